@@ -1,0 +1,310 @@
+"""The `poetc` command: arguments, files, exit codes; the work is done in `pipeline.py`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from poetc import __version__
+from poetc.errors import InputError, PoetcError
+from poetc.units import format_energy, parse_bytes, parse_duration_ns, parse_fraction
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from poetc.pipeline import Options
+    from poetc.schedule.solve import Progress
+
+DEFAULT_DEVICE = "nrf52840"
+STRATEGIES = ("auto", "poet", "keep-all")
+EMIT = ("ir", "c")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line, as `poetc --help` shows it."""
+    parser = argparse.ArgumentParser(
+        prog="poetc",
+        description="Compile a neural-network training step (StableHLO or poet IR) into a program "
+        "that runs inside a fixed amount of RAM.",
+        epilog="exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
+        "no schedule, 5 internal error, 130 interrupted",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("input", nargs="?", help="MLIR file, or - for standard input")
+    add("--ram", metavar="SIZE", help="all of the RAM of the step, for example 32KB")
+    add("--device", default=DEFAULT_DEVICE, help="name or .toml file (default %(default)s)")
+    add("--deadline", metavar="TIME", help="for example 20ms, or 1.5x the unlimited step's time")
+    add("--emit", choices=EMIT, default="ir", help="what to write (default %(default)s)")
+    add("-o", "--output", metavar="PATH", help="file, or directory for --emit=c (default: stdout)")
+    add("--strategy", choices=STRATEGIES, default="auto", help="default %(default)s")
+    add("--paging", choices=("on", "off"), default="on", help="use auxiliary storage")
+    add("--remat", choices=("on", "off"), default="on", help="recompute kernels")
+    add("--time-limit", metavar="SECONDS", default="60", help="for the solver (default 60)")
+    add("--gap", metavar="FRACTION", default="1%", help="stop this close to optimal (default 1%%)")
+    add("--stack", metavar="SIZE", help="stack reserve inside --ram (default: measured)")
+    add(
+        "--ram-scope",
+        choices=("all", "activations"),
+        default="all",
+        help="what --ram covers: everything, or as the POET paper all but parameters and gradients",
+    )
+    add("--passes", metavar="PIPELINE", help="run just these passes, in xdsl-opt's syntax")
+    add("--print-ir-after-all", action="store_true", help="IR after each pass, on stderr")
+    add("--time-passes", action="store_true", help="seconds each pass took, on stderr")
+    add("--json", action="store_true", help="the summary as JSON on stderr")
+    add("-q", "--quiet", action="store_true", help="no summary and no progress")
+    add("--list-devices", action="store_true", help="names of the known devices")
+    add("--version", action="version", version=f"poetc {__version__}")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except PoetcError as error:
+        print(f"poetc: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of stdout went away; nothing left to say there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("poetc: interrupted", file=sys.stderr)
+        return 130
+    except RecursionError:
+        print("poetc: error: the input is nested too deeply", file=sys.stderr)
+        return InputError.exit_code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.list_devices:
+        from poetc.costmodel.device import known_devices, load_device
+
+        for name in known_devices():
+            print(f"{name:<12} {load_device(name).description}")
+        return 0
+    if arguments.input is None:
+        raise InputError("no input file; see poetc --help")
+    options = _options(arguments)
+    if arguments.emit == "c" and arguments.output is None and arguments.passes is None:
+        raise InputError("--emit=c needs -o DIRECTORY")
+    _check_writable(arguments.output)
+    name, data = _read(arguments.input)
+
+    from poetc.ir.text import make_context, read_module
+
+    context = make_context()
+    module = read_module(data, name)
+    observer = _Observer(arguments.print_ir_after_all, arguments.time_passes)
+    if arguments.passes is not None:
+        return _run_passes(arguments, context, module, observer)
+    return _compile(arguments, options, context, module, observer, name)
+
+
+def _compile(
+    arguments: argparse.Namespace,
+    options: Options,
+    context: object,
+    module: ModuleOp,
+    observer: _Observer,
+    name: str,
+) -> int:
+    from poetc.pipeline import compile_module
+    from poetc.report import summarize
+
+    progress = _Terminal() if sys.stderr.isatty() and not arguments.quiet else None
+    compiled = compile_module(
+        context,  # pyright: ignore[reportArgumentType]
+        module,
+        options,
+        progress=progress,
+        observe=observer,
+    )
+    if progress is not None:
+        progress.clear()
+    if arguments.emit == "c":
+        from poetc.backends.c.emit import emit
+
+        emit(compiled.module, Path(arguments.output))
+    else:
+        _write_text(arguments.output, f"{compiled.module}\n")
+    observer.finish()
+    interrupted = compiled.report is not None and compiled.report.interrupted
+    if compiled.report is not None and not arguments.quiet:
+        summary = summarize(compiled, options, name, interrupted)
+        text = json.dumps(summary.to_json(), indent=2) if arguments.json else summary.to_text()
+        print(text, file=sys.stderr)
+    return 130 if interrupted else 0
+
+
+def _run_passes(
+    arguments: argparse.Namespace, context: object, module: ModuleOp, observer: _Observer
+) -> int:
+    from xdsl.passes import ModulePass
+    from xdsl.universe import Universe
+    from xdsl.utils.arg_spec import parse_pipeline
+    from xdsl.utils.exceptions import ArgSpecPipelineParseError
+
+    from poetc.pipeline import run_passes
+
+    known = Universe.get_multiverse().all_passes
+    passes: list[ModulePass] = []
+    try:
+        specs = list(parse_pipeline(arguments.passes))
+    except ArgSpecPipelineParseError as error:
+        raise InputError(f"--passes: {error}") from error
+    for spec in specs:
+        if spec.name not in known:
+            ours = ", ".join(n for n in sorted(known) if n.startswith(("poet-", "stablehlo-")))
+            raise InputError(f"--passes: unknown pass '{spec.name}'; poetc's passes are {ours}")
+        try:
+            passes.append(known[spec.name]().from_spec(spec))
+        except Exception as error:
+            raise InputError(f"--passes: {spec.name}: {error}") from error
+    run_passes(context, module, tuple(passes), observer)  # pyright: ignore[reportArgumentType]
+    _write_text(arguments.output, f"{module}\n")
+    observer.finish()
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
+    from poetc.costmodel.device import load_device
+    from poetc.pipeline import Options
+
+    ram_bytes = None
+    if arguments.ram is not None:
+        ram_bytes = parse_bytes(arguments.ram, "--ram")
+        if arguments.ram.strip().isdigit() and ram_bytes < 1024:
+            print(
+                f"poetc: warning: --ram={arguments.ram} is {ram_bytes} bytes; "
+                f"did you mean {arguments.ram}KB?",
+                file=sys.stderr,
+            )
+    stack_bytes = DEFAULT_STACK_BYTES
+    if arguments.stack is not None:
+        stack_bytes = parse_bytes(arguments.stack, "--stack")
+    deadline = None
+    if arguments.deadline is not None:
+        deadline = parse_duration_ns(arguments.deadline, "--deadline")
+    try:
+        time_limit_s = float(arguments.time_limit)
+    except ValueError:
+        time_limit_s = -1.0
+    if not 0 < time_limit_s < float("inf"):
+        raise InputError(f"--time-limit={arguments.time_limit}: not a positive number of seconds")
+    return Options(
+        device=load_device(arguments.device),
+        device_name=arguments.device,
+        ram_bytes=ram_bytes,
+        deadline=deadline,
+        static_bytes=STATIC_BYTES,
+        stack_bytes=stack_bytes,
+        strategy=arguments.strategy,
+        paging=arguments.paging == "on",
+        remat=arguments.remat == "on",
+        time_limit_s=time_limit_s,
+        gap=parse_fraction(arguments.gap, "--gap"),
+        ram_scope=arguments.ram_scope,
+    )
+
+
+def _read(path: str) -> tuple[str, bytes]:
+    if path == "-":
+        return "<stdin>", sys.stdin.buffer.read()
+    try:
+        return path, Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _check_writable(output: str | None) -> None:
+    """Fail before the work is done, not after it."""
+    if output is None:
+        return
+    parent = Path(output).absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"cannot write {output}: {parent} is not a directory")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"cannot write {output}: {parent} is not writable")
+
+
+def _write_text(output: str | None, text: str) -> None:
+    """Write all of a file or nothing."""
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    target = Path(output)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=target.absolute().parent, prefix=f".{target.name}.", delete=False
+        ) as file:
+            file.write(text)
+        Path(file.name).chmod(0o666 & ~_umask())
+        os.replace(file.name, target)
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class _Observer:
+    """Prints the IR after each pass and, at the end, the time that each took."""
+
+    def __init__(self, print_ir: bool, print_times: bool) -> None:
+        self.print_ir, self.print_times = print_ir, print_times
+        self.times: list[tuple[str, float]] = []
+
+    def __call__(self, name: str, module: ModuleOp, seconds: float) -> None:
+        self.times.append((name, seconds))
+        if self.print_ir:
+            print(f"// ----- IR after {name} -----\n{module}", file=sys.stderr)
+
+    def finish(self) -> None:
+        if self.print_times:
+            for name, seconds in self.times:
+                print(f"{seconds:9.3f} s  {name}", file=sys.stderr)
+
+
+class _Terminal:
+    """One line on the terminal that follows the solver."""
+
+    def __init__(self) -> None:
+        self.shown = 0.0
+        self.width = 0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self.shown < 0.1:
+            return
+        self.shown = now
+        best = "none yet" if progress.energy_nj is None else format_energy(progress.energy_nj)
+        gap = "" if progress.gap is None else f"  gap {progress.gap:.2%}"
+        bound = format_energy(progress.bound_nj)
+        line = f"solving {progress.seconds:5.1f} s  schedule {best}  bound {bound}{gap}"
+        print(f"\r{line:<{self.width}}", end="", file=sys.stderr, flush=True)
+        self.width = len(line)
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self.width:
+            print(f"\r{' ' * self.width}\r", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

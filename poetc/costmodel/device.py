@@ -1,0 +1,179 @@
+"""Descriptions of target devices, read from TOML files that name the source of each number.
+
+    name = "board"
+    description = "what it is"
+    flops_per_s = 1e6          # float32 operations a second
+    ...
+    [storage]                  # left out: no auxiliary storage
+    read_latency_s = 1e-4
+    ...
+
+The keys are the fields of `Device` and `Storage`; each is required.
+"""
+
+import math
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from poetc.errors import InputError, SourceLocation
+
+_DEVICES = Path(__file__).parent / "devices"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Auxiliary storage.
+
+    A transfer takes the latency plus its bytes, in whole blocks, divided by the rate. `power_w` is
+    what the storage draws meanwhile, beside the processor.
+    """
+
+    read_latency_s: float
+    read_bytes_per_s: float
+    write_latency_s: float
+    write_bytes_per_s: float
+    power_w: float
+    block_bytes: int
+
+
+@dataclass(frozen=True)
+class Device:
+    """A processor with its RAM and, unless `storage` is None, auxiliary storage.
+
+    `flops_per_s` and `memory_bytes_per_s` are what one core reaches on float32 kernels and on RAM.
+    `active_power_w` is drawn while computing, `idle_power_w` during the whole step (zero where it
+    is not known or already part of the active powers). `dma` says whether transfers run beside
+    compute. `alignment_bytes` is the alignment of tensors in RAM.
+    """
+
+    name: str
+    description: str
+    flops_per_s: float
+    memory_bytes_per_s: float
+    active_power_w: float
+    idle_power_w: float
+    ram_bytes: int
+    alignment_bytes: int
+    dma: bool
+    storage: Storage | None
+
+
+_MAY_BE_ZERO = {"idle_power_w", "read_latency_s", "write_latency_s"}
+
+
+def known_devices() -> tuple[str, ...]:
+    """Names of the devices that come with poetc, sorted."""
+    return tuple(sorted(path.stem for path in _DEVICES.glob("*.toml")))
+
+
+def load_device(name_or_path: str) -> Device:
+    """The device of that name, or the one described by the TOML file at that path.
+
+    Anything that ends in `.toml` or contains a directory is a path. Raises InputError for an
+    unknown name (listing the known ones) and for a file that cannot be read or is not valid.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".toml" or len(path.parts) > 1:
+        return _load(path)
+    if name_or_path not in known_devices():
+        raise InputError(
+            f"unknown device '{name_or_path}'; known devices are {', '.join(known_devices())} "
+            "(or give the path of a .toml file)"
+        )
+    return _load(_DEVICES / f"{name_or_path}.toml")
+
+
+def _load(path: Path) -> Device:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read device file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"device file {path} is not UTF-8 text") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(path, text, error) from error
+    source = _Source(path, text)
+    storage = table.get("storage")
+    if storage is not None:
+        if not isinstance(storage, dict):
+            raise source.error("storage", None, f"must be a table, got {_show(storage)}")
+        storage = Storage(**source.values(Storage, storage, "storage"))
+    device = Device(**source.values(Device, table, None), storage=storage)
+    if device.alignment_bytes & (device.alignment_bytes - 1):
+        raise source.error(
+            "alignment_bytes", None, f"must be a power of two, got {device.alignment_bytes}"
+        )
+    return device
+
+
+def _syntax_error(path: Path, text: str, error: tomllib.TOMLDecodeError) -> InputError:
+    message = str(error)
+    if found := re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL):
+        location = SourceLocation(str(path), int(found[2]), int(found[3]))
+        return InputError(f"not valid TOML: {found[1]}", location)
+    message = message.removesuffix(" (at end of document)")
+    return InputError(
+        f"not valid TOML: {message}", SourceLocation(str(path), text.count("\n") + 1, 1)
+    )
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A device file, to say where in it an error is."""
+
+    path: Path
+    text: str
+
+    def values(self, record: type, table: dict[str, Any], section: str | None) -> dict[str, Any]:
+        """The checked values of all fields of `record`; the fields of tables are left out."""
+        kinds = {f.name: f.type for f in fields(record) if f.type in (str, bool, int, float)}
+        for key in table:
+            if key not in kinds and key != "storage":
+                raise self.error(key, section, f"unknown key; known are {', '.join(kinds)}")
+        if "storage" in table and section is not None:
+            raise self.error("storage", section, "unknown key")
+        missing = [key for key in kinds if key not in table]
+        if missing:
+            where = f" in [{section}]" if section else ""
+            raise InputError(f"{self.path}: missing {', '.join(missing)}{where}")
+        return {key: self._value(key, kind, table[key], section) for key, kind in kinds.items()}
+
+    def _value(self, key: str, kind: Any, value: Any, section: str | None) -> Any:
+        # In Python a boolean is an integer, and an integer will do for a float.
+        right = type(value) is kind or (kind is float and type(value) is int)
+        if not right:
+            names = {str: "a string", bool: "true or false", int: "an integer", float: "a number"}
+            raise self.error(key, section, f"must be {names[kind]}, got {_show(value)}")
+        if kind in (int, float):
+            if not math.isfinite(value):
+                raise self.error(key, section, f"must be finite, got {value}")
+            if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
+                least = "not negative" if key in _MAY_BE_ZERO else "positive"
+                raise self.error(key, section, f"must be {least}, got {value}")
+        return kind(value)
+
+    def error(self, key: str, section: str | None, message: str) -> InputError:
+        """An error about `key`, at its line if it is written there in the usual way."""
+        full = f"{section}.{key}" if section else key
+        current: str | None = None
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if header := re.match(r"\s*\[\s*([^\]]+?)\s*\]", line):
+                current = header[1]
+            written = re.match(r"\s*\"?([\w.-]+)\"?\s*=", line)
+            if current == full or (
+                written and full == (f"{current}.{written[1]}" if current else written[1])
+            ):
+                column = len(line) - len(line.lstrip()) + 1
+                return InputError(
+                    f"{full}: {message}", SourceLocation(str(self.path), number, column)
+                )
+        return InputError(f"{self.path}: {full}: {message}")
+
+
+def _show(value: Any) -> str:
+    return f"'{value}'" if isinstance(value, str) else str(value).lower()

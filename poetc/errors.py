@@ -1,0 +1,50 @@
+"""Errors that a user can cause, each with the exit code the driver returns for it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.utils.exceptions import DiagnosticException
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A place in an input file; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class PoetcError(DiagnosticException):
+    """Base of all errors reported to the user as one message, without a traceback.
+
+    An xDSL diagnostic, so that `xdsl-opt --verify-diagnostics` prints it too.
+    """
+
+    exit_code: ClassVar[int] = 5
+
+    def __init__(self, message: str, location: SourceLocation | None = None) -> None:
+        self.message = message
+        self.location = location
+        super().__init__(f"{location}: {message}" if location else message)
+
+
+class InputError(PoetcError):
+    """Bad usage or an input that poetc cannot compile."""
+
+    exit_code = 2
+
+
+class InfeasibleError(PoetcError):
+    """Proven: no schedule meets the RAM budget or the deadline."""
+
+    exit_code = 3
+
+
+class TimeLimitError(PoetcError):
+    """The time limit ended the search before any schedule was found."""
+
+    exit_code = 4

@@ -1,0 +1,376 @@
+"""Executes a poet.graph the way a device with explicit residence does.
+
+Residence, the peak and the traffic are tracked from the operations as they run, sharing nothing
+with the scheduler, its checker or the memory planner, so that their mistakes show here.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+
+from poetc.interpreter.functions import (
+    InterpreterError,
+    check_arguments,
+    run_block,
+    tensor_of,
+)
+from poetc.interpreter.semantics import Array
+from poetc.ir import poet
+from poetc.ir.locations import source_location
+
+_ALIGN_BYTES = 4  # Every buffer of the arena occupies whole words.
+_POISON = 0xFF  # NaN as float32, -1 as integer: neither passes for a value of a training step.
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one execution of a graph returned and did.
+
+    `peak_bytes` is the most RAM in use at once, reached at `peak_at`: tensors in RAM plus, during a
+    compute, its results and workspace less the operands whose buffers its results take over, each
+    in whole words.
+    `recomputes` counts computes that repeated an earlier one on the same operands.
+    """
+
+    results: list[Array]
+    peak_bytes: int
+    peak_at: str
+    page_ins: int
+    page_in_bytes: int
+    page_outs: int
+    page_out_bytes: int
+    recomputes: int
+
+
+class _Memory(Protocol):
+    """Where the bytes of values are."""
+
+    def reserve(self, what: str, offset: int | None, size: int) -> None:
+        """Makes the content of `size` bytes undefined before they are written."""
+        ...
+
+    def write(self, value: SSAValue, array: Array, offset: int | None) -> None: ...
+
+    def read(self, value: SSAValue) -> Array: ...
+
+    def erase(self, value: SSAValue) -> None:
+        """Makes the content of the value undefined."""
+        ...
+
+
+class _Separate:
+    """One array for each value."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[SSAValue, Array] = {}
+
+    def reserve(self, what: str, offset: int | None, size: int) -> None:
+        pass
+
+    def write(self, value: SSAValue, array: Array, offset: int | None) -> None:
+        self.arrays[value] = array
+
+    def read(self, value: SSAValue) -> Array:
+        return self.arrays[value]
+
+    def erase(self, value: SSAValue) -> None:
+        del self.arrays[value]
+
+
+class _Bytes:
+    """One array of bytes, all values at their offsets: those that overlap corrupt each other."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.buffer = np.full(size, _POISON, dtype=np.uint8)
+        self.views: dict[SSAValue, Array] = {}
+
+    def _part(self, what: str, offset: int | None, size: int) -> Array:
+        if offset is None:
+            raise InterpreterError(f"{what} has no offset in the {self.name}")
+        if offset + size > self.buffer.size:
+            raise InterpreterError(
+                f"{what}: {size} bytes at offset {offset} end outside the {self.name} "
+                f"of {self.buffer.size} bytes"
+            )
+        return self.buffer[offset : offset + size]
+
+    def reserve(self, what: str, offset: int | None, size: int) -> None:
+        if size:
+            self._part(what, offset, size)[:] = _POISON
+
+    def write(self, value: SSAValue, array: Array, offset: int | None) -> None:
+        shape, dtype = _content(value.type)
+        part = self._part(_name(value), offset, array.nbytes)
+        part[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        # Booleans are read by value, as C does, so that poison does not make an invalid bool.
+        self.views[value] = part.view(np.uint8 if dtype == np.bool_ else dtype).reshape(shape)
+
+    def read(self, value: SSAValue) -> Array:
+        view = self.views[value]
+        return view.astype(np.bool_) if _content(value.type)[1] == np.bool_ else view.copy()
+
+    def erase(self, value: SSAValue) -> None:
+        self.views.pop(value).view(np.uint8)[...] = _POISON
+
+
+def _content(type_: Attribute) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    return tensor_of(type_.tensor if isinstance(type_, poet.PageType) else type_)
+
+
+def _bytes(type_: Attribute) -> int:
+    """Bytes of the elements."""
+    shape, dtype = _content(type_)
+    return math.prod(shape) * dtype.itemsize
+
+
+def _padded(size: int) -> int:
+    """RAM that a buffer of `size` bytes occupies."""
+    return -(-size // _ALIGN_BYTES) * _ALIGN_BYTES
+
+
+def _name(value: SSAValue) -> str:
+    if value.name_hint:
+        return f"%{value.name_hint}"
+    if isinstance(value, OpResult):
+        return f"result {value.index} of {_describe(value.op)}"
+    assert isinstance(value, BlockArgument)
+    return f"argument {value.index}"
+
+
+def _describe(op: Operation) -> str:
+    return f'{op.name} "{op.label.data}"' if isinstance(op, poet.ComputeOp) else op.name
+
+
+def _offset(attr: IntegerAttr[Any] | None) -> int | None:
+    return None if attr is None else attr.value.data
+
+
+@dataclass
+class _Machine:
+    """RAM, storage and the counters while a graph runs."""
+
+    ram: _Memory
+    storage: _Memory
+    ram_bytes: int | None
+    resident: dict[SSAValue, int] = field(default_factory=dict)
+    ended_by: dict[SSAValue, str] = field(default_factory=dict)
+    offsets: dict[SSAValue, int | None] = field(default_factory=dict)
+    in_use: int = 0
+    peak_bytes: int = 0
+    peak_at: str = "start"
+    page_ins: int = 0
+    page_in_bytes: int = 0
+    page_outs: int = 0
+    page_out_bytes: int = 0
+    recomputes: int = 0
+    # Equal numbers are equal tensors, whichever stay in RAM or on storage holds them.
+    numbers: dict[SSAValue, int] = field(default_factory=dict)
+    executed: dict[tuple[Any, ...], list[tuple[poet.ComputeOp, list[int]]]] = field(
+        default_factory=dict
+    )
+
+    def begin(self, value: SSAValue, array: Array, offset: int | None, number: int | None) -> None:
+        """The stay of a tensor in RAM, or of a page on storage, begins."""
+        self.numbers[value] = len(self.numbers) if number is None else number
+        self.offsets[value] = offset
+        if isinstance(value.type, poet.PageType):
+            self.storage.write(value, array, offset)
+            return
+        self.ram.write(value, array, offset)
+        self.resident[value] = _padded(_bytes(value.type))
+        self.in_use += self.resident[value]
+
+    def need(self, extra: int, where: str) -> None:
+        """Counts `extra` bytes beside the resident tensors."""
+        used = self.in_use + extra
+        if self.ram_bytes is not None and used > self.ram_bytes:
+            raise InterpreterError(f"{where} needs {used} bytes of RAM, {self.ram_bytes} allowed")
+        if used > self.peak_bytes:
+            self.peak_bytes, self.peak_at = used, where
+
+    def touch(self, op: Operation, value: SSAValue) -> None:
+        if value not in self.resident:
+            ended = self.ended_by.get(value, "it was never made")
+            raise InterpreterError(
+                f"{_describe(op)} uses {_name(value)}, which is not in RAM: {ended}",
+                source_location(op),
+            )
+
+    def end(self, value: SSAValue, reason: str) -> None:
+        """The stay of a tensor in RAM ends."""
+        self.in_use -= self.resident.pop(value)
+        self.ended_by[value] = reason
+
+    # One method for each operation of a graph
+
+    def compute(self, op: poet.ComputeOp) -> None:
+        where = _describe(op)
+        for operand in op.operands:
+            self.touch(op, operand)
+        takes_over = {result: op.operands[operand] for result, operand in op.inplace_pairs}
+        workspace = op.cost.workspace if op.cost is not None else 0
+        sizes = [_bytes(type_) for type_ in op.result_types]
+        reused = sum(self.resident[operand] for operand in takes_over.values())
+        self.need(sum(map(_padded, [*sizes, workspace])) - reused, where)
+
+        offsets = op.result_offsets or [None] * len(op.results)
+        for i, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
+            if i not in takes_over:
+                self.ram.reserve(_name(op.results[i]), offset, size)
+            elif offset != self.offsets[takes_over[i]]:
+                raise InterpreterError(
+                    f"{_name(op.results[i])} at offset {offset} is in place of "
+                    f"{_name(takes_over[i])} at offset {self.offsets[takes_over[i]]}",
+                    source_location(op),
+                )
+        scratch = f"the workspace of {where}", _offset(op.workspace_offset), workspace
+        self.ram.reserve(*scratch)
+        operands = [self.ram.read(operand) for operand in op.operands]
+        arrays = run_block(op.block, operands, _no_calls)
+        numbers = self._number(op)
+        for operand in takes_over.values():
+            self.end(operand, f"{where} took over its buffer")
+        for result, array, offset, number in zip(op.results, arrays, offsets, numbers, strict=True):
+            self.begin(result, array, offset, number)
+        self.ram.reserve(*scratch)
+
+    def _number(self, op: poet.ComputeOp) -> list[int]:
+        """Numbers of the results: those of an earlier equal compute, or else new ones."""
+        key = op.label, tuple(self.numbers[operand] for operand in op.operands)
+        same_operands = self.executed.setdefault(key, [])
+        for earlier, numbers in same_operands:
+            if earlier.body.is_structurally_equivalent(op.body):
+                self.recomputes += 1
+                return numbers
+        fresh = len(self.numbers)
+        numbers = list(range(fresh, fresh + len(op.results)))
+        same_operands.append((op, numbers))
+        return numbers
+
+    def pageout(self, op: poet.PageOutOp) -> None:
+        self.touch(op, op.tensor)
+        size = _bytes(op.tensor.type)
+        self.storage.reserve(_name(op.page), _offset(op.offset), size)
+        array = self.ram.read(op.tensor)
+        self.begin(op.page, array, _offset(op.offset), self.numbers[op.tensor])
+        self.page_outs += 1
+        self.page_out_bytes += size
+
+    def pagein(self, op: poet.PageInOp) -> None:
+        size = _bytes(op.tensor.type)
+        self.need(_padded(size), f"{op.name} of {_name(op.tensor)}")
+        self.ram.reserve(_name(op.tensor), _offset(op.offset), size)
+        array = self.storage.read(op.page)
+        self.begin(op.tensor, array, _offset(op.offset), self.numbers[op.page])
+        self.page_ins += 1
+        self.page_in_bytes += size
+
+    def free(self, op: poet.FreeOp) -> None:
+        self.touch(op, op.tensor)
+        self.ram.erase(op.tensor)
+        self.end(op.tensor, "it was freed")
+
+    def finish(self, graph: poet.GraphOp, op: poet.ReturnOp) -> list[Array]:
+        """The results; nothing else may be left in RAM if the graph says when values end."""
+        results: list[Array] = []
+        for value in op.arguments:
+            if isinstance(value.type, poet.PageType):
+                results.append(self.storage.read(value))
+            else:
+                self.touch(op, value)
+                results.append(self.ram.read(value))
+        leaks = [_name(value) for value in self.resident if value not in op.arguments]
+        if graph.is_scheduled and leaks:
+            raise InterpreterError(
+                f"still in RAM at the end of @{graph.sym_name.data}: {', '.join(leaks)}",
+                source_location(op),
+            )
+        for i, argument in enumerate(graph.arguments):
+            k = graph.updates(i)
+            if k is not None and self.offsets[op.arguments[k]] != self.offsets[argument]:
+                raise InterpreterError(
+                    f"result {k} is the new value of {_name(argument)} but not in its place",
+                    source_location(op),
+                )
+        return results
+
+
+def _no_calls(name: str, operands: list[Array]) -> list[Array]:
+    raise InterpreterError(f"a compute cannot call @{name}")
+
+
+def run_graph(
+    graph: poet.GraphOp | ModuleOp,
+    args: Sequence[Any],
+    ram_bytes: int | None = None,
+    *,
+    arena: bool = False,
+) -> Run:
+    """Executes a poet.graph at any stage of the pipeline, scheduled or not.
+
+    `graph` may be a module that contains exactly one. A tensor is in RAM from the operation that
+    makes it until it is freed, taken over in place, or returned; arguments of tensor type are in
+    RAM and those of page type on storage from the start. With `ram_bytes`, needing more is an
+    error.
+
+    With `arena` all tensors live at their planned offsets in one buffer of `arena_bytes`, and pages
+    in one of `storage_bytes`; undefined bytes are poisoned, so that a wrong offset gives a wrong
+    result.
+
+    Raises InterpreterError, naming operation and value, for any use of a tensor that is not in RAM,
+    for one left over at the end of a scheduled graph, and for arguments of the wrong type.
+    """
+    if isinstance(graph, ModuleOp):
+        graphs = [op for op in graph.ops if isinstance(op, poet.GraphOp)]
+        if len(graphs) != 1:
+            raise InterpreterError(f"expected one poet.graph in the module, found {len(graphs)}")
+        graph = graphs[0]
+    types = [
+        type_.tensor if isinstance(type_, poet.PageType) else type_
+        for type_ in graph.function_type.inputs
+    ]
+    arrays = check_arguments(graph.sym_name.data, types, args)
+    if arena:
+        if graph.arena_bytes is None:
+            raise InterpreterError("the graph has no memory plan")
+        ram = _Bytes("arena", graph.arena_bytes)
+        storage = _Bytes("storage", graph.storage_bytes or 0)
+        machine = _Machine(ram, storage, ram_bytes)
+    else:
+        machine = _Machine(_Separate(), _Separate(), ram_bytes)
+    for i, (argument, array) in enumerate(zip(graph.arguments, arrays, strict=True)):
+        machine.begin(argument, array, graph.offset(i), None)
+    machine.need(0, "start")
+    for op in graph.block.ops:
+        match op:
+            case poet.ComputeOp():
+                machine.compute(op)
+            case poet.PageOutOp():
+                machine.pageout(op)
+            case poet.PageInOp():
+                machine.pagein(op)
+            case poet.FreeOp():
+                machine.free(op)
+            case poet.ReturnOp():
+                results = machine.finish(graph, op)
+                return Run(
+                    results,
+                    machine.peak_bytes,
+                    machine.peak_at,
+                    machine.page_ins,
+                    machine.page_in_bytes,
+                    machine.page_outs,
+                    machine.page_out_bytes,
+                    machine.recomputes,
+                )
+            case _:
+                raise InterpreterError(
+                    f"cannot interpret {op.name} in a graph", source_location(op)
+                )
+    raise InterpreterError(f"@{graph.sym_name.data} does not return")

@@ -1,0 +1,444 @@
+"""The meaning of the StableHLO operations, as functions on NumPy arrays.
+
+Every function gives, for each element of its result, the same sequence of IEEE 754 operations as
+the generated code, so the bits agree. Work is vectorised only across elements of a result, never
+along a reduction:
+
+- `reduce`: the initial value, then the reduced elements in row-major order.
+- `dot_general`: +0.0, then one rounded product and one rounded sum for each contracted position.
+- `convolution`: +0.0, then kernel positions in row-major order, input features innermost; positions
+  in the padding or in dilation holes contribute nothing.
+- `reduce_window`: the initial value, then the window in row-major order, padding skipped.
+- `select_and_scatter`, `scatter`: contributions in row-major order of the source or the indices.
+
+Maximum and minimum propagate NaN and order -0.0 below +0.0. Integers wrap around. Callers run these
+functions under `numpy.errstate(all="ignore")`: overflow and division by zero have defined results.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Ints = Sequence[int]
+
+
+# Element-wise
+
+
+def maximum(a: Array, b: Array) -> Array:
+    """The larger element, NaN if either is; +0.0 of +0.0 and -0.0 (`arith.maximumf`)."""
+    larger = np.asarray(np.maximum(a, b))
+    if larger.dtype.kind != "f":
+        return larger
+    # NumPy returns either zero; the sum of two zeros is -0.0 only if both are.
+    return np.where((a == 0) & (b == 0), a + b, larger)
+
+
+def minimum(a: Array, b: Array) -> Array:
+    """The smaller element, NaN if either is; -0.0 of +0.0 and -0.0 (`arith.minimumf`)."""
+    smaller = np.asarray(np.minimum(a, b))
+    if smaller.dtype.kind != "f":
+        return smaller
+    return np.where((a == 0) & (b == 0), -(-a + -b), smaller)
+
+
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
+    return np.where(x == 0, x, np.sign(x)).astype(x.dtype)
+
+
+def rounded(function: Callable[[float], float], x: Array) -> Array:
+    """A function of float64 numbers on each element, its result rounded to the type of `x`."""
+    return np.array([function(element) for element in x.ravel().tolist()], x.dtype).reshape(x.shape)
+
+
+def convert(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Conversion to `dtype`; float to integer truncates, saturates, and turns NaN into 0."""
+    if dtype == np.bool_:
+        return x != 0
+    if x.dtype.kind != "f" or dtype.kind == "f":
+        return x.astype(dtype)
+    limits = np.iinfo(dtype)
+    wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0)
+    # Float64 may round the largest integer up, so the upper end is compared rather than clipped.
+    inside = (wide >= limits.min) & (wide < float(limits.max))
+    clamped = np.where(wide < 0, limits.min, limits.max).astype(dtype)
+    return np.where(inside, np.where(inside, wide, 0.0).astype(dtype), clamped)
+
+
+COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+
+COMBINERS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": maximum,
+    "minimum": minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+}
+
+
+def identity(kind: str, dtype: np.dtype[Any]) -> Any:
+    """The value that `kind` combines with x to x, for every x of `dtype`."""
+    if kind in ("add", "multiply", "or"):
+        return dtype.type(kind == "multiply")
+    if dtype.kind == "f":
+        return dtype.type(-math.inf if kind == "maximum" else math.inf)
+    if dtype == np.bool_:
+        return dtype.type(kind != "maximum")
+    if kind == "and":
+        return ~dtype.type(0)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if kind == "maximum" else limits.max)
+
+
+# Data movement
+
+
+def iota(shape: Ints, dim: int, dtype: np.dtype[Any]) -> Array:
+    """Each element is its own index along `dim`."""
+    along = np.arange(shape[dim]).astype(dtype)
+    return np.broadcast_to(along.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
+
+
+def broadcast_in_dim(x: Array, shape: Ints, dims: Ints) -> Array:
+    """Dimension i of `x` becomes dimension `dims[i]` of the result; the others repeat it."""
+    spread = np.transpose(x, np.argsort(np.asarray(dims, dtype=np.int64)))
+    aligned = [1] * len(shape)
+    for size, dim in zip(spread.shape, sorted(dims), strict=True):
+        aligned[dim] = size
+    return np.broadcast_to(spread.reshape(aligned), shape)
+
+
+def pad(x: Array, value: Array, low: Ints, high: Ints, interior: Ints) -> Array:
+    """Padding around and between elements; negative `low` and `high` cut elements off."""
+    dilated = [size + max(size - 1, 0) * gap for size, gap in zip(x.shape, interior, strict=True)]
+    result = np.full(
+        [max(a + size + b, 0) for a, size, b in zip(low, dilated, high, strict=True)],
+        value,
+        dtype=x.dtype,
+    )
+    taps = [
+        _tap(out, size, -before, 1, gap + 1)
+        for out, size, before, gap in zip(result.shape, x.shape, low, interior, strict=True)
+    ]
+    if (found := _all_found(taps)) is not None:
+        into, out_of = found
+        result[into] = x[out_of]
+    return result
+
+
+# Windows
+
+
+def _tap(
+    out_size: int, in_size: int, offset: int, stride: int, dilation: int
+) -> tuple[slice, slice] | None:
+    """The (output, input) positions joined by one window position along one dimension.
+
+    Output o reads position o * stride + offset of the input spread out by `dilation`; outputs that
+    would read outside it or in a hole are left out. None if that leaves no output.
+    """
+    position = np.arange(out_size) * stride + offset
+    real = (position >= 0) & (position <= (in_size - 1) * dilation) & (position % dilation == 0)
+    outputs = np.flatnonzero(real)
+    if not outputs.size:
+        return None
+    # Congruences make both progressions arithmetic.
+    inputs = position[outputs] // dilation
+    return _progression(outputs), _progression(inputs)
+
+
+def _progression(indices: Array) -> slice:
+    first, last = int(indices[0]), int(indices[-1])
+    step = int(indices[1]) - first if indices.size > 1 else 1
+    return slice(first, last + 1, step)
+
+
+def _all_found(
+    taps: Sequence[tuple[slice, slice] | None],
+) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+    present = [tap for tap in taps if tap is not None]
+    if len(present) < len(taps):
+        return None
+    return tuple(out for out, _ in present), tuple(source for _, source in present)
+
+
+def _taps(
+    out_shape: Ints,
+    in_shape: Ints,
+    window: Ints,
+    strides: Ints,
+    pad_low: Ints,
+    base_dilations: Ints,
+    window_dilations: Ints,
+) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
+    """Window positions in row-major order, each with the output and input elements it joins."""
+    per_dimension = [
+        [
+            _tap(out, size, k * window_dilation - before, stride, base_dilation)
+            for k in range(extent)
+        ]
+        for out, size, extent, stride, before, base_dilation, window_dilation in zip(
+            out_shape,
+            in_shape,
+            window,
+            strides,
+            pad_low,
+            base_dilations,
+            window_dilations,
+            strict=True,
+        )
+    ]
+    for k in itertools.product(*map(range, window)):
+        found = _all_found([taps[i] for taps, i in zip(per_dimension, k, strict=True)])
+        if found is not None:
+            yield k, *found
+
+
+# Reductions
+
+
+def reduce(x: Array, init: Array, dims: Ints, kind: str) -> Array:
+    """Folds the dimensions `dims` of `x` into `init` with the combiner `kind`."""
+    folded = sorted(dims)
+    kept = [d for d in range(x.ndim) if d not in folded]
+    shape = [x.shape[d] for d in kept]
+    rows = x.transpose(folded + kept).reshape([math.prod(x.shape[d] for d in folded), *shape])
+    combine = COMBINERS[kind]
+    result = np.full(shape, init, dtype=x.dtype)
+    for row in rows:
+        result = np.asarray(combine(result, row))
+    return result
+
+
+def dot_general(
+    lhs: Array,
+    rhs: Array,
+    lhs_batch: Ints,
+    rhs_batch: Ints,
+    lhs_contract: Ints,
+    rhs_contract: Ints,
+) -> Array:
+    """Sum of products over the contracted dimensions: batch, then lhs, then rhs dimensions."""
+
+    def split(x: Array, batch: Ints, contract: Ints) -> tuple[Array, list[int]]:
+        free = [d for d in range(x.ndim) if d not in batch and d not in contract]
+        moved = x.transpose([*contract, *batch, *free])
+        sizes = [math.prod(x.shape[d] for d in dims) for dims in (contract, batch, free)]
+        return moved.reshape(sizes), [x.shape[d] for d in free]
+
+    left, left_shape = split(lhs, lhs_batch, lhs_contract)
+    right, right_shape = split(rhs, rhs_batch, rhs_contract)
+    result = np.zeros((left.shape[1], left.shape[2], right.shape[2]), dtype=lhs.dtype)
+    product = np.empty_like(result)
+    for a, b in zip(left, right, strict=True):
+        np.multiply(a[:, :, None], b[:, None, :], out=product)
+        result += product
+    return result.reshape([lhs.shape[d] for d in lhs_batch] + left_shape + right_shape)
+
+
+def convolution(
+    lhs: Array,
+    rhs: Array,
+    dims: Any,
+    strides: Ints,
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Ints,
+    rhs_dilation: Ints,
+    feature_groups: int,
+    batch_groups: int,
+    shape: Ints,
+) -> Array:
+    """Convolution with the dimension numbers `dims` (a `ConvDims`) and the result type's `shape`.
+
+    Both kinds of groups become one dimension: result group g pairs group g of the output features
+    with group g of the input features or of the input batch.
+    """
+    images = lhs.transpose([dims.input_batch, *dims.input_spatial, dims.input_feature])
+    kernel = rhs.transpose(
+        [*dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature]
+    )
+    batch, *in_spatial, _ = images.shape
+    *window, group_features, out_features = kernel.shape
+    groups = feature_groups * batch_groups
+    out_spatial = [shape[d] for d in dims.output_spatial]
+    batch //= batch_groups
+
+    # Input features lead so that each step of the sum reads one contiguous block:
+    # images [feature, batch, spatial..., group], kernel [spatial..., feature, group, output].
+    rank = len(in_spatial)
+    images = images.reshape([batch_groups, batch, *in_spatial, feature_groups, group_features])
+    images = images.transpose([rank + 3, 1, *range(2, rank + 2), 0, rank + 2])
+    images = np.ascontiguousarray(images).reshape([group_features, batch, *in_spatial, groups])
+    kernel = np.ascontiguousarray(kernel).reshape(
+        [*window, group_features, groups, out_features // groups]
+    )
+    result = np.zeros([batch, *out_spatial, groups, out_features // groups], dtype=lhs.dtype)
+    for k, into, out_of in _taps(
+        out_spatial,
+        in_spatial,
+        window,
+        strides,
+        [low for low, _ in padding],
+        lhs_dilation,
+        rhs_dilation,
+    ):
+        sums = result[:, *into]
+        for image, weight in zip(images[:, :, *out_of], kernel[k], strict=True):
+            sums += image[..., None] * weight
+    order = np.argsort([dims.output_batch, *dims.output_spatial, dims.output_feature])
+    return result.reshape([batch, *out_spatial, out_features]).transpose(order)
+
+
+def reduce_window(
+    x: Array,
+    init: Array,
+    window: Ints,
+    strides: Ints,
+    base_dilations: Ints,
+    window_dilations: Ints,
+    padding: Sequence[tuple[int, int]],
+    kind: str,
+    shape: Ints,
+) -> Array:
+    """Folds each window of `x` into `init`; padding and holes are skipped."""
+    combine = COMBINERS[kind]
+    result = np.full(shape, init, dtype=x.dtype)
+    for _, into, out_of in _taps(
+        shape,
+        x.shape,
+        window,
+        strides,
+        [low for low, _ in padding],
+        base_dilations,
+        window_dilations,
+    ):
+        result[into] = combine(result[into], x[out_of])
+    return result
+
+
+def select_and_scatter(
+    x: Array,
+    source: Array,
+    init: Array,
+    window: Ints,
+    strides: Ints,
+    padding: Sequence[tuple[int, int]],
+    select_direction: str,
+) -> Array:
+    """Adds each source element to the element that its window of `x` selects.
+
+    A window is scanned in row-major order; the element chosen so far stays while comparing it with
+    the next one in `select_direction` holds.
+    """
+    stays = COMPARISONS[select_direction]
+    place = np.arange(x.size).reshape(x.shape)
+    chosen = np.zeros(source.shape, dtype=x.dtype)
+    chosen_place = np.full(source.shape, -1)
+    ones = [1] * x.ndim
+    lows = [low for low, _ in padding]
+    for _, into, out_of in _taps(source.shape, x.shape, window, strides, lows, ones, ones):
+        replace = (chosen_place[into] < 0) | ~stays(chosen[into], x[out_of])
+        chosen[into] = np.where(replace, x[out_of], chosen[into])
+        chosen_place[into] = np.where(replace, place[out_of], chosen_place[into])
+    result = np.full(x.size, init, dtype=x.dtype)
+    hit = chosen_place >= 0
+    # ufunc.at adds one by one, in the order of its index array.
+    np.add.at(result, chosen_place[hit], source[hit])
+    return result.reshape(x.shape)
+
+
+# Indexed access
+
+
+def _starts(
+    indices: Array,
+    rank: int,
+    index_vector_dim: int,
+    index_map: Ints,
+    operand_batching: Ints,
+    indices_batching: Ints,
+) -> Array:
+    """Start of the window in each operand dimension (last axis) for each index vector."""
+    if index_vector_dim == indices.ndim:
+        vectors = indices[..., None]
+    else:
+        vectors = np.moveaxis(indices, index_vector_dim, -1)
+    shape = vectors.shape[:-1]
+    starts = np.zeros((*shape, rank), dtype=np.int64)
+    starts[..., list(index_map)] = vectors
+    for operand_dim, dim in zip(operand_batching, indices_batching, strict=True):
+        axis = dim - (dim > index_vector_dim)
+        starts[..., operand_dim] = iota(shape, axis, np.dtype(np.int64))
+    return starts
+
+
+def _coordinates(starts: Array, window_dims: Ints, window: Ints) -> list[Array]:
+    """Per operand dimension, its coordinates for each index vector and window position."""
+    shape = [*starts.shape[:-1], *window]
+    leading = starts.ndim - 1
+    coordinates: list[Array] = []
+    for dim in range(starts.shape[-1]):
+        start = starts[..., dim].reshape([*starts.shape[:-1], *[1] * len(window)])
+        if dim in window_dims:
+            start = start + iota(shape, leading + window_dims.index(dim), np.dtype(np.int64))
+        coordinates.append(np.broadcast_to(start, shape))
+    return coordinates
+
+
+def gather(x: Array, indices: Array, dnums: Any, slice_sizes: Ints) -> Array:
+    """Slices of `x` at the places that `indices` name, moved inside where they would stick out."""
+    starts = _starts(
+        indices,
+        x.ndim,
+        dnums.index_vector_dim,
+        dnums.start_index_map,
+        dnums.operand_batching_dims,
+        dnums.start_indices_batching_dims,
+    )
+    limits = np.asarray(x.shape, dtype=np.int64) - np.asarray(slice_sizes, dtype=np.int64)
+    starts = np.clip(starts, 0, np.maximum(limits, 0))
+    for dim in dnums.operand_batching_dims:
+        assert slice_sizes[dim] == 1
+    removed = {*dnums.collapsed_slice_dims, *dnums.operand_batching_dims}
+    window_dims = [d for d in range(x.ndim) if d not in removed]
+    coordinates = _coordinates(starts, window_dims, [slice_sizes[d] for d in window_dims])
+    values = x[tuple(coordinates)]
+    leading = starts.ndim - 1
+    return np.moveaxis(values, range(leading, values.ndim), dnums.offset_dims)
+
+
+def scatter_add(x: Array, indices: Array, updates: Array, dnums: Any) -> Array:
+    """`x` plus the updates at the places that `indices` name; updates outside `x` are dropped."""
+    starts = _starts(
+        indices,
+        x.ndim,
+        dnums.index_vector_dim,
+        dnums.scatter_dims_to_operand_dims,
+        dnums.input_batching_dims,
+        dnums.scatter_indices_batching_dims,
+    )
+    removed = {*dnums.inserted_window_dims, *dnums.input_batching_dims}
+    window_dims = [d for d in range(x.ndim) if d not in removed]
+    leading = starts.ndim - 1
+    # Index vectors lead, so that row-major order is the order of the contract.
+    updates = np.moveaxis(updates, dnums.update_window_dims, range(leading, updates.ndim))
+    coordinates = _coordinates(starts, window_dims, updates.shape[leading:])
+    inside = np.ones(updates.shape, dtype=np.bool_)
+    for coordinate, size in zip(coordinates, x.shape, strict=True):
+        inside &= (coordinate >= 0) & (coordinate < size)
+    result = x.copy()
+    np.add.at(result, tuple(coordinate[inside] for coordinate in coordinates), updates[inside])
+    return result

@@ -1,0 +1,369 @@
+"""The graph view: a poet.graph as a scheduling problem, and a schedule as a poet.graph.
+
+`view_unscheduled` numbers the tensors and kernels of a graph that has no residence operations yet;
+`write_schedule` rewrites that graph to what a list of steps says; `view_scheduled` reads the steps
+of a scheduled graph back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import FixedBitwidthType, ModuleOp, TensorType
+from xdsl.ir import Attribute, BlockArgument, OpResult, SSAValue
+from xdsl.ir import Operation as IROperation
+
+from poetc.errors import InputError
+from poetc.ir.poet import (
+    ComputeOp,
+    CostAttr,
+    FreeOp,
+    GraphOp,
+    PageInOp,
+    PageOutOp,
+    ReturnOp,
+)
+from poetc.schedule.arena import round_up
+from poetc.schedule.problem import (
+    Compute,
+    Free,
+    Operation,
+    PageIn,
+    PageOut,
+    Place,
+    Problem,
+    ProblemError,
+    Step,
+    Tensor,
+)
+
+ALIGN_BYTES = 4
+"""Every buffer in the arena begins at a multiple of this and is padded to one."""
+
+RAM_SCOPES = ("all", "activations")
+"""What the budget covers: everything, or all but parameters and their gradients (as the paper)."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What moving one tensor between RAM and storage costs."""
+
+    time_ns: int
+    energy_nj: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The auxiliary storage of a device, as far as a schedule depends on it.
+
+    `pagein` and `pageout` give the cost of moving that many bytes. With `dma`, transfers overlap
+    computing. `capacity_bytes` None means that it never runs out.
+    """
+
+    pagein: Callable[[int], Transfer]
+    pageout: Callable[[int], Transfer]
+    dma: bool = False
+    capacity_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """A problem and what its indices mean in `graph`.
+
+    `values[v]` is the SSA value of tensor v, `computes[k]` the op of operation k. `steps` are those
+    of a scheduled graph, step s being op `ops[s]`; both are empty for an unscheduled one.
+    """
+
+    graph: GraphOp
+    problem: Problem
+    values: tuple[SSAValue, ...]
+    computes: tuple[ComputeOp, ...]
+    steps: tuple[Step, ...] = ()
+    ops: tuple[IROperation, ...] = ()
+
+
+def graphs(module: ModuleOp) -> tuple[GraphOp, ...]:
+    """The graphs directly in `module`, in order."""
+    return tuple(op for op in module.ops if isinstance(op, GraphOp))
+
+
+def element_bytes(type: Attribute) -> int:
+    """Bytes of one element in RAM; an i1 takes a whole byte."""
+    if not isinstance(type, FixedBitwidthType):
+        raise InputError(f"tensors of {type} have no size in RAM")
+    return -(-type.bitwidth // 8)
+
+
+def tensor_bytes(type: Attribute) -> int:
+    """Bytes of a tensor of static shape, without padding."""
+    assert isinstance(type, TensorType)
+    count = 1
+    for extent in type.get_shape():
+        count *= extent
+    return count * element_bytes(type.element_type)
+
+
+def view_unscheduled(
+    graph: GraphOp,
+    *,
+    storage: Storage | None = None,
+    ram_bytes: int | None = None,
+    deadline_ns: int | None = None,
+    idle_power_nw: int = 0,
+    align: int = ALIGN_BYTES,
+    ram_scope: str = "all",
+    page_params: bool = False,
+) -> GraphView:
+    """The scheduling problem of a graph without residence operations.
+
+    Arguments are in RAM at the start; results, parameters and new values of parameters are there at
+    the end. Kernels without a cost count as free. Raises InputError for a graph that is scheduled
+    already or in which a parameter is read after its update.
+    """
+    if graph.is_scheduled:
+        raise InputError(f"graph @{graph.sym_name.data} is scheduled already")
+    return _Numbering(graph, storage, align, ram_scope, page_params).view(
+        ram_bytes, deadline_ns, idle_power_nw
+    )
+
+
+def view_scheduled(
+    graph: GraphOp,
+    *,
+    storage: Storage | None = None,
+    idle_power_nw: int = 0,
+    align: int = ALIGN_BYTES,
+    ram_scope: str = "all",
+) -> GraphView:
+    """The steps of a scheduled graph, and the problem that they solve.
+
+    Each poet.compute is an operation of its own, also when it repeats another; a tensor that is
+    paged in is the tensor that was paged out. Limits are absent from the problem.
+    """
+    numbering = _Numbering(graph, storage, align, ram_scope, page_params=False)
+    view = numbering.view(None, None, idle_power_nw)
+    return replace(view, steps=tuple(numbering.steps), ops=tuple(numbering.ops))
+
+
+class _Numbering:
+    """Assigns tensor and operation indices in program order."""
+
+    def __init__(
+        self,
+        graph: GraphOp,
+        storage: Storage | None,
+        align: int,
+        ram_scope: str,
+        page_params: bool,
+    ) -> None:
+        if ram_scope not in RAM_SCOPES:
+            raise InputError(f"ram-scope is {' or '.join(RAM_SCOPES)}, not {ram_scope}")
+        self.graph, self.storage, self.align = graph, storage, align
+        self.page_params = page_params
+        self.index: dict[SSAValue, int] = {}  # also of pages: the tensor they hold
+        self.values: list[SSAValue] = []
+        self.computes: list[ComputeOp] = []
+        self.steps: list[Step] = []
+        self.ops: list[IROperation] = []
+        self._number()
+        self.replaces = self._replaced()
+        self.free_of_charge = self._outside_scope() if ram_scope == "activations" else set()
+
+    def _number(self) -> None:
+        for value in self.graph.arguments:
+            if not isinstance(value.type, TensorType):
+                raise InputError("arguments on auxiliary storage are not supported")
+            self._add(value)
+        for op in self.graph.block.ops:
+            match op:
+                case ComputeOp():
+                    for result in op.results:
+                        self._add(result)
+                    self._step(op, Compute(len(self.computes), self._pairs(op)))
+                    self.computes.append(op)
+                case PageOutOp():
+                    self.index[op.page] = self.index[op.tensor]
+                    self._step(op, PageOut(self.index[op.tensor]))
+                case PageInOp():
+                    self.index[op.tensor] = self.index[op.page]
+                    self._step(op, PageIn(self.index[op.page]))
+                case FreeOp():
+                    self._step(op, Free(self.index[op.tensor]))
+                case ReturnOp():
+                    pass
+                case _:
+                    raise InputError(f"{op.name} cannot be scheduled")
+
+    def _add(self, value: SSAValue) -> None:
+        self.index[value] = len(self.values)
+        self.values.append(value)
+
+    def _step(self, op: IROperation, step: Step) -> None:
+        self.ops.append(op)
+        self.steps.append(step)
+
+    def _pairs(self, op: ComputeOp) -> tuple[tuple[int, int], ...]:
+        return tuple(
+            (self.index[op.results[result]], self.index[op.operands[operand]])
+            for result, operand in op.inplace_pairs
+        )
+
+    def _replaced(self) -> dict[int, int]:
+        """Tensor that is the new value of a parameter -> tensor of the old value."""
+        graph, results = self.graph, self.graph.return_op.arguments
+        replaces: dict[int, int] = {}
+        for i in range(len(graph.arguments)):
+            at = graph.updates(i)
+            if at is None or (new := self.index[results[at]]) == i:
+                continue
+            owner = self.values[new].owner
+            if not isinstance(owner, ComputeOp) or (new, i) not in self._pairs(owner):
+                raise InputError(
+                    f"graph @{graph.sym_name.data}: result {at}, the new value of parameter "
+                    f"{graph.arg_name(i)}, is not computed in its place"
+                )
+            replaces[new] = i
+        return replaces
+
+    def _outside_scope(self) -> set[int]:
+        """Parameters, their new values, and gradients: what only updates of parameters read."""
+        graph = self.graph
+        params = {i for i in range(len(graph.arguments)) if graph.role(i) == "param"}
+        outside = params | set(self.replaces)
+        updates: dict[IROperation, set[Attribute]] = {}
+        for new in self.replaces:
+            owner = self.values[new].owner
+            assert isinstance(owner, ComputeOp)
+            updates.setdefault(owner, set()).add(self.values[new].type)
+        for v, value in enumerate(self.values):
+            readers = [u.operation for u in value.uses if isinstance(u.operation, ComputeOp)]
+            only_updates = all(value.type in updates.get(reader, ()) for reader in readers)
+            if isinstance(value, OpResult) and readers and only_updates:
+                outside.add(v)
+        return outside
+
+    def _tensor(self, v: int, returned: set[int]) -> Tensor:
+        value = self.values[v]
+        is_argument = isinstance(value, BlockArgument)
+        is_param = is_argument and self.graph.role(v) == "param"
+        replaced = v in self.replaces.values()
+        end = Place.RAM if v in returned or (is_param and not replaced) else None
+        bytes = 0 if v in self.free_of_charge else round_up(tensor_bytes(value.type), self.align)
+        pageable = self.storage is not None and bytes > 0
+        if is_param or v in self.replaces:
+            pageable = pageable and self.page_params
+        none = Transfer(0, 0)
+        read = self.storage.pagein(bytes) if self.storage and pageable else none
+        write = self.storage.pageout(bytes) if self.storage and pageable else none
+        return Tensor(
+            name=self._name(v),
+            bytes=bytes,
+            start=Place.RAM if is_argument else None,
+            end=end,
+            pageable=pageable,
+            pagein_time_ns=read.time_ns,
+            pagein_energy_nj=read.energy_nj,
+            pageout_time_ns=write.time_ns,
+            pageout_energy_nj=write.energy_nj,
+            replaces=self.replaces.get(v),
+        )
+
+    def _name(self, v: int) -> str:
+        value = self.values[v]
+        if isinstance(value, BlockArgument):
+            return self.graph.arg_name(v)
+        owner = value.owner
+        assert isinstance(owner, ComputeOp) and isinstance(value, OpResult)
+        many = len(owner.results) > 1
+        return owner.label.data + (f".{value.index}" if many else "")
+
+    def _operation(self, op: ComputeOp) -> Operation:
+        cost = op.cost or CostAttr(0)
+        return Operation(
+            name=op.label.data,
+            inputs=tuple(dict.fromkeys(self.index[v] for v in op.operands)),
+            outputs=tuple(self.index[v] for v in op.results),
+            time_ns=cost.time_ns,
+            energy_nj=cost.energy_nj,
+            workspace_bytes=round_up(cost.workspace, self.align),
+            # An update overwrites what it reads, so it can run only once.
+            repeatable=not any(self.index[v] in self.replaces for v in op.results),
+            inplace=self._pairs(op),
+        )
+
+    def view(self, ram_bytes: int | None, deadline_ns: int | None, idle_power_nw: int) -> GraphView:
+        graph, storage = self.graph, self.storage
+        returned = {self.index[v] for v in graph.return_op.arguments}
+        try:
+            problem = Problem(
+                operations=tuple(map(self._operation, self.computes)),
+                tensors=tuple(self._tensor(v, returned) for v in range(len(self.values))),
+                ram_bytes=ram_bytes,
+                deadline_ns=deadline_ns,
+                storage_bytes=storage.capacity_bytes if storage else None,
+                dma=storage is not None and storage.dma,
+                idle_power_nw=idle_power_nw,
+            )
+        except ProblemError as error:
+            raise InputError(f"graph @{graph.sym_name.data}: {error}") from error
+        return GraphView(graph, problem, tuple(self.values), tuple(self.computes))
+
+
+def write_schedule(view: GraphView, steps: Sequence[Step]) -> None:
+    """Rewrites the unscheduled graph of `view` so that it does `steps`, in their order.
+
+    A kernel that runs again is a copy with the same label. In-place pairs are those of the steps.
+    """
+    graph = view.graph
+    index = {value: v for v, value in enumerate(view.values)}
+    operands = {k: [index[v] for v in op.operands] for k, op in enumerate(view.computes)}
+    returned = [index[v] for v in graph.return_op.arguments]
+    stay: dict[int, SSAValue] = dict(enumerate(graph.arguments))  # tensor -> its value in RAM
+    page: dict[int, SSAValue] = {}
+    new: list[IROperation] = []
+    ran: set[int] = set()
+    for step in steps:
+        match step:
+            case Compute(k, pairs):
+                op = view.computes[k] if k not in ran else view.computes[k].clone()
+                op.operands = [stay[v] for v in operands[k]]
+                outputs = view.problem.operations[k].outputs
+                op.inplace_pairs = [
+                    (outputs.index(output), operands[k].index(operand)) for output, operand in pairs
+                ]
+                if k in ran:
+                    for result, original in zip(op.results, view.computes[k].results, strict=True):
+                        result.name_hint = original.name_hint
+                ran.add(k)
+                stay.update(zip(outputs, op.results, strict=True))
+            case PageOut(v):
+                op = PageOutOp(stay[v])
+                op.page.name_hint = _hint(stay[v], "_page")
+                page[v] = op.page
+            case PageIn(v):
+                op = PageInOp(page[v])
+                op.tensor.name_hint = view.values[v].name_hint
+                stay[v] = op.tensor
+            case Free(v):
+                op = FreeOp(stay[v])
+        new.append(op)
+    new.append(ReturnOp(*(stay[v] for v in returned)))
+    reorder_block(graph, new)
+
+
+def reorder_block(graph: GraphOp, ops: Sequence[IROperation]) -> None:
+    """Makes `ops` the operations of the graph; those that are not among them are erased."""
+    block = graph.block
+    kept = set(ops)
+    dropped = [op for op in block.ops if op not in kept]
+    for op in list(block.ops):
+        op.detach()
+    for op in dropped:
+        op.drop_all_references()
+        op.erase(safe_erase=False)
+    block.add_ops(ops)
+
+
+def _hint(value: SSAValue, suffix: str) -> str | None:
+    return f"{value.name_hint}{suffix}" if value.name_hint else None

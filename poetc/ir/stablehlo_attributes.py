@@ -1,0 +1,274 @@
+"""Attributes of the StableHLO subset: dimension numbers as frozen dataclasses of plain tuples.
+
+Each attribute wraps one Python value (`attr.data`), prints as StableHLO does and reads both the
+`#stablehlo.name<...>` and the `#stablehlo<name ...>` spelling.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import ClassVar, Generic, TypeVar
+
+from xdsl.ir import Data, SpacedOpaqueSyntaxAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+Dims = tuple[int, ...]
+
+
+def parse_dims(parser: AttrParser) -> Dims:
+    """Parse `[0, 1, -2]`."""
+    return tuple(
+        parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
+        )
+    )
+
+
+def print_dims(printer: Printer, dims: Dims) -> None:
+    """Print `[0, 1, -2]`."""
+    printer.print_string("[" + ", ".join(map(str, dims)) + "]")
+
+
+@dataclass(frozen=True)
+class DotDims:
+    """Which dimensions of both operands of dot_general are batched and which are contracted."""
+
+    lhs_batching_dimensions: Dims = ()
+    rhs_batching_dimensions: Dims = ()
+    lhs_contracting_dimensions: Dims = ()
+    rhs_contracting_dimensions: Dims = ()
+
+
+@dataclass(frozen=True)
+class GatherDims:
+    """Dimension numbers of gather, as in the StableHLO specification."""
+
+    offset_dims: Dims = ()
+    collapsed_slice_dims: Dims = ()
+    operand_batching_dims: Dims = ()
+    start_indices_batching_dims: Dims = ()
+    start_index_map: Dims = ()
+    index_vector_dim: int = 0
+
+
+@dataclass(frozen=True)
+class ScatterDims:
+    """Dimension numbers of scatter, as in the StableHLO specification."""
+
+    update_window_dims: Dims = ()
+    inserted_window_dims: Dims = ()
+    input_batching_dims: Dims = ()
+    scatter_indices_batching_dims: Dims = ()
+    scatter_dims_to_operand_dims: Dims = ()
+    index_vector_dim: int = 0
+
+
+@dataclass(frozen=True)
+class ConvDims:
+    """Where batch, feature and spatial dimensions lie in input, kernel and output."""
+
+    input_batch: int
+    input_feature: int
+    input_spatial: Dims
+    kernel_input_feature: int
+    kernel_output_feature: int
+    kernel_spatial: Dims
+    output_batch: int
+    output_feature: int
+    output_spatial: Dims
+
+    @staticmethod
+    def nhwc() -> "ConvDims":
+        """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
+        return ConvDims(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+
+
+StructT = TypeVar("StructT", DotDims, GatherDims, ScatterDims)
+
+
+class StructAttr(Data[StructT], Generic[StructT]):
+    """`<field = [..], field = n>` with one field for each of the dataclass, defaults left out."""
+
+    struct: ClassVar[type]
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser):
+        """Parse the fields between angle brackets, in any order."""
+        defaults = {field.name: field.default for field in fields(cls.struct)}
+        values: dict[str, int | Dims] = {}
+
+        def parse_field() -> None:
+            name = parser.parse_identifier()
+            if name not in defaults:
+                parser.raise_error(f"unknown field '{name}' in #{cls.name}")
+            if name in values:
+                parser.raise_error(f"field '{name}' given twice in #{cls.name}")
+            parser.parse_punctuation("=")
+            if isinstance(defaults[name], int):
+                values[name] = parser.parse_integer(allow_boolean=False)
+            else:
+                values[name] = parse_dims(parser)
+
+        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
+        return cls.struct(**values)
+
+    def print_parameter(self, printer: Printer) -> None:
+        """Print the fields that differ from their default."""
+        parts = []
+        for field in fields(self.data):
+            value = getattr(self.data, field.name)
+            if value != field.default:
+                text = str(value) if isinstance(value, int) else f"[{', '.join(map(str, value))}]"
+                parts.append(f"{field.name} = {text}")
+        printer.print_string(f"<{', '.join(parts)}>")
+
+
+@irdl_attr_definition
+class DotDimsAttr(StructAttr[DotDims]):
+    """`#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>`."""
+
+    name = "stablehlo.dot"
+    struct = DotDims
+
+
+@irdl_attr_definition
+class GatherDimsAttr(StructAttr[GatherDims]):
+    """`#stablehlo.gather<offset_dims = [1], ..., index_vector_dim = 1>`."""
+
+    name = "stablehlo.gather"
+    struct = GatherDims
+
+
+@irdl_attr_definition
+class ScatterDimsAttr(StructAttr[ScatterDims]):
+    """`#stablehlo.scatter<update_window_dims = [1], ..., index_vector_dim = 1>`."""
+
+    name = "stablehlo.scatter"
+    struct = ScatterDims
+
+
+def parse_conv_dims(parser: AttrParser) -> ConvDims:
+    """Parse `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
+    input_batch, input_feature, input_spatial = _parse_layout(parser, "b", "f")
+    parser.parse_keyword("x", " between input and kernel dimensions")
+    kernel_in, kernel_out, kernel_spatial = _parse_layout(parser, "i", "o")
+    parser.parse_punctuation("->")
+    output_batch, output_feature, output_spatial = _parse_layout(parser, "b", "f")
+    return ConvDims(
+        input_batch,
+        input_feature,
+        input_spatial,
+        kernel_in,
+        kernel_out,
+        kernel_spatial,
+        output_batch,
+        output_feature,
+        output_spatial,
+    )
+
+
+def _parse_layout(parser: AttrParser, first: str, second: str) -> tuple[int, int, Dims]:
+    """Positions of the two named dimensions and of spatial dimensions 0, 1, ... in a list."""
+
+    def parse_label() -> int | str:
+        number = parser.parse_optional_integer(allow_boolean=False, allow_negative=False)
+        return parser.parse_identifier() if number is None else number
+
+    labels = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parse_label)
+    expected = [first, second, *range(len(labels) - 2)]
+    if len(labels) < 2 or set(labels) != set(expected):
+        parser.raise_error(f"expected '{first}', '{second}' and 0, 1, ... once each")
+    where = labels.index
+    return where(first), where(second), tuple(where(i) for i in range(len(labels) - 2))
+
+
+def print_conv_dims(printer: Printer, dims: ConvDims) -> None:
+    """Print `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
+
+    def layout(first: str, at_first: int, second: str, at_second: int, spatial: Dims) -> str:
+        labels = {at_first: first, at_second: second} | {p: str(i) for i, p in enumerate(spatial)}
+        return "[" + ", ".join(labels[i] for i in sorted(labels)) + "]"
+
+    printer.print_string(
+        layout("b", dims.input_batch, "f", dims.input_feature, dims.input_spatial)
+        + "x"
+        + layout(
+            "i", dims.kernel_input_feature, "o", dims.kernel_output_feature, dims.kernel_spatial
+        )
+        + "->"
+        + layout("b", dims.output_batch, "f", dims.output_feature, dims.output_spatial)
+    )
+
+
+@irdl_attr_definition
+class ConvDimsAttr(Data[ConvDims]):
+    """`#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`."""
+
+    name = "stablehlo.conv"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> ConvDims:
+        """Parse the layouts between angle brackets."""
+        with parser.in_angle_brackets():
+            return parse_conv_dims(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        """Print the layouts between angle brackets."""
+        with printer.in_angle_brackets():
+            print_conv_dims(printer, self.data)
+
+
+class KeywordAttr(Data[str], SpacedOpaqueSyntaxAttribute):
+    """One keyword out of a fixed set, spelled `#stablehlo<name KEYWORD>`."""
+
+    keywords: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> str:
+        """Parse the keyword, in angle brackets of its own or not."""
+        parse: Callable[[], str] = lambda: parser.parse_keyword_in(cls.keywords)  # noqa: E731
+        if parser.parse_optional_punctuation("<") is None:
+            return parse()
+        keyword = parse()
+        parser.parse_punctuation(">")
+        return keyword
+
+    def print_parameter(self, printer: Printer) -> None:
+        """Print the keyword."""
+        printer.print_string(self.data)
+
+
+@irdl_attr_definition
+class PrecisionAttr(KeywordAttr):
+    """Precision asked for an operand; poetc always computes in float32."""
+
+    name = "stablehlo.precision"
+    keywords = ("DEFAULT", "HIGH", "HIGHEST")
+
+
+@irdl_attr_definition
+class ComparisonDirectionAttr(KeywordAttr):
+    """Direction of compare."""
+
+    name = "stablehlo.comparison_direction"
+    keywords = ("EQ", "NE", "GE", "GT", "LE", "LT")
+
+
+@irdl_attr_definition
+class ComparisonTypeAttr(KeywordAttr):
+    """How compare reads its operands."""
+
+    name = "stablehlo.comparison_type"
+    keywords = ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED", "NOTYPE")
+
+
+ATTRIBUTES = [
+    DotDimsAttr,
+    GatherDimsAttr,
+    ScatterDimsAttr,
+    ConvDimsAttr,
+    PrecisionAttr,
+    ComparisonDirectionAttr,
+    ComparisonTypeAttr,
+]

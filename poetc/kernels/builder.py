@@ -1,0 +1,318 @@
+"""Builds a loop nest from the inside: every scalar goes to the outermost scope that can hold it.
+
+A stack of scopes (function, loops, guards) is open at any time. A scalar is emitted where its
+operands are all defined and, for a load, where its indices are known to be in bounds; it is
+remembered there, so that asking for it again costs nothing while that scope stays open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from xdsl.dialects import affine, arith, memref
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from poetc.kernels.index import (
+    ZERO,
+    Condition,
+    Dynamic,
+    Index,
+    Quotient,
+    Var,
+    affine_map,
+    affine_set,
+    constant,
+    holds,
+    within,
+)
+
+
+class Val(NamedTuple):
+    """A scalar and the depth of the scope it was emitted in."""
+
+    ssa: SSAValue
+    depth: int
+
+    @property
+    def type(self) -> Attribute:
+        return self.ssa.type
+
+
+@dataclass
+class Scope:
+    """An open region: the function, a loop (`var`), or one side of a guard (`facts`)."""
+
+    block: Block
+    var: Var | None = None
+    facts: tuple[Condition, ...] = ()
+    guard: bool = False
+    memo: dict[Hashable, Val] = field(default_factory=dict)
+
+
+class Builder:
+    """Emits scalars, loops, guards, loads and stores into a nest of open scopes."""
+
+    def __init__(self, block: Block) -> None:
+        self.scopes = [Scope(block)]
+        self._numbers = 0
+
+    # Scopes
+
+    @contextmanager
+    def at(self, depth: int) -> Iterator[None]:
+        """Make the scope at `depth` the innermost one for a while: hoists what is built."""
+        inner = self.scopes[depth + 1 :]
+        del self.scopes[depth + 1 :]
+        yield
+        self.scopes.extend(inner)
+
+    @property
+    def depth(self) -> int:
+        """Depth of the innermost open scope."""
+        return len(self.scopes) - 1
+
+    def sink(self, depth: int) -> int:
+        """Move into guards for as long as that crosses no loop: inside a guard a scalar is
+        evaluated only where it is wanted, and no more often."""
+        while depth + 1 < len(self.scopes) and self.scopes[depth + 1].guard:
+            depth += 1
+        return depth
+
+    def recall(self, key: Hashable) -> Val | None:
+        """What an open scope remembers under `key`."""
+        for scope in reversed(self.scopes):
+            if (found := scope.memo.get(key)) is not None:
+                return found
+        return None
+
+    def remember(self, key: Hashable, value: Val) -> Val:
+        """Remember `value` for as long as its scope stays open."""
+        self.scopes[value.depth].memo[key] = value
+        return value
+
+    def number(self) -> int:
+        """A fresh number; variables are ordered by it."""
+        self._numbers += 1
+        return self._numbers
+
+    def loop(
+        self,
+        extent: int,
+        name: str,
+        inits: Sequence[Val],
+        body: Callable[[Var, list[Val]], Sequence[Val]],
+        *,
+        axis: object = None,
+        part: int = 0,
+    ) -> list[Val]:
+        """An `affine.for` over `0 .. extent-1` in the innermost scope; `body` maps the loop variable
+        and the accumulators to the next accumulators. Returns the final accumulators."""
+        types = [init.type for init in inits]
+        block = Block(arg_types=[IndexType(), *types])
+        block.args[0].name_hint = name
+        for argument in block.args[1:]:
+            argument.name_hint = "acc"
+        depth = len(self.scopes)
+        var = Var(self.number(), extent, axis, part, block.args[0], depth)
+        self.scopes.append(Scope(block, var))
+        results = body(var, [Val(argument, depth) for argument in block.args[1:]])
+        block.add_op(affine.YieldOp.get(*(result.ssa for result in results)))
+        self.scopes.pop()
+        var.open = False
+        loop = affine.ForOp.from_region(
+            [], [], [init.ssa for init in inits], types, 0, extent, Region(block)
+        )
+        self.scopes[-1].block.add_op(loop)
+        return [Val(result, depth - 1) for result in loop.results]
+
+    def guarded(
+        self,
+        conditions: Sequence[Condition],
+        then: Callable[[], Sequence[Val]],
+        otherwise: Callable[[], Sequence[Val]],
+    ) -> list[Val]:
+        """`then` where all conditions hold, else `otherwise`, as an `affine.if` in the innermost
+        scope, or without one where the answer is known."""
+        facts = [fact for scope in self.scopes for fact in scope.facts]
+        open_conditions = [c for c in dict.fromkeys(conditions) if not holds(c, facts)]
+        if any(c.negative() for c in open_conditions):
+            return list(otherwise())
+        if not open_conditions:
+            return list(then())
+        blocks: list[Block] = []
+        for branch, known in ((then, tuple(open_conditions)), (otherwise, ())):
+            block = Block()
+            blocks.append(block)
+            self.scopes.append(Scope(block, facts=known, guard=True))
+            results = branch()
+            block.add_op(affine.YieldOp.get(*(result.ssa for result in results)))
+            self.scopes.pop()
+            types = [result.type for result in results]
+        condition, operands = affine_set(open_conditions)
+        op = affine.IfOp.build(
+            operands=[operands],
+            result_types=[types],
+            properties={"condition": condition},
+            regions=[Region(blocks[0]), Region(blocks[1])],
+        )
+        self.scopes[-1].block.add_op(op)
+        return [Val(result, self.depth) for result in op.results]
+
+    # Scalars
+
+    def emit(
+        self, key: Hashable, operands: Sequence[Val], make: Callable[[], Operation], depth: int = 0
+    ) -> Val:
+        """A pure operation on scalars. `key` with the operands identifies it."""
+        full_key = (key, tuple(operand.ssa for operand in operands))
+        if (found := self.recall(full_key)) is not None:
+            return found
+        for operand in operands:
+            depth = max(depth, operand.depth)
+        depth = self.sink(depth)
+        op = make()
+        self.scopes[depth].block.add_op(op)
+        return self.remember(full_key, Val(op.results[0], depth))
+
+    def constant(self, value: float | int, type: Attribute) -> Val:
+        """A scalar constant, at the top of the function."""
+        is_float = isinstance(type, AnyFloat)
+        # By text: -0.0 and 0.0 are equal but not the same, NaN is the same but not equal.
+        key = (type, repr(float(value) if is_float else int(value)))
+        if (found := self.recall(key)) is not None:
+            return found
+        op = arith.ConstantOp(
+            FloatAttr(float(value), type)
+            if is_float
+            else IntegerAttr(int(value), type)  # pyright: ignore
+        )
+        op.result.name_hint = _constant_name(value)
+        first = self.scopes[0].block
+        last = next((o for o in first.ops if not isinstance(o, arith.ConstantOp)), None)
+        if last is None:
+            first.add_op(op)
+        else:
+            first.insert_op_before(op, last)
+        return self.remember(key, Val(op.result, 0))
+
+    def index_value(self, index: Index) -> Val:
+        """The index as a scalar of type `index`."""
+        if index.is_constant:
+            return self.constant(index.const, IndexType())
+        atom = index.single()
+        if isinstance(atom, Var | Dynamic):
+            assert atom.ssa is not None
+            return Val(atom.ssa, atom.depth)
+        if not index.is_dynamic:
+            attribute, operands = affine_map([index])
+            values = [Val(v.ssa, v.depth) for v in dict.fromkeys(index.vars()) if v.ssa]
+            return self.emit(attribute, values, lambda: affine.ApplyOp(operands, attribute))
+        return self._dynamic_value(index)
+
+    def _dynamic_value(self, index: Index) -> Val:
+        """Affine maps take loop variables only: add up what was read from memory by hand."""
+        fixed = {atom: c for atom, c in index.terms if not _is_dynamic(atom)}
+        start = Index(index.const, fixed)
+        total = None if start == ZERO else self.index_value(start)
+        for atom, c in index.terms:
+            if atom in fixed:
+                continue
+            if isinstance(atom, Quotient):
+                make = arith.RemSIOp if atom.remainder else arith.DivSIOp
+                # Only non-negative positions are divided: truncation is rounding down.
+                assert atom.of.low >= 0
+                term = self.binary(
+                    make, self.index_value(atom.of), self.index_value(constant(atom.divisor))
+                )
+            else:
+                assert isinstance(atom, Dynamic)
+                term = Val(atom.ssa, atom.depth)
+            if c != 1:
+                term = self.binary(arith.MuliOp, term, self.index_value(constant(c)))
+            total = term if total is None else self.binary(arith.AddiOp, total, term)
+        assert total is not None
+        return total
+
+    def binary(self, op: type[Operation], lhs: Val, rhs: Val) -> Val:
+        """`op` applied to two scalars."""
+        return self.emit(op, [lhs, rhs], lambda: op(lhs.ssa, rhs.ssa))  # pyright: ignore
+
+    def unary(self, op: type[Operation], operand: Val, type: Attribute | None = None) -> Val:
+        """`op` applied to a scalar, with the result type for conversions."""
+        if type is None:
+            return self.emit(op, [operand], lambda: op(operand.ssa))  # pyright: ignore
+        return self.emit((op, type), [operand], lambda: op(operand.ssa, type))  # pyright: ignore
+
+    def compare(self, predicate: str, lhs: Val, rhs: Val) -> Val:
+        """`arith.cmpf` or `arith.cmpi`, as the operands' type asks."""
+        op = arith.CmpfOp if isinstance(lhs.type, AnyFloat) else arith.CmpiOp
+        return self.emit((op, predicate), [lhs, rhs], lambda: op(lhs.ssa, rhs.ssa, predicate))
+
+    def select(self, condition: Val, on_true: Val, on_false: Val) -> Val:
+        """`arith.select`."""
+        if on_true.ssa is on_false.ssa:
+            return on_true
+        return self.emit(
+            arith.SelectOp,
+            [condition, on_true, on_false],
+            lambda: arith.SelectOp(condition.ssa, on_true.ssa, on_false.ssa),
+        )
+
+    # Memory
+
+    def place(self, shape: Sequence[int], indices: Sequence[Index], depth: int = 0) -> int:
+        """Depth of the outermost scope in which `indices` are defined and inside `shape`."""
+        pending: list[Condition] = []
+        for index, size in zip(indices, shape, strict=True):
+            depth = max(depth, index.depth)
+            pending += [c for c in within(index, size) if not holds(c, ())]
+        if pending:
+            facts = [fact for scope in self.scopes[: depth + 1] for fact in scope.facts]
+            while depth < self.depth and not all(holds(c, facts) for c in pending):
+                depth += 1
+                facts += self.scopes[depth].facts
+        return depth
+
+    def load(self, buffer: SSAValue, indices: Sequence[Index], depth: int = 0) -> Val:
+        """The element at `indices`, loaded no further out than `depth`."""
+        assert isinstance(buffer.type, MemRefType)
+        shape = buffer.type.get_shape()
+        indices = [ZERO if n == 1 else i for i, n in zip(indices, shape, strict=True)]
+        key = (buffer, tuple(indices))
+        if (found := self.recall(key)) is not None:
+            return found
+        depth = self.sink(self.place(shape, indices, depth))
+        if any(index.is_dynamic for index in indices):
+            positions = [self.index_value(index) for index in indices]
+            depth = self.sink(max([depth, *(position.depth for position in positions)]))
+            op = memref.LoadOp.get(buffer, [position.ssa for position in positions])
+        else:
+            attribute, operands = affine_map(indices)
+            op = affine.LoadOp(buffer, operands, attribute)
+        self.scopes[depth].block.add_op(op)
+        return self.remember(key, Val(op.results[0], depth))
+
+    def store(self, value: Val, buffer: SSAValue, indices: Sequence[Index]) -> None:
+        """Store `value` in the innermost scope."""
+        attribute, operands = affine_map(indices)
+        self.scopes[-1].block.add_op(affine.StoreOp(value.ssa, buffer, operands, attribute))
+
+
+def _is_dynamic(atom: object) -> bool:
+    return isinstance(atom, Dynamic) or (isinstance(atom, Quotient) and atom.of.is_dynamic)
+
+
+def _constant_name(value: float | int) -> str:
+    names = {0: "zero", 1: "one", float("inf"): "inf", float("-inf"): "neg_inf"}
+    return names.get(value, "c")
+

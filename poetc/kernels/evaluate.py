@@ -1,0 +1,600 @@
+"""Evaluates elements of the values of a compute body, on demand, into a loop nest.
+
+`element(value, at)` emits whatever computes one element: data movement becomes index arithmetic,
+element-wise operations scalar expressions, reductions sequential loops. Each reduction evaluated is
+counted, so that the planner (lower.py) sees when one is evaluated more often than it has elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, MemRefType, StringAttr
+from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from poetc.errors import InputError
+from poetc.ir import stablehlo
+from poetc.ir.stablehlo import element_type_of, shape_of
+from poetc.kernels import expressions
+from poetc.kernels.builder import Builder, Val
+from poetc.kernels.index import ZERO, Condition, Dynamic, Index, Quotient, Var, constant, within
+from poetc.kernels.indexing import (
+    REDUCTIONS,
+    Axis,
+    Gather,
+    Indices,
+    Scatter,
+    SelectAndScatter,
+    elements,
+    movement,
+    reduction,
+)
+
+AxisKey = object
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one attempt at lowering does differently from evaluating everything on demand."""
+
+    # Intermediates kept in a workspace, each with the dimensions that surrounding loops fix.
+    kept: dict[SSAValue, frozenset[int]] = field(default_factory=dict)
+    # Loops that are split, each with the factors of its extent: saves divisions in index maps.
+    splits: dict[AxisKey, tuple[int, ...]] = field(default_factory=dict)
+    # Pairs of reductions that would share their loops, but must not.
+    apart: frozenset[frozenset[Operation]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One place where a reduction is evaluated."""
+
+    loops: tuple[Var, ...]  # around it
+    conditions: tuple[Condition, ...]  # guards around it
+    at: tuple[Index, ...]
+    with_op: Operation | None = None  # the reduction whose loops it shares
+
+    def count(self) -> int:
+        """How often it is evaluated."""
+        return count(self.loops, self.conditions)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A buffer that holds a value, or the part of it that open loops select."""
+
+    buffer: SSAValue
+    at: tuple[Index, ...]
+
+
+class Evaluator:
+    """One attempt at lowering a body under a plan."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        plan: Plan,
+        inputs: dict[SSAValue, SSAValue],
+        workspace: dict[SSAValue, SSAValue],
+        partners: Callable[[Operation], Iterable[Operation]],
+        name: str,
+    ) -> None:
+        self.b = builder
+        self.plan = plan
+        self.inputs = inputs
+        self.workspace = workspace
+        self.partners = partners
+        self.name = name
+        self.written: dict[SSAValue, Written] = {}
+        self.evaluations: dict[SSAValue, list[Evaluation]] = {}
+        self.split_requests: dict[AxisKey, tuple[int, ...]] = {}
+        self.unfix_requests: set[SSAValue] = set()
+        self.fused: list[tuple[Operation, Operation, Val]] = []
+        self.globals: list[memref.GlobalOp] = []
+        self._tables: dict[Operation, SSAValue] = {}
+
+    # Elements
+
+    def element(self, value: SSAValue, at: Indices) -> Val:
+        """The element of `value` at `at`."""
+        shape = shape_of(value)
+        index = tuple(ZERO if n == 1 else i for i, n in zip(at, shape, strict=True))
+        key = (value, index)
+        if (found := self.b.recall(key)) is not None:
+            return found
+        return self.b.remember(key, self._element(value, index))
+
+    def _element(self, value: SSAValue, at: tuple[Index, ...]) -> Val:
+        if isinstance(value, BlockArgument):
+            return self.load(self.inputs[value], at)
+        if (found := self._reload(value, at)) is not None:
+            return found
+        if value in self.plan.kept:
+            return self._kept(value, at)
+        return self.compute(value, at)
+
+    def compute(self, value: SSAValue, at: tuple[Index, ...]) -> Val:
+        """The element, from the operation that defines it."""
+        op = value.owner
+        assert isinstance(op, Operation)
+        if expressions.is_elementwise(op):
+            return expressions.evaluate(self.b, op, lambda i: self.element(op.operands[i], at))
+        if isinstance(op, REDUCTIONS):
+            return self._reduction(op, at)
+        match op:
+            case stablehlo.ConstantOp():
+                return self._constant(op, at)
+            case stablehlo.IotaOp():
+                position = self.b.index_value(at[op.dim])
+                return expressions.from_index(self.b, position, element_type_of(value))
+            case stablehlo.GatherOp():
+                return self._gather(op, at)
+        moves = movement(op, at)
+        if moves is None:
+            raise InputError(f"{op.name} is not supported in kernels")
+
+        def choose(i: int) -> Sequence[Val]:
+            move = moves[i]
+            return self.b.guarded(
+                move.conditions,
+                lambda: [self.element(move.source, move.indices)],
+                lambda: choose(i + 1),
+            )
+
+        for move in moves:
+            self._request_splits(condition.index for condition in move.conditions)
+            if any(condition.index.is_dynamic for condition in move.conditions):
+                raise InputError(f"{op.name} of gathered elements is not supported in kernels")
+        return choose(0)[0]
+
+    def load(self, buffer: SSAValue, at: Indices, depth: int = 0) -> Val:
+        """The element of a buffer, loaded no further out than `depth`."""
+        self._request_splits(at)
+        return self.b.load(buffer, at, depth)
+
+    def _request_splits(self, indices: Iterable[Index]) -> None:
+        """Ask for a loop to be split where its variable is divided by a factor of its extent."""
+        for index in indices:
+            for atom in index.atoms():
+                if not isinstance(atom, Quotient):
+                    continue
+                inner = atom.of.single()
+                if (
+                    isinstance(inner, Var)
+                    and inner.axis is not None
+                    and inner.extent % atom.divisor == 0
+                ):
+                    factors = list(self.plan.splits.get(inner.axis, (inner.extent,)))
+                    factors[inner.part : inner.part + 1] = [
+                        inner.extent // atom.divisor,
+                        atom.divisor,
+                    ]
+                    self.split_requests.setdefault(inner.axis, tuple(factors))
+
+    def _constant(self, op: stablehlo.ConstantOp, at: tuple[Index, ...]) -> Val:
+        array = op.array()
+        type = element_type_of(op.results[0])
+        if array.size and (array.size == 1 or _is_splat(array)):
+            return self.b.constant(array.flat[0].item(), type)
+        if op not in self._tables:
+            name = f"{self.name}_table{len(self.globals)}"
+            buffer_type = MemRefType(type, shape_of(op.results[0]))
+            value = op.value
+            assert isinstance(value, DenseIntOrFPElementsAttr)
+            self.globals.append(
+                memref.GlobalOp.get(
+                    StringAttr(name),
+                    buffer_type,
+                    DenseIntOrFPElementsAttr(
+                        BuiltinTensorType(type, shape_of(op.results[0])), value.data
+                    ),
+                    sym_visibility=StringAttr("private"),
+                    constant=True,
+                )
+            )
+            get = memref.GetGlobalOp(name, buffer_type)
+            self.b.scopes[0].block.add_op(get)
+            self._tables[op] = get.memref
+        return self.load(self._tables[op], at)
+
+    def _gather(self, op: stablehlo.GatherOp, at: tuple[Index, ...]) -> Val:
+        gather = Gather(op, at)
+        indices = list(gather.base)
+        for dim, limit, (operand, read) in gather.starts():
+            raw = expressions.to_index(self.b, self.element(operand, read))
+            start = expressions.clamp(self.b, raw, limit)
+            atom = Dynamic(self.b.number(), limit, start.ssa, start.depth)
+            # One atom for one value: so that equal elements are recognised.
+            atom = self._dynamics.setdefault(start.ssa, atom)
+            indices[dim] += Index.of(atom)
+        return self.element(op.operand, indices)
+
+    @property
+    def _dynamics(self) -> dict[SSAValue, Dynamic]:
+        return self.__dict__.setdefault("_dynamic_atoms", {})
+
+    # Values in memory
+
+    def _reload(self, value: SSAValue, at: tuple[Index, ...]) -> Val | None:
+        """From a result that an earlier nest, or an earlier part of this one, has stored."""
+        written = self.written.get(value)
+        if written is None or not is_costly(value):
+            return None
+        depth = 0
+        for index, stored in zip(at, written.at, strict=True):
+            running = [var.depth for var in stored.vars() if var.open]
+            if running:
+                if index != stored:
+                    return None
+                depth = max(depth, *running)
+        return self.load(written.buffer, at, depth)
+
+    def _kept(self, value: SSAValue, at: tuple[Index, ...]) -> Val:
+        """From the workspace, which is filled first where the fixed dimensions are known."""
+        fixed = self.plan.kept[value]
+        depth = 0
+        for dim in fixed:
+            var = at[dim].single()
+            if isinstance(var, Var):
+                depth = max(depth, var.depth)
+            else:
+                self.unfix_requests.add(value)
+        shape = shape_of(value)
+        outer = {dim: at[dim] for dim in fixed}
+        key = ("kept", value, tuple(sorted(outer.items())))
+        buffer = self.workspace[value]
+        free = [dim for dim in range(len(shape)) if dim not in fixed]
+        if self.b.recall(key) is None:
+            with self.b.at(depth):
+                axes = [Axis(("fill", value, dim), shape[dim], "f") for dim in free]
+
+                def fill(positions: Sequence[Index], _: Sequence[Val]) -> Sequence[Val]:
+                    inner = dict(zip(free, positions, strict=True))
+                    full = tuple((inner | outer)[dim] for dim in range(len(shape)))
+                    self.b.store(self.compute(value, full), buffer, positions)
+                    return []
+
+                self.fold(axes, [], fill)
+                self.b.scopes[depth].memo[key] = Val(buffer, depth)
+        return self.load(buffer, [at[dim] for dim in free], depth)
+
+    # Loops
+
+    def loops(
+        self,
+        axis: Axis,
+        accs: Sequence[Val],
+        body: Callable[[Index, Sequence[Val]], Sequence[Val]],
+    ) -> list[Val]:
+        """Loop over the axis: none for extent 1, several if the plan splits it."""
+        factors = self.plan.splits.get(axis.key, (axis.extent,))
+
+        def step(part: int, index: Index, accs: Sequence[Val]) -> Sequence[Val]:
+            if part == len(factors):
+                return body(index, accs)
+            if factors[part] == 1:
+                return step(part + 1, index, accs)
+            stride = prod(factors[part + 1 :])
+            return self.b.loop(
+                factors[part],
+                axis.name,
+                accs,
+                lambda var, inner: step(part + 1, index + Index.of(var) * stride, inner),
+                axis=axis.key,
+                part=part,
+            )
+
+        return list(step(0, ZERO, accs))
+
+    def fold(
+        self,
+        axes: Sequence[Axis],
+        accs: Sequence[Val],
+        leaf: Callable[[Sequence[Index], Sequence[Val]], Sequence[Val]],
+    ) -> list[Val]:
+        """Nested sequential loops over the axes, each guard as far out as its position is known."""
+        positions = [ZERO] * len(axes)
+
+        def conditions(axis: Axis, position: Index) -> list[Condition]:
+            found = axis.guard(position) if axis.guard else []
+            self._request_splits(condition.index for condition in found)
+            return found
+
+        def step(i: int, accs: Sequence[Val]) -> Sequence[Val]:
+            if i == len(axes):
+                return leaf(tuple(positions), accs)
+            axis = axes[i]
+            if axis.extent == 1:
+                return step(i + 1, accs)
+
+            def inside(position: Index, accs: Sequence[Val]) -> Sequence[Val]:
+                positions[i] = position
+                return self.b.guarded(
+                    conditions(axis, position), lambda: step(i + 1, accs), lambda: accs
+                )
+
+            return self.loops(axis, accs, inside)
+
+        outer = [c for axis in axes if axis.extent == 1 for c in conditions(axis, ZERO)]
+        return self.b.guarded(outer, lambda: step(0, accs), lambda: accs)
+
+    # Reductions
+
+    def _reduction(self, op: Operation, at: tuple[Index, ...]) -> Val:
+        value = op.results[0]
+        depth = self.b.sink(self.b.place(shape_of(value), at))
+        with self.b.at(depth):
+            self._count(value, at)
+            if isinstance(op, stablehlo.ReduceOp):
+                return self._reduce(op, at)
+            description = reduction(op, at)
+            if isinstance(description, SelectAndScatter):
+                return self._select_and_scatter(description)
+            if isinstance(description, Scatter):
+                return self._scatter(description)
+            type = element_type_of(value)
+            if isinstance(op, stablehlo.ReduceWindowOp):
+                kind, init = op.kind, self.element(op.init, ())
+                self._check_init(op)
+            else:
+                kind, init = "add", self.b.constant(0, type)
+
+            def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+                terms = [self.element(operand, i) for operand, i in description.reads(positions)]
+                term = terms[0]
+                if len(terms) == 2:
+                    term = expressions.combine(self.b, "multiply", *terms)
+                return [expressions.combine(self.b, kind, accs[0], term)]
+
+            return self.fold(description.axes, [init], leaf)[0]
+
+    def _count(
+        self, value: SSAValue, at: tuple[Index, ...], with_op: Operation | None = None
+    ) -> None:
+        scopes = self.b.scopes
+        self.evaluations.setdefault(value, []).append(
+            Evaluation(
+                tuple(scope.var for scope in scopes if scope.var is not None),
+                tuple(fact for scope in scopes for fact in scope.facts),
+                at,
+                with_op,
+            )
+        )
+
+    def _reduce(self, op: stablehlo.ReduceOp, at: tuple[Index, ...]) -> Val:
+        """A reduction, together with others over the same elements: one pass over memory."""
+        group = [op]
+        for partner in self.partners(op):
+            assert isinstance(partner, stablehlo.ReduceOp)
+            if self.b.recall((partner.results[0], at)) is None:
+                self._count(partner.results[0], at, op)
+                group.append(partner)
+        inits = [self.element(member.init, ()) for member in group]
+        descriptions = [reduction(member, at) for member in group]
+
+        def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+            result = []
+            for member, description, acc in zip(group, descriptions, accs, strict=True):
+                operand, index = description.reads(positions)[0]
+                term = self.element(operand, index)
+                result.append(expressions.combine(self.b, member.kind, acc, term))
+            return result
+
+        results = self.fold(descriptions[0].axes, inits, leaf)
+        for member, result in zip(group[1:], results[1:], strict=True):
+            self.b.remember((member.results[0], at), result)
+            self.fused.append((op, member, result))
+        return results[0]
+
+    def _check_init(self, op: stablehlo.ReduceWindowOp) -> None:
+        """Skipping the padding is right only if the initial value is the identity."""
+        if not any(map(any, op.padding)) and all(d == 1 for d in op.base_dilations):
+            return
+        value = _splat_of(op.init)
+        type = element_type_of(op.init)
+        identity: dict[str, float] = {"add": 0, "multiply": 1}
+        if isinstance(type, AnyFloat):
+            identity |= {"maximum": -np.inf, "minimum": np.inf}
+        if value is None or value != identity.get(op.kind):
+            raise InputError(
+                f"stablehlo.reduce_window with padding must start from the identity of {op.kind}"
+            )
+
+    def _select_and_scatter(self, description: SelectAndScatter) -> Val:
+        op, b = description.op, self.b
+        stays = op.select_direction
+        shape = op.window
+
+        def choice(source: Indices) -> Val:
+            """Row-major position in the window of the element that the window selects."""
+            axes = description.window_axes(source)
+            padded = any(c.index.low < 0 for axis in axes for c in _extreme_guards(axis))
+            start = b.index_value(constant(-1 if padded else 0))
+            if padded:
+                best = b.constant(0, element_type_of(op.operand))
+            else:
+                best = self.element(*description.window_read(source, [ZERO] * len(axes)))
+
+            def scan(window: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+                best, place = accs
+                new = self.element(*description.window_read(source, window))
+                replace = expressions.convert_not(
+                    b, expressions.compare(b, stays, None, best, new)
+                )
+                if padded:
+                    none = b.compare("slt", place, b.index_value(ZERO))
+                    replace = b.binary(arith.OrIOp, none, replace)
+                here = b.index_value(_position(window, shape))
+                return [b.select(replace, new, best), b.select(replace, here, place)]
+
+            return self.fold(axes, [best, start], scan)[1]
+
+        def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+            source = [description.source_index(i, t) for i, t in enumerate(positions)]
+            offset = [description.offset(i, s) for i, s in enumerate(source)]
+            mine = b.index_value(_position(offset, shape))
+            hit = b.compare("eq", choice(source), mine)
+            added = expressions.combine(b, op.scatter_kind, accs[0], self.element(op.source, source))
+            return [b.select(hit, added, accs[0])]
+
+        return self.fold(description.axes, [self.element(op.init, ())], leaf)[0]
+
+    def _scatter(self, description: Scatter) -> Val:
+        op, b = description.op, self.b
+        shape, update_shape = shape_of(op.operand), shape_of(op.updates)
+        dims = op.dnums.scatter_dims_to_operand_dims
+        windows = description.window_dims()
+        at = description.at
+        # Dimensions that the start vector does not choose start at 0.
+        outer: list[Condition] = []
+        for dim in range(len(shape)):
+            if dim in dims or dim in op.dnums.input_batching_dims:
+                continue
+            size = update_shape[windows[dim]] if dim in windows else 1
+            outer += within(at[dim], size)
+
+        def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+            scatter = description.scatter_index(positions)
+            window = {update: at[dim] for dim, update in windows.items() if dim not in dims}
+            hits: list[Val] = []
+            for component, dim in enumerate(dims):
+                start = expressions.to_index(
+                    b, self.element(*description.start_read(scatter, component))
+                )
+                here = b.index_value(at[dim])
+                if dim not in windows or update_shape[windows[dim]] == 1:
+                    hits.append(b.compare("eq", start, here))
+                    if dim in windows:
+                        window[windows[dim]] = ZERO
+                    continue
+                size = update_shape[windows[dim]]
+                offset = b.binary(arith.SubiOp, here, start)
+                hits.append(b.compare("sge", offset, b.index_value(ZERO)))
+                hits.append(b.compare("slt", offset, b.index_value(constant(size))))
+                inside = expressions.clamp(b, offset, size - 1)
+                window[windows[dim]] = Index.of(
+                    Dynamic(b.number(), size - 1, inside.ssa, inside.depth)
+                )
+            update = self.element(op.updates, description.update_index(scatter, window))
+            result = expressions.combine(b, op.kind, accs[0], update)
+            if hits:
+                hit = hits[0]
+                for other in hits[1:]:
+                    hit = b.binary(arith.AndIOp, hit, other)
+                result = b.select(hit, result, accs[0])
+            return [result]
+
+        init = self.element(op.operand, at)
+        return b.guarded(
+            outer, lambda: self.fold(description.axes, [init], leaf), lambda: [init]
+        )[0]
+
+
+def _position(window: Indices, shape: Sequence[int]) -> Index:
+    total = ZERO
+    for index, size in zip(window, shape, strict=True):
+        total = total * size + index
+    return total
+
+
+def _extreme_guards(axis: Axis) -> list[Condition]:
+    """The guard at the first and last position of the axis."""
+    if axis.guard is None:
+        return []
+    return [*axis.guard(ZERO), *axis.guard(constant(axis.extent - 1))]
+
+
+def _is_splat(array: np.ndarray) -> bool:
+    """Whether all elements have the same bits."""
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
+    return bool((raw == raw[0]).all())
+
+
+def _splat_of(value: SSAValue) -> float | None:
+    """The constant that a scalar is, if it is one."""
+    op = value.owner
+    while isinstance(op, stablehlo.BroadcastInDimOp | stablehlo.ReshapeOp):
+        op = op.operands[0].owner
+    if not isinstance(op, stablehlo.ConstantOp):
+        return None
+    return op.array().flat[0].item()
+
+
+def is_costly(value: SSAValue) -> bool:
+    """Whether an element costs more than a load: it is not just moved, constant or counted."""
+    op = value.owner
+    while isinstance(op, Operation):
+        if isinstance(op, stablehlo.ConstantOp | stablehlo.IotaOp):
+            return False
+        if not isinstance(
+            op,
+            stablehlo.BroadcastInDimOp
+            | stablehlo.ReshapeOp
+            | stablehlo.TransposeOp
+            | stablehlo.ReverseOp
+            | stablehlo.SliceOp,
+        ):
+            return True
+        op = op.operands[0].owner
+    return not isinstance(op, Block)
+
+
+def count(loops: Sequence[Var], conditions: Sequence[Condition]) -> int:
+    """Number of iterations of the loops that satisfy the conditions, without iterating: loops that
+    share no condition are counted apart."""
+    total = 1
+    pending = list(conditions)
+    left = list(loops)
+    while left:
+        group = [left.pop(0)]
+        chosen: list[Condition] = []
+        grown = True
+        while grown:
+            grown = False
+            for condition in list(pending):
+                used = set(condition.index.vars())
+                if used & set(group):
+                    pending.remove(condition)
+                    chosen.append(condition)
+                    joined = [var for var in left if var in used]
+                    left = [var for var in left if var not in used]
+                    group += joined
+                    grown = True
+        total *= _count_group(group, chosen)
+    return total
+
+
+def _count_group(group: Sequence[Var], conditions: Sequence[Condition]) -> int:
+    size = prod(var.extent for var in group)
+    if not conditions or size > 1 << 20:
+        return size
+    grids = np.meshgrid(*(np.arange(var.extent) for var in group), indexing="ij", sparse=True)
+    positions: dict[Var, np.ndarray] = dict(zip(group, grids, strict=True))
+    keep = np.ones([var.extent for var in group], dtype=bool)
+    for condition in conditions:
+        if condition.index.is_dynamic:
+            continue
+        number = _evaluate(condition.index, positions)
+        keep &= (number == 0) if condition.equal else (number >= 0)
+    return int(keep.sum())
+
+
+def _evaluate(index: Index, positions: dict[Var, np.ndarray]) -> np.ndarray:
+    total = np.asarray(index.const)
+    for atom, c in index.terms:
+        if isinstance(atom, Var):
+            number = positions.get(atom, np.asarray(0))
+        else:
+            assert isinstance(atom, Quotient)
+            inner = _evaluate(atom.of, positions)
+            number = inner % atom.divisor if atom.remainder else inner // atom.divisor
+        total = total + number * c
+    return total
+
+
+__all__ = ["Evaluator", "Plan", "elements", "is_costly"]

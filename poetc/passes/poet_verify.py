@@ -1,0 +1,403 @@
+"""`poet-verify`: static proof that a graph does in RAM what it says.
+
+On every graph: values are defined before they are used, nothing is used after something else took
+over its buffer, the new value of a parameter is made in the parameter's own buffer, and no two
+results are one value.
+
+On a scheduled graph also: every value in RAM ends exactly once (free, in-place reuse or return),
+nothing is used after its end, and the bytes in RAM never exceed the budget `ram`. Where memory is
+planned, no two buffers that are in use at the same time overlap, neither in the arena nor in
+auxiliary storage, and all lie within `arena_bytes` and `storage_bytes`.
+
+The proof reads the graph alone. It shares no code with the scheduler or with the checker of
+schedules, so that a mistake there is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FixedBitwidthType, ModuleOp, StringAttr, TensorType
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.passes import ModulePass
+
+from poetc.errors import PoetcError
+from poetc.ir.locations import source_location
+from poetc.ir.poet import (
+    ComputeOp,
+    FreeOp,
+    GraphOp,
+    PageInOp,
+    PageOutOp,
+    PageType,
+    ReturnOp,
+    offset_of,
+)
+
+
+class VerificationError(PoetcError):
+    """A graph breaks one of the rules above; after our own passes, an internal error."""
+
+
+@dataclass(frozen=True)
+class PoetVerifyPass(ModulePass):
+    """Checks every graph of the module and changes nothing."""
+
+    name = "poet-verify"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for graph in op.walk():
+            if isinstance(graph, GraphOp):
+                verify_graph(graph)
+
+
+def verify_graph(graph: GraphOp) -> None:
+    """Raises a `VerificationError` that names operation and value if `graph` breaks a rule."""
+    _Walk(graph).run()
+    _verify_updates(graph)
+    if _is_planned(graph):
+        _verify_storage(graph)
+
+
+# The walk through the operations, in execution order
+
+
+@dataclass
+class _Walk:
+    """What is where, from operation to operation."""
+
+    graph: GraphOp
+    in_ram: dict[SSAValue, int] = field(default_factory=dict)
+    """Tensors in RAM, with their bytes."""
+    pages: set[SSAValue] = field(default_factory=set)
+    ended: dict[SSAValue, str] = field(default_factory=dict)
+    """Values that were in RAM, and how that ended."""
+
+    def run(self) -> None:
+        graph = self.graph
+        self.is_scheduled = graph.is_scheduled
+        self.is_planned = _is_planned(graph)
+        self.budget = _budget(graph) if self.is_scheduled else None
+        for argument in graph.arguments:
+            if isinstance(argument.type, PageType):
+                self.pages.add(argument)
+            else:
+                self._begin(argument, graph)
+        self._fits(graph, {})
+        for op in graph.block.ops:
+            match op:
+                case ComputeOp():
+                    self._compute(op)
+                case PageOutOp():
+                    self._use(op, op.tensor)
+                    self.pages.add(op.page)
+                case PageInOp():
+                    self._use(op, op.page)
+                    self._fits(op, {op.tensor: tensor_bytes(op.tensor.type)})
+                    self._begin(op.tensor, op)
+                case FreeOp():
+                    self._use(op, op.tensor)
+                    self._end(op.tensor, "freed", op)
+                case ReturnOp():
+                    self._return(op)
+
+    def _compute(self, op: ComputeOp) -> None:
+        for operand in op.operands:
+            self._use(op, operand)
+        taken = {op.results[r]: op.operands[o] for r, o in op.inplace_pairs}
+        new: dict[SSAValue, int] = {r: tensor_bytes(r.type) for r in op.results if r not in taken}
+        self._fits(op, new, op.cost.workspace if op.cost else 0)
+        if self.is_planned:
+            self._verify_workspace(op)
+        for result, operand in taken.items():
+            self._end(operand, f"taken over by {_value(result)}", op)
+            if self.is_planned and offset_of(result) != offset_of(operand):
+                raise _error(
+                    op,
+                    f"{_value(result)} at offset {offset_of(result)} is in place of "
+                    f"{_value(operand)} at offset {offset_of(operand)}",
+                )
+        for result in op.results:
+            self._begin(result, op)
+
+    def _return(self, op: ReturnOp) -> None:
+        for value in dict.fromkeys(op.arguments):
+            self._use(op, value)
+            if value in self.in_ram:
+                self._end(value, "returned", op)
+        seen: dict[SSAValue, int] = {}
+        for i, value in enumerate(op.arguments):
+            if value in seen:
+                raise _error(
+                    op,
+                    f"{_value(value)} is result {seen[value]} and result {i}: one buffer for two",
+                )
+            seen[value] = i
+        if not self.is_scheduled:
+            return
+        # A parameter that the step does not update is there before and after it.
+        kept: set[SSAValue] = {
+            argument
+            for i, argument in enumerate(self.graph.arguments)
+            if self.graph.role(i) == "param"
+            and self.graph.updates(i) is None
+            and isinstance(argument.type, TensorType)
+        }
+        for value in self.in_ram:
+            origin = _origin(value, through_inplace=False)
+            if origin not in kept:
+                raise _error(op, f"{_value(value)} is never freed, taken over or returned")
+            if self.is_planned and offset_of(value) != offset_of(origin):
+                raise _error(
+                    op,
+                    f"parameter {_value(origin)} ends at offset {offset_of(value)} "
+                    f"but began at {offset_of(origin)}",
+                )
+            kept.remove(origin)
+        for argument in kept - seen.keys():
+            raise _error(
+                op,
+                f"parameter {_value(argument)} must be in RAM at the end of the step "
+                f"but was {self.ended[argument]}",
+            )
+
+    def _use(self, op: Operation, value: SSAValue) -> None:
+        """`op` reads `value`, which must be where it can be read."""
+        if value in self.in_ram or value in self.pages:
+            return
+        if value in self.ended:
+            verb = "frees" if isinstance(op, FreeOp) else "uses"
+            raise _error(op, f"{_op(op)} {verb} {_value(value)}, which was {self.ended[value]}")
+        if isinstance(op, PageInOp):
+            raise _error(op, f"{_op(op)} of {_value(value)}, which is not paged out before")
+        raise _error(op, f"{_op(op)} uses {_value(value)} before it is defined")
+
+    def _begin(self, value: SSAValue, op: Operation) -> None:
+        if self.is_planned:
+            self._verify_place(value, op)
+        self.in_ram[value] = tensor_bytes(value.type)
+
+    def _end(self, value: SSAValue, how: str, op: Operation) -> None:
+        del self.in_ram[value]
+        where = source_location(op)
+        self.ended[value] = f"{how} by {_op(op)}" if isinstance(op, FreeOp) else how
+        if where is not None:
+            self.ended[value] += f" at {where}"
+
+    def _fits(self, op: Operation, new: dict[SSAValue, int], workspace_bytes: int = 0) -> None:
+        """While `op` runs, RAM holds what is there, what it makes and its workspace."""
+        buffers = self.in_ram | new
+        needed = sum(buffers.values()) + workspace_bytes
+        if self.budget is None or needed <= self.budget:
+            return
+        parts = [f"{_value(value)} {bytes}" for value, bytes in _largest(buffers)]
+        if workspace_bytes:
+            parts.insert(0, f"workspace {workspace_bytes}")
+        raise _error(
+            op,
+            f"{_op(op)} needs {needed} bytes of RAM, the budget is {self.budget}; "
+            f"in RAM: {', '.join(parts)}",
+        )
+
+    # Places in the arena
+
+    def _verify_place(self, value: SSAValue, op: Operation) -> None:
+        offset, size = offset_of(value), tensor_bytes(value.type)
+        if offset is None:
+            raise _error(op, f"{_value(value)} has no offset though others have one")
+        element = element_bytes(value.type)
+        if offset % element:
+            raise _error(
+                op,
+                f"{_value(value)} at offset {offset} is not aligned to its {element} byte elements",
+            )
+        self._verify_free(op, _value(value), offset, size)
+
+    def _verify_workspace(self, op: ComputeOp) -> None:
+        size = op.cost.workspace if op.cost else 0
+        if not size:
+            return
+        if op.workspace_offset is None:
+            raise _error(op, f"the workspace of {_op(op)} has no offset")
+        offset = op.workspace_offset.value.data
+        what = f"the workspace of {_op(op)}"
+        self._verify_free(op, what, offset, size)
+        for result in op.results:
+            at = offset_of(result)
+            if at is not None and _overlap(offset, size, at, tensor_bytes(result.type)):
+                raise _error(op, f"{what} at offset {offset} overlaps {_value(result)} at {at}")
+
+    def _verify_free(self, op: Operation, what: str, offset: int, size: int) -> None:
+        arena = self.graph.arena_bytes
+        if arena is not None and offset + size > arena:
+            raise _error(
+                op, f"{what} at offset {offset} with {size} bytes ends past the arena of {arena}"
+            )
+        for other, other_size in self.in_ram.items():
+            at = offset_of(other)
+            assert at is not None
+            if _overlap(offset, size, at, other_size):
+                raise _error(
+                    op,
+                    f"{what} at offset {offset} with {size} bytes overlaps {_value(other)} "
+                    f"at offset {at} with {other_size} bytes",
+                )
+
+
+def _budget(graph: GraphOp) -> int | None:
+    """The bytes that everything in RAM must fit in, where the graph gives such a budget."""
+    arena = graph.arena_bytes
+    if graph.ram is not None and arena is not None and arena > graph.ram:
+        raise _error(graph, f"the arena of {arena} bytes is over the budget of {graph.ram}")
+    return graph.ram
+
+
+def _is_planned(graph: GraphOp) -> bool:
+    """Whether buffers have places in the arena."""
+    return graph.arena_bytes is not None or any(
+        offset_of(value) is not None
+        for value in (*graph.arguments, *(r for op in graph.block.ops for r in op.results))
+    )
+
+
+# Parameters and their new values
+
+
+def _verify_updates(graph: GraphOp) -> None:
+    """The new value of a parameter must be in the parameter's own buffer."""
+    end = graph.return_op
+    for i, parameter in enumerate(graph.arguments):
+        result = graph.updates(i)
+        if result is None:
+            continue
+        value = end.arguments[result]
+        origin = _origin(value, through_inplace=True)
+        if origin is not parameter:
+            raise _error(
+                end,
+                f"result {result}, the new value of parameter {_value(parameter)}, is not computed "
+                f"in its place: it is {_value(value)} in the buffer of {_value(origin)}",
+            )
+        if offset_of(value) != offset_of(parameter):
+            raise _error(
+                end,
+                f"result {result}, the new value of parameter {_value(parameter)} "
+                f"at offset {offset_of(parameter)}, is at offset {offset_of(value)}",
+            )
+
+
+def _origin(value: SSAValue, *, through_inplace: bool) -> SSAValue:
+    """Back through transfers, and in-place computes if asked for, to where it all began."""
+    while isinstance(value, OpResult):
+        op = value.owner
+        if isinstance(op, PageInOp | PageOutOp):
+            value = op.operands[0]
+            continue
+        if not (through_inplace and isinstance(op, ComputeOp)):
+            break
+        operand = dict(op.inplace_pairs).get(value.index)
+        if operand is None:
+            break
+        value = op.operands[operand]
+    return value
+
+
+# Places in auxiliary storage
+
+
+@dataclass(frozen=True)
+class _PageUse:
+    page: SSAValue
+    offset: int
+    size: int
+    first: int
+    last: int
+    """Indices of the operations between which the page must stay as it is."""
+
+
+def _verify_storage(graph: GraphOp) -> None:
+    """Pages that must be kept at the same time do not overlap, and all fit in `storage_bytes`."""
+    pages = list(_page_uses(graph))
+    for i, page in enumerate(pages):
+        op = page.page.owner if isinstance(page.page.owner, Operation) else graph
+        if graph.storage_bytes is not None and page.offset + page.size > graph.storage_bytes:
+            raise _error(
+                op,
+                f"{_value(page.page)} at offset {page.offset} with {page.size} bytes ends past "
+                f"the storage of {graph.storage_bytes}",
+            )
+        for other in pages[:i]:
+            together = page.first <= other.last and other.first <= page.last
+            if together and _overlap(page.offset, page.size, other.offset, other.size):
+                raise _error(
+                    op,
+                    f"{_value(page.page)} at offset {page.offset} of the storage overlaps "
+                    f"{_value(other.page)} at offset {other.offset}, which is still needed",
+                )
+
+
+def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
+    index = {op: i for i, op in enumerate(graph.block.ops)}
+    end = len(index)
+    values = (*graph.arguments, *(r for op in graph.block.ops for r in op.results))
+    for page in values:
+        if not isinstance(page.type, PageType):
+            continue
+        offset = offset_of(page)
+        if offset is None:
+            op = page.owner if isinstance(page.owner, Operation) else graph
+            raise _error(op, f"{_value(page)} has no offset in storage though buffers have one")
+        first = index[page.owner] if isinstance(page.owner, Operation) else -1
+        last = max((index[use.operation] for use in page.uses), default=first)
+        if isinstance(page, BlockArgument) and graph.updates(page.index) is None:
+            last = end
+        yield _PageUse(page, offset, tensor_bytes(page.type.tensor), first, last)
+
+
+# Sizes and names
+
+
+def element_bytes(type: Attribute) -> int:
+    """Bytes of one element of a tensor in RAM; an i1 takes one."""
+    assert isinstance(type, TensorType) and isinstance(type.element_type, FixedBitwidthType)
+    return (type.element_type.bitwidth + 7) // 8
+
+
+def tensor_bytes(type: Attribute) -> int:
+    """Bytes of a tensor in RAM."""
+    assert isinstance(type, TensorType)
+    size = element_bytes(type)
+    for extent in type.get_shape():
+        size *= extent
+    return size
+
+
+def _overlap(a: int, a_size: int, b: int, b_size: int) -> bool:
+    return a < b + b_size and b < a + a_size
+
+
+def _largest(buffers: dict[SSAValue, int], count: int = 8) -> list[tuple[SSAValue, int]]:
+    return sorted(buffers.items(), key=lambda buffer: -buffer[1])[:count]
+
+
+def _op(op: Operation) -> str:
+    if isinstance(op, GraphOp):
+        return f"the start of poet.graph @{op.sym_name.data}"
+    label = op.properties.get("label")
+    return f'{op.name} "{label.data}"' if isinstance(label, StringAttr) else op.name
+
+
+def _value(value: SSAValue) -> str:
+    """The name of a value and what defines it, as names in the text may differ or be missing."""
+    name = f"%{value.name_hint} " if value.name_hint else ""
+    if isinstance(value, BlockArgument):
+        return f"{name}(argument {value.index})"
+    assert isinstance(value, OpResult)
+    which = f"result {value.index} of " if len(value.owner.results) > 1 else ""
+    return f"{name}({which}{_op(value.owner)})"
+
+
+def _error(op: Operation, message: str) -> VerificationError:
+    return VerificationError(message, source_location(op))

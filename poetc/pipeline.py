@@ -1,0 +1,236 @@
+"""The pipeline: which passes run, in which order. Start reading here.
+
+    StableHLO ── stablehlo-simplify ── stablehlo-to-poet ── poet-fuse ── poet-lower-kernels
+      ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
+      ── poet-verify ── poet IR, or C
+
+Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver runs them through
+`compile_module`, with one difference: scheduling, transfers and memory are planned together, because
+a schedule whose arena does not fit is made again for less RAM.
+
+Input may also be poet IR at any stage; what has been done already is not done again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
+
+from poetc.costmodel.device import Device
+from poetc.errors import InfeasibleError, InputError
+from poetc.ir.graph import ALIGN_BYTES, graphs
+from poetc.ir.poet import GraphOp
+from poetc.passes.poet_annotate import PoetAnnotatePass
+from poetc.passes.poet_fuse import PoetFusePass
+from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
+from poetc.passes.poet_order import PoetOrderPass
+from poetc.passes.poet_plan_memory import plan_graph_memory
+from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule_and_plan
+from poetc.passes.poet_verify import PoetVerifyPass
+from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
+from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
+from poetc.schedule.errors import InfeasibleProblem
+from poetc.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from poetc.schedule.solve import Progress
+
+Observer = Callable[[str, ModuleOp, float], None]
+"""Called after each pass with its name, the module and the seconds it took."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for.
+
+    `ram_bytes` is all of the RAM of the step, of which `static_bytes` (data of the generated code
+    and runtime beside the arena) and `stack_bytes` are set aside before anything is scheduled; None
+    is no limit. `deadline` is in nanoseconds, or a float: that many times the unlimited step.
+    """
+
+    device: Device
+    device_name: str
+    ram_bytes: int | None = None
+    deadline: int | float | None = None
+    static_bytes: int = 0
+    stack_bytes: int = 0
+    strategy: str = "auto"
+    paging: bool = True
+    remat: bool = True
+    time_limit_s: float = 60.0
+    gap: float = 0.01
+    ram_scope: str = "all"
+
+    @property
+    def arena_budget_bytes(self) -> int | None:
+        """What is left of the RAM for the arena; tensors only, if the scope is activations."""
+        if self.ram_bytes is None or self.ram_scope != "all":
+            return self.ram_bytes
+        return self.ram_bytes - self.static_bytes - self.stack_bytes
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A scheduled module with offsets. `report` is None if the input was scheduled already."""
+
+    module: ModuleOp
+    graph: GraphOp
+    report: ScheduleReport | None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def front_passes(module: ModuleOp, device_name: str) -> tuple[ModulePass, ...]:
+    """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is."""
+    found = graphs(module)
+    if not found:
+        return (
+            StableHLOSimplifyPass(),
+            StableHLOToPoetPass(),
+            PoetFusePass(),
+            PoetLowerKernelsPass(),
+            PoetAnnotatePass(device=device_name),
+            PoetOrderPass(),
+        )
+    passes: list[ModulePass] = []
+    computes = [compute for graph in found for compute in graph.computes]
+    if any(graph.is_scheduled for graph in found):
+        return ()
+    if any(compute.kernel is None for compute in computes):
+        passes += [PoetFusePass(), PoetLowerKernelsPass()]
+    if any(compute.cost is None for compute in computes):
+        passes += [PoetAnnotatePass(device=device_name), PoetOrderPass()]
+    return tuple(passes)
+
+
+def run_passes(
+    ctx: Context, module: ModuleOp, passes: tuple[ModulePass, ...], observe: Observer
+) -> None:
+    """Run passes in order; the module is verified after each."""
+    for step in passes:
+        started = time.monotonic()
+        step.apply(ctx, module)
+        seconds = time.monotonic() - started
+        _verify(module, step.name)
+        observe(step.name, module, seconds)
+
+
+def _verify(module: ModuleOp, after: str) -> None:
+    try:
+        module.verify()
+    except VerifyException as error:
+        # Not the user's fault: a pass left invalid IR behind.
+        raise AssertionError(f"invalid IR after {after}: {error}") from error
+
+
+def compile_module(
+    ctx: Context,
+    module: ModuleOp,
+    options: Options,
+    *,
+    progress: Callable[[Progress], bool | None] | None = None,
+    observe: Observer = lambda name, module, seconds: None,
+) -> Compiled:
+    """Bring a verified module to scheduled poet IR with offsets, in place.
+
+    Raises InputError for what cannot be compiled, InfeasibleError where no schedule exists,
+    TimeLimitError where none was found in time, and `SolverInterrupted` on Ctrl-C without a schedule.
+    """
+    seconds: dict[str, float] = {}
+
+    def record(name: str, module: ModuleOp, taken: float) -> None:
+        seconds[name] = seconds.get(name, 0.0) + taken
+        observe(name, module, taken)
+
+    run_passes(ctx, module, front_passes(module, options.device_name), record)
+    graph = _only_graph(module)
+    report = None
+    started = time.monotonic()
+    if not graph.is_scheduled:
+        report = _schedule(graph, options, progress)
+        record("poet-schedule", module, time.monotonic() - started)
+    elif graph.arena_bytes is None:
+        plan_graph_memory(graph)
+        record("poet-plan-memory", module, time.monotonic() - started)
+    run_passes(ctx, module, (PoetVerifyPass(),), record)
+    return Compiled(module, graph, report, seconds)
+
+
+def _only_graph(module: ModuleOp) -> GraphOp:
+    found = graphs(module)
+    if len(found) != 1:
+        names = ", ".join(f"@{g.sym_name.data}" for g in found) or "none"
+        raise InputError(f"expected one poet.graph in the module, found {names}")
+    return found[0]
+
+
+def _schedule(
+    graph: GraphOp,
+    options: Options,
+    progress: Callable[[Progress], bool | None] | None,
+) -> ScheduleReport:
+    deadline_ns = options.deadline
+    if isinstance(deadline_ns, float):
+        unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
+        deadline_ns = round(deadline_ns * unlimited_ns)
+    budget = options.arena_budget_bytes
+    if budget is not None and budget <= 0:
+        raise InfeasibleError(
+            f"--ram={options.ram_bytes} leaves nothing for tensors: {options.static_bytes} bytes "
+            f"of static data and {options.stack_bytes} bytes of stack are set aside"
+        )
+    try:
+        return schedule_and_plan(
+            graph,
+            ScheduleOptions(
+                ram_bytes=budget,
+                deadline_ns=deadline_ns,
+                strategy=options.strategy,
+                paging=options.paging,
+                remat=options.remat,
+                time_limit_s=options.time_limit_s,
+                gap=options.gap,
+                device=options.device,
+                ram_scope=options.ram_scope,
+                align=max(ALIGN_BYTES, options.device.alignment_bytes),
+            ),
+            progress,
+        )
+    except InfeasibleError as error:
+        if isinstance(error.__cause__, InfeasibleProblem):
+            raise _explain(error.__cause__, graph, options) from error
+        raise
+
+
+def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> InfeasibleError:
+    """The proof of infeasibility in the user's terms: all of the RAM, names of kernels."""
+    where = ""
+    if found.operation is not None:
+        compute = graph.computes[found.operation]
+        where = f' for kernel "{compute.label.data}" (number {found.operation + 1} of the step)'
+    if found.time_bound_ns is not None or found.fastest_ns is not None:
+        lines = [f"no schedule meets the deadline within this RAM{where}"]
+        if found.time_bound_ns is not None:
+            lines.append(f"the step takes at least {format_time(found.time_bound_ns)}")
+        if found.fastest_ns is not None:
+            lines.append(f"the fastest schedule known takes {format_time(found.fastest_ns)}")
+        return InfeasibleError("; ".join(lines))
+    reserved = 0
+    if options.ram_scope == "all":
+        reserved = options.static_bytes + options.stack_bytes
+    lines = [f"no schedule fits into {format_bytes(options.ram_bytes or 0)}"]
+    if found.ram_bound_bytes is not None:
+        needed = format_bytes(found.ram_bound_bytes + reserved)
+        lines.append(f"at least {needed} are needed{where}")
+    if found.least_ram_bytes is not None:
+        works = format_bytes(found.least_ram_bytes + reserved)
+        lines.append(f"least RAM known to work: {works}")
+    if reserved:
+        lines.append(f"{reserved} B of that are static data and stack")
+    return InfeasibleError("; ".join(lines))

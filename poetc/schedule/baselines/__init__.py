@@ -1,0 +1,1 @@
+"""Published ways to schedule, each returning an ordinary schedule."""

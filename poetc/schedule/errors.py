@@ -1,0 +1,56 @@
+"""What `solve` raises when there is no schedule to return."""
+
+from __future__ import annotations
+
+from poetc.schedule.problem import Schedule
+
+
+class ScheduleError(Exception):
+    """A schedule that breaks a rule. Names the step, the operation or the tensor."""
+
+    def __init__(self, message: str, step: int | None = None) -> None:
+        super().__init__(message if step is None else f"step {step}: {message}")
+        self.step = step
+
+
+class SolveError(Exception):
+    """No schedule is returned."""
+
+
+class InfeasibleProblem(SolveError):
+    """Proven: no schedule keeps to the limits.
+
+    Exactly one of two cases. RAM: `least_ram_bytes` is the least RAM for which a schedule is known
+    (None when the search found none), `ram_bound_bytes` is proven necessary, and `operation` is the
+    index of the operation that needs it (None: what must be in RAM at the start or the end).
+    Deadline: `fastest_ns` is the shortest makespan known, `time_bound_ns` is proven necessary.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        least_ram_bytes: int | None = None,
+        ram_bound_bytes: int | None = None,
+        operation: int | None = None,
+        fastest_ns: int | None = None,
+        time_bound_ns: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.least_ram_bytes = least_ram_bytes
+        self.ram_bound_bytes = ram_bound_bytes
+        self.operation = operation
+        self.fastest_ns = fastest_ns
+        self.time_bound_ns = time_bound_ns
+
+
+class SolverTimeLimit(SolveError):
+    """The time limit passed without a schedule and without a proof that there is none."""
+
+
+class SolverInterrupted(KeyboardInterrupt):
+    """Ctrl-C while solving. `schedule` is the best found so far, checked, or None."""
+
+    def __init__(self, schedule: Schedule | None) -> None:
+        super().__init__("interrupted")
+        self.schedule = schedule

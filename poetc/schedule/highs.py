@@ -1,0 +1,263 @@
+"""HiGHS behind a clock that is obeyed: linear programmes in NumPy arrays, solved in a thread.
+
+HiGHS is told the time limit, but does not always keep it; the waiting side returns at the limit with
+the best points and bound reported so far, whatever HiGHS is doing.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+INF = math.inf
+# How long past the limit HiGHS may take to notice that it should stop, seconds.
+GRACE_S = 1.0
+
+
+class LinearProgram:
+    """Columns and rows as they are added; minimise `cost · x + offset`."""
+
+    def __init__(self) -> None:
+        self.cost, self.lower, self.upper = array("d"), array("d"), array("d")
+        self.integer = array("b")
+        self.row_lower, self.row_upper = array("d"), array("d")
+        self.starts, self.index, self.value = array("i", [0]), array("i"), array("d")
+        self.offset = 0.0
+
+    @property
+    def columns(self) -> int:
+        return len(self.cost)
+
+    @property
+    def rows(self) -> int:
+        return len(self.row_lower)
+
+    def column(
+        self, cost: float = 0.0, lower: float = 0.0, upper: float = 1.0, integer: bool = True
+    ) -> int:
+        """Adds a column (binary unless told otherwise) and returns its index."""
+        self.cost.append(cost)
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.integer.append(integer)
+        return len(self.cost) - 1
+
+    def row(
+        self,
+        index: Sequence[int],
+        value: Sequence[float],
+        lower: float = -INF,
+        upper: float = INF,
+    ) -> None:
+        """Adds lower <= sum value·x[index] <= upper. Indices are distinct."""
+        self.index.extend(index)
+        self.value.extend(value)
+        self.starts.append(len(self.index))
+        self.row_lower.append(lower)
+        self.row_upper.append(upper)
+
+    def fix(self, column: int, value: float) -> None:
+        self.lower[column] = self.upper[column] = value
+
+
+@dataclass
+class Outcome:
+    """What a solve found out. `bound` is proven (-inf when nothing is), `infeasible` as well.
+
+    `x` is the best point or None, `objective` its value; `finished` says that HiGHS stopped by itself
+    with an optimum (for the gap asked) or an infeasibility proof; `duals` are the reduced costs of an
+    LP.
+    """
+
+    infeasible: bool = False
+    finished: bool = False
+    bound: float = -INF
+    objective: float = INF
+    x: np.ndarray | None = None
+    duals: np.ndarray | None = None
+    seconds: float = 0.0
+    status: str = ""
+    log: list[str] = field(default_factory=list)
+
+
+def solve_lp(
+    lp: LinearProgram, seconds: float, stop: threading.Event, solver: str = "choose"
+) -> Outcome:
+    """Solves the relaxation of `lp` (integrality dropped)."""
+    return _Job(lp, seconds, stop, relax=True, options={"solver": solver}).wait(None, None)
+
+
+def solve_mip(
+    lp: LinearProgram,
+    seconds: float,
+    stop: threading.Event,
+    *,
+    relative_gap: float = 0.0,
+    absolute_gap: float = 1e-6,
+    start: np.ndarray | None = None,
+    on_point: Callable[[np.ndarray], None] | None = None,
+    on_bound: Callable[[float], None] | None = None,
+    options: dict | None = None,
+) -> Outcome:
+    """Solves `lp` as a MILP. `on_point` and `on_bound` are called in the caller's thread."""
+    chosen = {"mip_rel_gap": relative_gap, "mip_abs_gap": absolute_gap, **(options or {})}
+    job = _Job(lp, seconds, stop, relax=False, options=chosen, start=start)
+    return job.wait(on_point, on_bound)
+
+
+class _Job:
+    """One run of HiGHS in a thread of its own."""
+
+    def __init__(
+        self,
+        lp: LinearProgram,
+        seconds: float,
+        stop: threading.Event,
+        relax: bool,
+        options: dict,
+        start: np.ndarray | None = None,
+    ) -> None:
+        # Imported here so that importing poetc does not load HiGHS.
+        import highspy
+
+        self.begin = time.monotonic()
+        self.seconds, self.stop, self.relax = seconds, stop, relax
+        self.cancel = False
+        self.done = threading.Event()
+        self.points: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
+        self.bound = -INF
+        self.outcome = Outcome()
+        self.failure: BaseException | None = None
+        class Quiet(highspy.Highs):
+            # The constructor enables the callbacks, which prints a banner on the standard output.
+            def enableCallbacks(self) -> None:
+                self.silent()
+                super().enableCallbacks()
+
+        self.highs = highs = Quiet()
+        # One thread: the same input gives the same schedule, and the other core stays free.
+        for name, value in {"threads": 1, "random_seed": 0, **options}.items():
+            highs.setOptionValue(name, value)
+        highs.setOptionValue("time_limit", max(seconds, 0.0))
+        highs.passModel(self._model(lp, highspy))
+        if start is not None:
+            solution = highspy.HighsSolution()
+            solution.col_value = list(start)
+            solution.value_valid = True
+            highs.setSolution(solution)
+        highs.cbMipInterrupt += self._interrupt
+        highs.cbSimplexInterrupt += self._interrupt_lp
+        highs.cbIpmInterrupt += self._interrupt_lp
+        if not relax:
+            highs.cbMipImprovingSolution += self._improving
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _model(self, lp: LinearProgram, highspy):
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = lp.columns, lp.rows
+        model.col_cost_ = np.array(lp.cost)
+        model.col_lower_, model.col_upper_ = np.array(lp.lower), np.array(lp.upper)
+        model.row_lower_, model.row_upper_ = np.array(lp.row_lower), np.array(lp.row_upper)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.array(lp.starts)
+        model.a_matrix_.index_ = np.array(lp.index)
+        model.a_matrix_.value_ = np.array(lp.value)
+        model.offset_ = lp.offset
+        if not self.relax:
+            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+            model.integrality_ = [kinds[i] for i in lp.integer]
+        return model
+
+    # The three callbacks run in the solver's thread.
+
+    def _interrupt(self, event) -> None:
+        self.bound = max(self.bound, event.data_out.mip_dual_bound)
+        if self.cancel:
+            event.interrupt()
+
+    def _interrupt_lp(self, event) -> None:
+        if self.cancel:
+            event.interrupt()
+
+    def _improving(self, event) -> None:
+        self.points.put(np.array(event.data_out.mip_solution))
+
+    def _run(self) -> None:
+        try:
+            self.highs.run()
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self.done.set()
+
+    def wait(
+        self,
+        on_point: Callable[[np.ndarray], None] | None,
+        on_bound: Callable[[float], None] | None,
+    ) -> Outcome:
+        told = -INF
+        try:
+            while not self.done.wait(0.02 if self.seconds > 1 else 0.002):
+                told = self._report(told, on_point, on_bound)
+                late = time.monotonic() - self.begin - self.seconds
+                if late > 0 or self.stop.is_set():
+                    self.cancel = True
+                    self.done.wait(GRACE_S)
+                    break
+        except BaseException:
+            # Ctrl-C, or an error in what the caller does with a point.
+            self.cancel = True
+            self.done.wait(GRACE_S)
+            raise
+        if self.failure is not None:
+            raise self.failure
+        if self.done.is_set():
+            self._collect()
+        else:
+            self.outcome.status = "HiGHS did not stop at the time limit"
+        self._report(told, on_point, on_bound)
+        self.outcome.bound = max(self.outcome.bound, self.bound)
+        self.outcome.seconds = time.monotonic() - self.begin
+        return self.outcome
+
+    def _report(self, told: float, on_point, on_bound) -> float:
+        while not self.points.empty():
+            point = self.points.get()
+            if not self.done.is_set():
+                self.outcome.x = point
+            if on_point is not None:
+                on_point(point)
+        if on_bound is not None and self.bound > told:
+            told = self.bound
+            on_bound(told)
+        return told
+
+    def _collect(self) -> None:
+        import highspy
+
+        highs, outcome = self.highs, self.outcome
+        status = highs.getModelStatus()
+        outcome.status = highs.modelStatusToString(status)
+        info = highs.getInfo()
+        optimal = status == highspy.HighsModelStatus.kOptimal
+        outcome.infeasible = status == highspy.HighsModelStatus.kInfeasible
+        outcome.finished = optimal or outcome.infeasible
+        if self.relax:
+            if optimal:
+                solution = highs.getSolution()
+                outcome.x = np.array(solution.col_value)
+                outcome.duals = np.array(solution.col_dual)
+                outcome.objective = outcome.bound = info.objective_function_value
+            return
+        if info.primal_solution_status == 2:  # feasible
+            outcome.x = np.array(highs.getSolution().col_value)
+            outcome.objective = info.objective_function_value
+        outcome.bound = info.mip_dual_bound

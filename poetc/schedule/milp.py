@@ -1,0 +1,506 @@
+"""Our model: a sequence of optional runs, and what is kept in RAM between the uses of each tensor.
+
+The model is given *slots*: places in a fixed sequence where an operation may run. The slot (t, t) is
+the first run of operation t and is obligatory; a slot (t, k), k < t, is an optional rerun of k on the
+way to t. `all_slots` gives every rerun in every stage (the whole problem); a solver may offer fewer.
+A last, empty slot reads what must be in RAM at the end.
+
+Binary columns:
+
+- `run[s]`      the optional slot s is used;
+- `load[v, s]`  tensor v is paged in just before slot s, which reads it. A page-in at any other moment
+                can be delayed to there: it costs the same and occupies RAM for a shorter time;
+- `keep[v, e]`  v stays in RAM from its e-th event (start, slot that makes or reads it) to the next;
+- `write[v]`    v is written to storage, once, when it is first in RAM, where that needs no RAM;
+- `share[s, p]` the in-place pair p is used in slot s.
+
+Rows, with `before` for the keep column that ends at an event and `after` for the one that begins there:
+
+    run[s] <= before + load                      slot s reads v
+    after  <= before + load                      slot s reads v
+    after  <= before + run[s],  before + run[s] <= 1      slot s makes v
+    load[v, s] <= write[v]                       unless v starts on storage
+    share <= run[s],  share + after[input] <= 1, a tensor is in one pair at a time
+    memory of slot s: keeps across s + inputs + outputs + workspace − shared <= ram
+
+Memory is a knapsack over binaries, written out for each slot. In an obligatory slot inputs and outputs
+are constants, so that the row says what may be kept beside them (the keep cuts), and a tensor bigger
+than that room is not kept at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from poetc.schedule.highs import INF, LinearProgram
+from poetc.schedule.instance import Instance
+from poetc.schedule.problem import Place
+from poetc.schedule.rebuild import Event, Load, Run, prune
+
+NONE = -1
+# The objective is scaled so that the energy that no schedule can avoid is this much.
+SCALE = 1e4
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place where an operation may run: the first run of `stage` itself, or a rerun before it."""
+
+    stage: int
+    operation: int
+
+    @property
+    def optional(self) -> bool:
+        return self.operation != self.stage
+
+
+def all_slots(instance: Instance) -> list[Slot]:
+    """Every rerun that is possible and can be of use, in every stage."""
+    return slots_where(instance, lambda stage, operation: True)
+
+
+def slots_where(instance: Instance, allowed) -> list[Slot]:
+    """The slots (stage, operation) that `allowed` lets through, and all obligatory ones."""
+    last, n = instance.last_rerun, instance.n
+    return [
+        Slot(t, k)
+        for t in range(n + 1)
+        for k in range(min(t + 1, n))
+        if k == t or (last[k] >= t and allowed(t, k))
+    ]
+
+
+@dataclass
+class _Event:
+    """One use of a tensor: `slot` makes it or reads it (slot −1: it is in RAM at the start)."""
+
+    slot: int
+    makes: bool
+    load: int = NONE
+    keep: int = NONE  # the keep column that begins here
+
+
+class SlotModel:
+    """The MILP over `slots`. Columns are looked up in `run`, `events`, `write`, `share`.
+
+    `minimise` is "energy" (nJ), "time" (ns) or "ram" (bytes); with "ram" the limit is the variable.
+    """
+
+    def __init__(
+        self, instance: Instance, slots: Sequence[Slot], *, minimise: str = "energy"
+    ) -> None:
+        self.instance = instance
+        self.minimise = minimise
+        self.lp = LinearProgram()
+        # Columns that rows bound from below: column -> those rows.
+        self.derived: dict[int, list[int]] = {}
+        n = instance.n
+        self.slots = [*slots, Slot(n, n)]
+        problem = instance.problem
+        if minimise == "energy":
+            base = instance.base_energy
+            self.costs = instance.run_energy, instance.in_energy, instance.out_energy
+        elif minimise == "time":
+            base = float(instance.base_time_ns)
+            self.costs = (
+                [o.time_ns for o in problem.operations],
+                [t.pagein_time_ns for t in problem.tensors],
+                [t.pageout_time_ns for t in problem.tensors],
+            )
+        else:
+            base = 0.0
+            self.costs = [0] * n, [0] * len(problem.tensors), [0] * len(problem.tensors)
+        # Cost of one unit of the objective; the offset is in units as well.
+        self.scale = (base or 1.0) / SCALE
+        self._columns()
+        self._memory()
+        self._share_rows()
+        self._limits()
+
+    def value(self, objective: float) -> float:
+        """What an objective value of the model means in nJ, ns or bytes."""
+        return objective * self.scale
+
+    # Columns and the rows that tie them together.
+
+    def _operation_tensors(self, k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        outputs = self.instance.operations[k].outputs if k < self.instance.n else ()
+        return self.instance.inputs[k], outputs
+
+    def _columns(self) -> None:
+        instance, lp = self.instance, self.lp
+        tensors = instance.tensors
+        run_cost, in_cost, out_cost = self.costs
+        events: list[list[_Event]] = [
+            [_Event(-1, True)] if tensor.start is Place.RAM else [] for tensor in tensors
+        ]
+        for s, slot in enumerate(self.slots):
+            inputs, outputs = self._operation_tensors(slot.operation)
+            for v in inputs:
+                events[v].append(_Event(s, False))
+            for v in outputs:
+                events[v].append(_Event(s, True))
+        for uses in events:
+            while uses and uses[-1].makes and len(uses) > 1:
+                uses.pop()
+        self.events = events
+
+        self.run = [
+            lp.column(run_cost[slot.operation] / self.scale) if slot.optional else NONE
+            for slot in self.slots
+        ]
+        lp.offset += sum(run_cost) / self.scale
+        self.write: dict[int, int] = {}
+        for v, tensor in enumerate(tensors):
+            if instance.stored_at_start[v] or not instance.pageable[v]:
+                continue
+            self.write[v] = lp.column(out_cost[v] / self.scale)
+            if instance.must_store[v]:
+                lp.fix(self.write[v], 1.0)
+        for v, uses in enumerate(events):
+            self._tensor(v, uses, in_cost[v] / self.scale)
+
+    def _tensor(self, v: int, uses: list[_Event], load_cost: float) -> None:
+        lp, run = self.lp, self.run
+        before = NONE
+        previous = None
+        for index, use in enumerate(uses):
+            last = index + 1 == len(uses)
+            use.keep = NONE if last else lp.column()
+            after = use.keep
+            obligatory = self._obligatory(use.slot)
+            column = NONE if obligatory else run[use.slot]
+            if use.makes:
+                if before != NONE:
+                    lp.row((before, column), (1, 1), upper=1)
+                if after != NONE and not obligatory:
+                    self._at_most(after, (before, column))
+            else:
+                # No slot lies between this event and the one before: v could as well be kept, or be
+                # paged in there.
+                adjacent = (
+                    previous is not None
+                    and previous.slot + 1 == use.slot
+                    and (not previous.makes or self._obligatory(previous.slot))
+                )
+                if self.instance.pageable[v] and not adjacent:
+                    use.load = lp.column(load_cost)
+                    if v in self.write:
+                        self._at_most(use.load, (self.write[v],))
+                sources = (before, use.load)
+                if obligatory:
+                    present = [c for c in sources if c != NONE]
+                    lp.row(present, [1] * len(present), lower=1)
+                else:
+                    self._at_most(column, sources)
+                if after != NONE:
+                    self._at_most(after, sources)
+            before, previous = after, use
+
+    def _obligatory(self, slot: int) -> bool:
+        return slot < 0 or self.run[slot] == NONE
+
+    def _at_most(self, column: int, others: Iterable[int]) -> None:
+        """column <= sum of others."""
+        present = [c for c in others if c != NONE]
+        self.lp.row((column, *present), (1, *[-1] * len(present)), upper=0)
+
+    def _memory(self) -> None:
+        """One knapsack a slot."""
+        instance, lp = self.instance, self.lp
+        limit = instance.problem.ram_bytes
+        self.share: dict[tuple[int, tuple[int, int]], int] = {}
+        self.ram = NONE
+        if self.minimise == "ram":
+            self.ram = lp.column(1.0, 0.0, INF)
+            self.scale = float(instance.unit)
+        elif limit is None:
+            return
+        size = [instance.units(t.bytes) for t in instance.tensors]
+        position = [0] * len(size)  # index of the next event of each tensor
+        active: dict[int, int] = {}  # keep column -> tensor, for what is between two events
+        for v, uses in enumerate(self.events):
+            if uses and uses[0].slot < 0:
+                position[v] = 1
+                if uses[0].keep != NONE:
+                    active[uses[0].keep] = v
+        for s, slot in enumerate(self.slots):
+            inputs, outputs = self._operation_tensors(slot.operation)
+            touched: list[tuple[int, _Event, int]] = []
+            for v in (*inputs, *outputs):
+                at = position[v]
+                if at >= len(self.events[v]):
+                    continue
+                use = self.events[v][at]
+                before = self.events[v][at - 1].keep if at else NONE
+                active.pop(before, None)
+                touched.append((v, use, before))
+                position[v] = at + 1
+            self._memory_row(s, size, active, touched)
+            for v, use, _ in touched:
+                if use.keep != NONE:
+                    active[use.keep] = v
+
+    def _memory_row(self, s, size, active, touched) -> None:
+        instance, lp = self.instance, self.lp
+        slot = self.slots[s]
+        k, column = slot.operation, self.run[s]
+        operation = instance.operations[k] if k < instance.n else None
+        workspace = operation.workspace_bytes if operation else 0
+        index, value = list(active), [size[v] for v in active.values()]
+        shared, share_value, forced = self._share_columns(s, size, touched)
+        limit = instance.problem.ram_bytes
+        # Tensors are whole units: what is left beside the workspace is rounded down.
+        if self.minimise == "ram":
+            room, penalty = 0, -instance.units(-workspace)
+        else:
+            assert limit is not None
+            room = instance.units(limit)
+            penalty = room - instance.units(limit - workspace)
+        inputs, outputs = self._operation_tensors(k)
+        if column == NONE:
+            room -= penalty + sum(size[v] for v in (*inputs, *outputs)) - forced
+            if self.minimise != "ram":
+                best = room + sum(share_value)
+                for c, weight in zip(index, value, strict=True):
+                    if weight > best:
+                        lp.fix(c, 0.0)
+        else:
+            weight = penalty + sum(size[v] for v in outputs)
+            if weight:
+                index.append(column)
+                value.append(weight)
+            for v, use, before in touched:
+                index += [c for c in (before, use.load) if c != NONE]
+                value += [size[v]] * sum(c != NONE for c in (before, use.load))
+        if self.minimise == "ram":
+            weights = (*value, *(-w for w in share_value))
+            self._floor(self.ram, (*index, *shared), weights, -room)
+        elif sum(value) > room:
+            lp.row((*index, *shared), (*value, *(-w for w in share_value)), upper=room)
+
+    def _share_columns(self, s, size, touched) -> tuple[list[int], list[int], int]:
+        """Columns and sizes of the in-place pairs of a slot, and the units that must be shared."""
+        k = self.slots[s].operation
+        if k == self.instance.n:
+            return [], [], 0
+        after = {v: use.keep for v, use, _ in touched}
+        columns, sizes, forced = [], [], 0
+        pairs = dict.fromkeys(self.instance.operations[k].inplace)
+        replaced = {
+            v for o, i in pairs if self.instance.tensors[o].replaces == i for v in (o, i)
+        }
+        for o, i in pairs:
+            if self.instance.tensors[o].replaces == i:
+                forced += size[o]
+            elif size[o] and o not in replaced and i not in replaced:
+                column = self.lp.column(integer=False)
+                self.share[s, (o, i)] = column
+                columns.append(column)
+                sizes.append(size[o])
+                if self.run[s] != NONE:
+                    self._at_most(column, (self.run[s],))
+                if after.get(i, NONE) != NONE:
+                    self.lp.row((column, after[i]), (1, 1), upper=1)
+        return columns, sizes, forced
+
+    def _share_rows(self) -> None:
+        """A tensor is in one in-place pair of a slot at a time."""
+        groups: dict[tuple[int, int, int], list[int]] = {}
+        for (s, (o, i)), column in self.share.items():
+            groups.setdefault((s, 0, o), []).append(column)
+            groups.setdefault((s, 1, i), []).append(column)
+        for columns in groups.values():
+            if len(columns) > 1:
+                self.lp.row(columns, [1] * len(columns), upper=1)
+
+    def _limits(self) -> None:
+        """Deadline, storage, and with DMA the energy of idling."""
+        instance, lp, problem = self.instance, self.lp, self.instance.problem
+        if problem.storage_bytes is not None and self.write:
+            self._storage(problem.storage_bytes)
+        idle = problem.dma and problem.idle_power_nw > 0 and self.minimise == "energy"
+        if problem.deadline_ns is None and not idle and not (problem.dma and self.minimise == "time"):
+            return
+        runs = {c: problem.operations[self.slots[s].operation].time_ns
+                for s, c in enumerate(self.run) if c != NONE}
+        transfers = {c: problem.tensors[v].pageout_time_ns for v, c in self.write.items()}
+        for v, uses in enumerate(self.events):
+            for use in uses:
+                if use.load != NONE:
+                    transfers[use.load] = problem.tensors[v].pagein_time_ns
+        once = sum(o.time_ns for o in problem.operations)
+        # Time in thousandths of the deadline, or of the least time there is.
+        tick = (problem.deadline_ns or instance.base_time_ns or 1) / 1e3
+        sums = [(runs, once), (transfers, 0)] if problem.dma else [(runs | transfers, once)]
+        makespan = NONE
+        if problem.dma and self.minimise in ("energy", "time"):
+            per_tick = problem.idle_power_nw * 1e-9 * tick if self.minimise == "energy" else tick
+            upper = 1e3 if problem.deadline_ns is not None else INF
+            makespan = lp.column(per_tick / self.scale, 0.0, upper, integer=False)
+        for columns, constant in sums:
+            index = [c for c, time in columns.items() if time]
+            value = [columns[c] / tick for c in index]
+            if makespan != NONE:
+                # Neither computing nor the bus can be done before the end.
+                self._floor(makespan, index, value, constant / tick)
+            elif problem.deadline_ns is not None:
+                lp.row(index, value, upper=(problem.deadline_ns - constant) / tick)
+        if makespan != NONE and self.minimise == "time":
+            self._drop_costs(makespan)
+
+    def _floor(self, column: int, index, value, constant: float) -> None:
+        """sum value·x[index] + constant <= column."""
+        self.derived.setdefault(column, []).append(self.lp.rows)
+        self.lp.row((*index, column), (*value, -1), upper=-constant)
+
+    def _drop_costs(self, makespan: int) -> None:
+        """With DMA time does not add up: the makespan alone is the objective."""
+        for column in range(self.lp.columns):
+            if column != makespan:
+                self.lp.cost[column] = 0.0
+        self.lp.offset = 0.0
+
+    def _storage(self, limit: int) -> None:
+        """What is written fits; the pages of an old and a new value of a parameter are one."""
+        instance = self.instance
+        at_start = {instance.slot[v] for v, there in enumerate(instance.stored_at_start) if there}
+        room = limit - sum(
+            instance.tensors[v].bytes for v, there in enumerate(instance.stored_at_start) if there
+        )
+        unit = instance.unit
+        groups: dict[int, list[int]] = {}
+        for v, column in self.write.items():
+            if instance.slot[v] not in at_start:
+                groups.setdefault(instance.slot[v], []).append(column)
+        index, value = [], []
+        for v, columns in groups.items():
+            column = columns[0]
+            if len(columns) > 1:
+                column = self.lp.column()
+                for other in columns:
+                    self._floor(column, (other,), (1,), 0)
+            index.append(column)
+            value.append(instance.tensors[v].bytes // unit)
+        self.lp.row(index, value, upper=room // unit)
+
+    # Between points of the model and sequences of events.
+
+    def sequence(self, x: np.ndarray) -> list[Event]:
+        """The runs and page-ins of a point, rounded."""
+        loads: list[list[int]] = [[] for _ in self.slots]
+        for v, uses in enumerate(self.events):
+            for use in uses:
+                if use.load != NONE and x[use.load] > 0.5:
+                    loads[use.slot].append(v)
+        result: list[Event] = []
+        for s, slot in enumerate(self.slots):
+            result += [Load(v) for v in loads[s]]
+            used = self._obligatory(s) or x[self.run[s]] > 0.5
+            if used and slot.operation < self.instance.n:
+                result.append(Run(slot.operation))
+        return result
+
+    def point(self, sequence: Sequence[Event]) -> np.ndarray | None:
+        """The point of a sequence, or None where the slots cannot express it or a row is broken.
+
+        Reruns take the slot of the stage they fall in, whatever their order in it.
+        """
+        instance = self.instance
+        kept, _ = prune(instance, sequence)
+        where = {(slot.stage, slot.operation): s for s, slot in enumerate(self.slots)}
+        stages = self._stages(kept)
+        x = np.zeros(self.lp.columns)
+        used = {-1}
+        waiting: list[int] = []
+        loads: set[tuple[int, int]] = set()
+        for event, stage in zip(kept, stages, strict=True):
+            if isinstance(event, Load):
+                waiting.append(event.tensor)
+                continue
+            s = where.get((stage, event.operation))
+            if s is None or s in used:
+                return None
+            used.add(s)
+            read = [v for v in waiting if v in instance.inputs[event.operation]]
+            waiting = [v for v in waiting if v not in read]
+            loads |= {(v, s) for v in read}
+        end = len(self.slots) - 1
+        used.add(end)
+        loads |= {(v, end) for v in waiting}
+        for s in used:
+            if self.run[s] != NONE:
+                x[self.run[s]] = 1.0
+        for v, uses in enumerate(self.events):
+            # Backwards: is v wanted in RAM after this event, and is it to come by a page-in?
+            wanted = loading = False
+            for use in reversed(uses):
+                if use.keep != NONE:
+                    x[use.keep] = float(wanted)
+                if use.slot in used:
+                    wanted, loading = not use.makes, (v, use.slot) in loads
+                if wanted and loading and use.load != NONE:
+                    x[use.load] = 1.0
+                    wanted = loading = False
+            if wanted:
+                return None
+            if v in self.write and (instance.must_store[v] or any((v, s) in loads for s in used)):
+                x[self.write[v]] = 1.0
+        self._complete(x, used)
+        return x if violation(self.lp, x) <= 1e-6 else None
+
+    def _stages(self, sequence: Sequence[Event]) -> list[int]:
+        """For each event the operation whose first run it leads to, n after the last one."""
+        seen: set[int] = set()
+        stages: list[int] = []
+        for event in sequence:
+            first = isinstance(event, Run) and event.operation not in seen
+            if first:
+                seen.add(event.operation)
+            stages.append(event.operation if first else NONE)
+        stage = self.instance.n
+        for index in reversed(range(len(stages))):
+            stage = stages[index] = stage if stages[index] == NONE else stages[index]
+        return stages
+
+    def _complete(self, x: np.ndarray, used: set[int]) -> None:
+        """Fills in the columns that follow from the others."""
+        lp = self.lp
+        taken: set[tuple[int, int]] = set()
+        after = {
+            (v, use.slot): use.keep
+            for v, uses in enumerate(self.events)
+            for use in uses
+            if use.keep != NONE
+        }
+        by_size = sorted(
+            self.share.items(), key=lambda item: -self.instance.tensors[item[0][1][0]].bytes
+        )
+        for (s, (o, i)), column in by_size:
+            kept = (i, s) in after and x[after[i, s]] > 0.5
+            if s in used and not kept and not {(s, o), (s, ~i)} & taken:
+                taken |= {(s, o), (s, ~i)}
+                x[column] = 1.0
+        for column, rows in self.derived.items():
+            for row in rows:
+                begin, end = lp.starts[row], lp.starts[row + 1] - 1
+                terms = zip(lp.index[begin:end], lp.value[begin:end], strict=True)
+                rest = sum(weight * x[j] for j, weight in terms) - lp.row_upper[row]
+                x[column] = max(x[column], rest)
+
+
+def violation(lp: LinearProgram, x: np.ndarray) -> float:
+    """The most by which `x` breaks a row or a bound."""
+    worst = max(
+        float(np.max(np.array(lp.lower) - x, initial=0.0)),
+        float(np.max(x - np.array(lp.upper), initial=0.0)),
+    )
+    starts = np.array(lp.starts)
+    terms = np.append(np.array(lp.value) * x[np.array(lp.index, dtype=int)], 0.0)
+    sums = np.add.reduceat(terms, starts[:-1]) if lp.rows else np.zeros(0)
+    sums[np.diff(starts) == 0] = 0.0
+    worst = max(worst, float(np.max(np.array(lp.row_lower) - sums, initial=0.0)))
+    return max(worst, float(np.max(sums - np.array(lp.row_upper), initial=0.0)))

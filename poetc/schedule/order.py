@@ -1,0 +1,267 @@
+"""Finds an order of the operations in which few bytes are alive at once.
+
+Minimising the peak over the orders of a graph is NP-hard. Several list schedules are made, each in
+near-linear time; their peaks are computed exactly, and the lowest wins (at equal peaks the lowest
+sum over time, then the earliest in the list, of which the given order is the first). So the result
+is never worse than the given order, and the same for the same problem.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from poetc.schedule.problem import Place, Problem
+
+LOOKAHEAD = 4
+"""How many operations a chain may have that is judged as a whole."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What an order needs with unlimited RAM, everything freed at its last use.
+
+    `peak_bytes` is reached first at position `peak_position` of the order; `total_bytes` is the sum
+    of the bytes alive during each operation.
+    """
+
+    peak_bytes: int
+    peak_position: int
+    total_bytes: int
+
+
+def predecessors(problem: Problem) -> list[set[int]]:
+    """For each operation those that must run before it.
+
+    They make what it reads, or read what it replaces.
+    """
+    producers, readers, replacers = problem.producers(), problem.readers(), problem.replacers()
+    before: list[set[int]] = []
+    for operation in problem.operations:
+        made = {producers[v] for v in operation.inputs}
+        before.append({k for k in made if k is not None})
+    for old, k in replacers.items():
+        before[k].update(j for j in readers[old] if j != k)
+    return before
+
+
+def footprint(problem: Problem, order: Sequence[int]) -> Footprint:
+    """Bytes alive when the operations run in `order`, by the rule of `schedule/checker.py`."""
+    tensors, operations = problem.tensors, problem.operations
+    left = _reader_counts(problem)
+    live = sum(t.bytes for v, t in enumerate(tensors) if t.start is Place.RAM and left[v])
+    peak = sum(t.bytes for t in tensors if t.start is Place.RAM)
+    position = total = 0
+    for at, k in enumerate(order):
+        operation = operations[k]
+        inputs = set(operation.inputs)
+        for v in inputs:
+            left[v] -= 1
+        dying = {v for v in inputs if not left[v]}
+        during = live + operation.workspace_bytes + sum(tensors[v].bytes for v in operation.outputs)
+        for _, v in shared_buffers(problem, k, dying):
+            during -= tensors[v].bytes
+        total += during
+        if during > peak:
+            peak, position = during, at
+        live += sum(tensors[v].bytes for v in operation.outputs if left[v])
+        live -= sum(tensors[v].bytes for v in dying)
+    return Footprint(peak, position, total)
+
+
+def shared_buffers(
+    problem: Problem, operation: int, dying: set[int]
+) -> tuple[tuple[int, int], ...]:
+    """The in-place pairs (output, input) to use when the tensors `dying` have no later reader.
+
+    Pairs of a replaced parameter come first; then the largest inputs; no tensor is in two pairs.
+    """
+    tensors = problem.tensors
+    pairs = [p for p in problem.operations[operation].inplace if p[1] in dying]
+    pairs.sort(key=lambda p: (tensors[p[0]].replaces != p[1], -tensors[p[1]].bytes))
+    used: list[tuple[int, int]] = []
+    for output, operand in pairs:
+        if all(output != o and operand != i for o, i in used):
+            used.append((output, operand))
+    return tuple(used)
+
+
+def low_peak_order(problem: Problem) -> tuple[int, ...]:
+    """The best order found; `range(n)` when nothing is better."""
+    graph = _Graph(problem)
+    candidates: list[Callable[[], Sequence[int]]] = [
+        lambda: range(len(problem.operations)),
+        lambda: graph.forward(eager=True),
+        lambda: graph.forward(eager=False),
+        graph.on_demand,
+        graph.backward,
+    ]
+    orders = [tuple(make()) for make in candidates]
+    cost = [footprint(problem, order) for order in orders]
+    best = min(range(len(orders)), key=lambda i: (cost[i].peak_bytes, cost[i].total_bytes, i))
+    return orders[best]
+
+
+def _reader_counts(problem: Problem) -> list[int]:
+    """How many operations read each tensor; one more for what must be there at the end."""
+    return [
+        len(readers) + (tensor.end is not None)
+        for readers, tensor in zip(problem.readers(), problem.tensors, strict=True)
+    ]
+
+
+class _Graph:
+    """The dependences of a problem, and the list schedules that follow them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.operations = problem.operations
+        self.inputs = [tuple(dict.fromkeys(o.inputs)) for o in problem.operations]
+        self.bytes = [t.bytes for t in problem.tensors]
+        self.counts = _reader_counts(problem)
+        self.readers = problem.readers()
+        self.before = [sorted(p) for p in predecessors(problem)]
+        self.after: list[list[int]] = [[] for _ in self.before]
+        for k, before in enumerate(self.before):
+            for j in before:
+                self.after[j].append(k)
+
+    def forward(self, eager: bool) -> list[int]:
+        """From the start: first what leaves fewer bytes alive, the most freed first.
+
+        When nothing does: the next operation of the given order (`eager` false: the one that adds
+        fewest bytes). An operation is judged with the chain that it makes ready, up to `LOOKAHEAD`
+        operations: a gradient adds bytes, but the update that it leads to gives them back.
+        """
+        left = list(self.counts)
+        waiting = [len(before) for before in self.before]
+
+        def key(k: int) -> tuple[int, int]:
+            gain = self._chain(k, left, waiting)
+            return (min(gain, 0) if eager else gain, k)
+
+        order: list[int] = []
+        queue = [(key(k), k) for k in range(len(waiting)) if not waiting[k]]
+        current = {k: entry for entry, k in queue}
+        heapq.heapify(queue)
+        while queue:
+            entry, k = heapq.heappop(queue)
+            if current.get(k) != entry:
+                continue
+            del current[k]
+            order.append(k)
+            waiting[k] = -1
+            touched: set[int] = set()
+            for v in self.inputs[k]:
+                left[v] -= 1
+                if left[v] == 1:
+                    touched.update(j for j in self.readers[v] if waiting[j] >= 0)
+            for j in self.after[k]:
+                waiting[j] -= 1
+                touched.add(j)
+            for j in self._with_heads(touched, waiting):
+                new = key(j)
+                if current.get(j) != new:
+                    current[j] = new
+                    heapq.heappush(queue, (new, j))
+        return order
+
+    def _with_heads(self, touched: Iterable[int], waiting: list[int]) -> Iterable[int]:
+        """The ready ones of `touched`, and the ready ones whose chain `touched` may be part of."""
+        ready: set[int] = set()
+        pending = [(j, LOOKAHEAD) for j in touched]
+        seen: set[int] = set()
+        while pending:
+            j, depth = pending.pop()
+            if j in seen or waiting[j] < 0:
+                continue
+            seen.add(j)
+            if not waiting[j]:
+                ready.add(j)
+            elif waiting[j] == 1 and depth > 1:
+                pending += [(p, depth - 1) for p in self.before[j] if waiting[p] >= 0]
+        return sorted(ready)
+
+    def _chain(self, k: int, left: list[int], waiting: list[int]) -> int:
+        """The lowest change of live bytes along the chain that starts with `k`."""
+        live = 0
+        lowest: int | None = None
+        used: dict[int, int] = {}
+        made: set[int] = set()
+        for _ in range(LOOKAHEAD):
+            for v in self.operations[k].outputs:
+                live += self.bytes[v] if self.counts[v] else 0
+            for v in self.inputs[k]:
+                used[v] = used.get(v, 0) + 1
+                if used[v] == left[v]:
+                    live -= self.bytes[v]
+            lowest = live if lowest is None else min(lowest, live)
+            made.add(k)
+            following = [j for j in self.after[k] if waiting[j] == 1]
+            if lowest < 0 or len(following) != 1:
+                break
+            k = following[0]
+        assert lowest is not None
+        return lowest
+
+    def on_demand(self) -> list[int]:
+        """Each operation just before its first reader, operands that cost most first.
+
+        Roots are the operations that nothing follows, in the given order.
+        """
+        order: list[int] = []
+        done = [False] * len(self.before)
+        for root in range(len(self.before)):
+            if self.after[root]:
+                continue
+            stack = [root]
+            while stack:
+                k = stack[-1]
+                if done[k]:
+                    stack.pop()
+                    continue
+                missing = [j for j in self.before[k] if not done[j]]
+                if not missing:
+                    done[k] = True
+                    order.append(k)
+                    stack.pop()
+                else:
+                    stack += missing[::-1]
+        return order
+
+    def backward(self) -> list[int]:
+        """From the end, by the change of live bytes seen backwards, latest operation first.
+
+        Running `k` as the last of those that remain ends the need for its results and begins the
+        need for its operands.
+        """
+        needed = [0] * len(self.bytes)
+        waiting = [len(after) for after in self.after]
+
+        def key(k: int) -> tuple[int, int]:
+            gain = sum(self.bytes[v] for v in self.inputs[k] if not needed[v])
+            gain -= sum(self.bytes[v] for v in self.operations[k].outputs)
+            return (gain, -k)
+
+        order: list[int] = []
+        queue = [(key(k), k) for k in range(len(waiting)) if not waiting[k]]
+        current = {k: entry for entry, k in queue}
+        heapq.heapify(queue)
+        while queue:
+            entry, k = heapq.heappop(queue)
+            if current.get(k) != entry:
+                continue
+            del current[k]
+            order.append(k)
+            waiting[k] = -1
+            touched: set[int] = set()
+            for v in self.inputs[k]:
+                if not needed[v]:
+                    touched.update(self.readers[v])
+                needed[v] += 1
+            for j in self.before[k]:
+                waiting[j] -= 1
+                touched.add(j)
+            for j in sorted(touched):
+                if waiting[j] == 0 and current.get(j) != (new := key(j)):
+                    current[j] = new
+                    heapq.heappush(queue, (new, j))
+        return order[::-1]

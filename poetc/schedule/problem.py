@@ -1,0 +1,253 @@
+"""What is scheduled and what a schedule is. Knows nothing of MLIR.
+
+A `Problem` is a list of operations in a fixed topological order, the tensors they read and make, and
+the limits (RAM, deadline, storage). A `Schedule` is a list of steps. Tensors and operations are
+referred to by their index. Bytes, nanoseconds (`_ns`), nanojoules (`_nj`) and nanowatts (`_nw`) are
+integers everywhere. `docs/schedule.md` states the rules that the steps obey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ProblemError(ValueError):
+    """A `Problem` that contradicts itself; the message names the operation or tensor."""
+
+
+class Place(Enum):
+    """Where a tensor is before the first step or must be after the last one."""
+
+    RAM = "ram"
+    STORAGE = "storage"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor: made by an operation, or there from the start.
+
+    `start` is None for a tensor that an operation makes. `end` is None when nobody needs the tensor
+    after the last step. `pageable` says that it may be moved between RAM and storage, at the costs
+    given. `replaces` is the index of the tensor whose buffer (and page, if it has one) this one takes
+    over: the new value of a parameter; the old value is gone everywhere once this one is made.
+    """
+
+    name: str
+    bytes: int
+    start: Place | None = None
+    end: Place | None = None
+    pageable: bool = True
+    pagein_time_ns: int = 0
+    pagein_energy_nj: int = 0
+    pageout_time_ns: int = 0
+    pageout_energy_nj: int = 0
+    replaces: int | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One kernel: reads `inputs`, makes `outputs` (tensor indices).
+
+    `inplace` lists the pairs (output, input) that may share a buffer when the input dies here; a pair
+    whose output `replaces` the input always shares it. An operation that is not `repeatable` runs once.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    time_ns: int
+    energy_nj: int
+    workspace_bytes: int = 0
+    repeatable: bool = True
+    inplace: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Operations in an order in which they can run, and the limits (None = no limit).
+
+    Each operation runs at least once; solvers keep the order of the first runs. `dma` says that
+    transfers overlap computing (one transfer at a time). Raises `ProblemError` when it contradicts
+    itself.
+    """
+
+    operations: tuple[Operation, ...]
+    tensors: tuple[Tensor, ...]
+    ram_bytes: int | None = None
+    deadline_ns: int | None = None
+    storage_bytes: int | None = None
+    dma: bool = False
+    idle_power_nw: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operations", tuple(self.operations))
+        object.__setattr__(self, "tensors", tuple(self.tensors))
+        _validate(self)
+
+    def producers(self) -> tuple[int | None, ...]:
+        """For each tensor the operation that makes it, None where it is there from the start."""
+        producer: list[int | None] = [None] * len(self.tensors)
+        for k, operation in enumerate(self.operations):
+            for v in operation.outputs:
+                producer[v] = k
+        return tuple(producer)
+
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """For each tensor the operations that read it, in order."""
+        readers: list[list[int]] = [[] for _ in self.tensors]
+        for k, operation in enumerate(self.operations):
+            for v in dict.fromkeys(operation.inputs):
+                readers[v].append(k)
+        return tuple(map(tuple, readers))
+
+    def replacers(self) -> dict[int, int]:
+        """For each replaced tensor the operation that replaces it."""
+        producer = self.producers()
+        return {
+            tensor.replaces: k
+            for v, tensor in enumerate(self.tensors)
+            if tensor.replaces is not None and (k := producer[v]) is not None
+        }
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Runs an operation. `inplace` are the pairs (output, input) that share a buffer this time; the
+    input of such a pair leaves RAM here, without a `Free`."""
+
+    operation: int
+    inplace: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class PageOut:
+    """Writes a tensor from RAM to storage; it stays in RAM until it is freed."""
+
+    tensor: int
+
+
+@dataclass(frozen=True)
+class PageIn:
+    """Reads a tensor from storage into RAM; the page stays on storage."""
+
+    tensor: int
+
+
+@dataclass(frozen=True)
+class Free:
+    """Ends a tensor's stay in RAM."""
+
+    tensor: int
+
+
+Step = Compute | PageOut | PageIn | Free
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Steps in the order in which they are started, with what is known about them.
+
+    `energy_nj`, `makespan_ns` and `peak_bytes` are the checker's. `bound_nj`: no schedule that keeps
+    to the problem's limits and to the stage rules (`docs/schedule.md`) uses less energy. `status` is
+    "optimal" when the gap is within the tolerance that was asked for, else "feasible". `log` holds
+    what the solver did, a line each.
+    """
+
+    steps: tuple[Step, ...]
+    energy_nj: int
+    bound_nj: int
+    makespan_ns: int
+    peak_bytes: int
+    strategy: str = ""
+    status: str = "feasible"
+    log: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """(energy − bound) / energy, 0 when both are 0."""
+        return (self.energy_nj - self.bound_nj) / self.energy_nj if self.energy_nj > 0 else 0.0
+
+    @property
+    def computes(self) -> tuple[Compute, ...]:
+        """The compute steps in order."""
+        return tuple(step for step in self.steps if isinstance(step, Compute))
+
+
+def _problems(problem: Problem) -> Iterator[str]:
+    """Every contradiction in `problem`, as a sentence."""
+    tensors, operations = problem.tensors, problem.operations
+    for name in ("ram_bytes", "deadline_ns", "storage_bytes"):
+        limit = getattr(problem, name)
+        if limit is not None and limit < 0:
+            yield f"{name} is negative ({limit})"
+    if problem.idle_power_nw < 0:
+        yield f"idle_power_nw is negative ({problem.idle_power_nw})"
+    costs = ("bytes", "pagein_time_ns", "pagein_energy_nj", "pageout_time_ns", "pageout_energy_nj")
+    for tensor in tensors:
+        for name in costs:
+            if getattr(tensor, name) < 0:
+                yield f"tensor {tensor.name}: {name} is negative"
+        if not tensor.pageable and tensor.start is Place.STORAGE:
+            yield f"tensor {tensor.name} starts on storage but may not be paged"
+        if not tensor.pageable and tensor.end is Place.STORAGE:
+            yield f"tensor {tensor.name} must end on storage but may not be paged"
+
+    made: dict[int, int] = {}
+    for k, operation in enumerate(operations):
+        for name in ("time_ns", "energy_nj", "workspace_bytes"):
+            if getattr(operation, name) < 0:
+                yield f"operation {operation.name}: {name} is negative"
+        outside = [v for v in (*operation.inputs, *operation.outputs) if not 0 <= v < len(tensors)]
+        if outside:
+            yield f"operation {operation.name} names tensor {outside[0]}, which does not exist"
+            return
+        for v in operation.inputs:
+            if tensors[v].start is None and v not in made:
+                yield f"operation {operation.name} reads {tensors[v].name} before it is made"
+        for v in operation.outputs:
+            if tensors[v].start is not None:
+                yield f"operation {operation.name} makes {tensors[v].name}, there from the start"
+            if v in made:
+                yield f"tensor {tensors[v].name} is made twice (at last by {operation.name})"
+            made[v] = k
+        for o, i in operation.inplace:
+            if o not in operation.outputs or i not in operation.inputs:
+                yield f"operation {operation.name}: in-place pair ({o}, {i}) is not (output, input)"
+            elif tensors[o].bytes > tensors[i].bytes:
+                yield (
+                    f"operation {operation.name}: {tensors[o].name} is bigger than "
+                    f"{tensors[i].name}, whose buffer it would take"
+                )
+    for v, tensor in enumerate(tensors):
+        if tensor.start is None and v not in made:
+            yield f"tensor {tensor.name} is made by no operation and does not start anywhere"
+
+    readers = problem.readers()
+    replaced: set[int] = set()
+    for v, tensor in enumerate(tensors):
+        old = tensor.replaces
+        if old is None:
+            continue
+        if v not in made or not 0 <= old < len(tensors):
+            yield f"tensor {tensor.name} replaces tensor {old} but no operation makes it from that"
+            continue
+        k, name = made[v], tensors[old].name
+        if (v, old) not in operations[k].inplace:
+            yield f"operation {operations[k].name}: {tensor.name} replaces {name} but not in place"
+        if tensor.bytes != tensors[old].bytes:
+            yield f"tensor {tensor.name} replaces {name}, which has another size"
+        if tensors[old].end is not None:
+            yield f"tensor {name} is replaced by {tensor.name} and so cannot be there at the end"
+        if old in replaced:
+            yield f"tensor {name} is replaced twice"
+        replaced.add(old)
+        late = [j for j in readers[old] if j > k]
+        if late:
+            yield f"operation {operations[late[0]].name} reads {name} after {tensor.name} replaced it"
+
+
+def _validate(problem: Problem) -> None:
+    for message in _problems(problem):
+        raise ProblemError(message)

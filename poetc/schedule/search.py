@@ -1,0 +1,135 @@
+"""The state of a solve: the best checked schedule, the best bound, and the clock."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from poetc.schedule.checker import Report, replay
+from poetc.schedule.errors import ScheduleError
+from poetc.schedule.instance import Instance
+from poetc.schedule.problem import Schedule, Step
+from poetc.schedule.rebuild import Event, rebuild
+
+# A gap below this is rounding in HiGHS, whose rows hold to 1e-6.
+TOLERANCE = 2e-6
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback is told; it may return False to stop the search.
+
+    `bound_nj` is proven; `energy_nj` belongs to the best schedule (inf before there is one).
+    """
+
+    seconds: float
+    bound_nj: float
+    energy_nj: float
+    gap: float
+
+
+class Search:
+    """Best schedule and best bound so far.
+
+    Schedules come in through `offer`, which rebuilds and checks them; nothing that fails the checker is
+    ever kept. `value` is what is minimised: energy, or makespan where `fastest` is set.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        time_limit_s: float,
+        gap: float,
+        progress: Callable[[Progress], bool | None] | None = None,
+        begin: float | None = None,
+    ) -> None:
+        self.instance, self.gap, self.progress = instance, gap, progress
+        self.begin = time.monotonic() if begin is None else begin
+        self.time_limit_s = time_limit_s
+        self.stop = threading.Event()
+        self.bound_nj = 0.0
+        self.steps: tuple[Step, ...] | None = None
+        self.events: tuple[Event, ...] = ()
+        self.report: Report | None = None
+        self.rejected = ""
+        self.log: list[str] = []
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.begin
+
+    @property
+    def remaining(self) -> float:
+        return max(0.0, self.time_limit_s - self.seconds)
+
+    @property
+    def energy_nj(self) -> float:
+        return self.report.energy_nj if self.report is not None else math.inf
+
+    @property
+    def relative_gap(self) -> float:
+        if self.report is None:
+            return math.inf
+        return (self.energy_nj - self.bound_nj) / max(self.energy_nj, 1.0)
+
+    @property
+    def optimal(self) -> bool:
+        return self.relative_gap <= max(self.gap, TOLERANCE)
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more to do: within the gap, out of time, or told to stop."""
+        return self.optimal or self.remaining <= 0 or self.stop.is_set()
+
+    def offer(self, events: Sequence[Event], source: str = "") -> bool:
+        """Takes a sequence if its schedule passes the checker and beats the best; says whether."""
+        steps = rebuild(self.instance, events)
+        try:
+            report = replay(self.instance.problem, steps)
+        except ScheduleError as error:
+            self.rejected = str(error)
+            return False
+        if report.energy_nj >= self.energy_nj:
+            return False
+        self.steps, self.report, self.events = steps, report, tuple(events)
+        self.note(f"schedule {report.energy_nj} nJ {source}".rstrip())
+        self.tell()
+        return True
+
+    def raise_bound(self, bound_nj: float) -> None:
+        """Takes a proven lower bound on the energy."""
+        if bound_nj > self.bound_nj and not math.isinf(bound_nj):
+            self.bound_nj = bound_nj
+            self.tell()
+
+    def tell(self) -> None:
+        """Calls the progress callback; stops the search if it says so."""
+        if self.progress is not None:
+            gap = self.relative_gap
+            state = Progress(self.seconds, self.bound_nj, self.energy_nj, gap)
+            if self.progress(state) is False:
+                self.stop.set()
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{self.seconds:8.2f} s  {text}")
+
+    def schedule(self, strategy: str) -> Schedule | None:
+        """The best schedule so far."""
+        if self.steps is None or self.report is None:
+            return None
+        report = self.report
+        # Energies are whole nJ, so a bound is rounded up, but for what HiGHS may be wrong by.
+        bound = math.ceil(self.bound_nj - TOLERANCE / 4 * max(self.bound_nj, 1.0))
+        return Schedule(
+            steps=self.steps,
+            energy_nj=report.energy_nj,
+            bound_nj=max(0, min(bound, report.energy_nj)),
+            makespan_ns=report.makespan_ns,
+            peak_bytes=report.peak_bytes,
+            strategy=strategy,
+            status="optimal" if self.optimal else "feasible",
+            log=tuple(self.log),
+        )

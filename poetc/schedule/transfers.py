@@ -1,0 +1,210 @@
+"""Moves the transfers of a schedule so that they overlap computing.
+
+Three moves, none of which changes what is computed or how much is transferred: a page-out goes
+forward to where it delays nobody; the free that waits for a page-out goes back to where the
+page-out has ended; a page-in goes forward to where it must begin to be there for its reader, all
+later transfers considered. A move is made only as far as RAM allows, and kept only if the makespan,
+by the timeline rule of `schedule/checker.py`, does not grow.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from poetc.schedule.checker import replay
+from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
+
+
+def overlap_transfers(
+    problem: Problem, steps: Sequence[Step], budget_bytes: int | None = None
+) -> tuple[int, ...]:
+    """The order in which to run `steps`: `range(len(steps))` where another would not be faster.
+
+    RAM stays within `budget_bytes` (by default `problem.ram_bytes`, without which the peak of
+    `steps`), or within the peak of `steps` where that is more. Raises ScheduleError when `steps`
+    are not legal.
+    """
+    unchanged = tuple(range(len(steps)))
+    if not problem.dma or not any(isinstance(step, PageIn | PageOut) for step in steps):
+        return unchanged
+    before = replay(problem, steps)
+    if budget_bytes is None:
+        budget_bytes = problem.ram_bytes or 0
+    budget = max(budget_bytes, before.peak_bytes)
+    plan = _Plan(problem, budget, tuple(steps))
+    plan.page_out_early()
+    plan.free_late()
+    plan.page_in_early()
+    after = replay(replace(problem, ram_bytes=budget), plan.now.steps)
+    return plan.now.order if after.makespan_ns < before.makespan_ns else unchanged
+
+
+@dataclass(frozen=True)
+class _Run:
+    """An order of the steps, and for each the bytes in RAM during it and when computing reaches it.
+
+    `work_ns` is that time without any waiting. Both have one more entry, for the end.
+    """
+
+    order: tuple[int, ...]
+    steps: tuple[Step, ...]
+    start_ns: tuple[int, ...]
+    work_ns: tuple[int, ...]
+    used: tuple[int, ...]
+    makespan_ns: int
+
+
+class _Plan:
+    """The steps so far, and moves that may improve on them."""
+
+    def __init__(self, problem: Problem, budget: int, steps: tuple[Step, ...]) -> None:
+        self.problem, self.budget = problem, budget
+        self.bytes = [t.bytes for t in problem.tensors]
+        self.steps = steps
+        self.now = self.run(range(len(steps)))
+
+    def run(self, order: Iterable[int]) -> _Run:
+        """The timeline: transfers queue for the bus, computing and frees wait for theirs."""
+        tensors, operations, bytes = self.problem.tensors, self.problem.operations, self.bytes
+        live = sum(t.bytes for t in tensors if t.start is Place.RAM)
+        clock = bus = work = 0
+        ends: dict[int, int] = {}
+        starts: list[int] = []
+        works: list[int] = []
+        used: list[int] = []
+        order = tuple(order)
+        steps = tuple(self.steps[i] for i in order)
+        for step in steps:
+            starts.append(clock)
+            works.append(work)
+            if isinstance(step, Compute):
+                operation = operations[step.operation]
+                taken = sum(bytes[i] for _, i in step.inplace)
+                live += sum(bytes[v] for v in operation.outputs)
+                shared = sum(min(bytes[o], bytes[i]) for o, i in step.inplace)
+                used.append(live + operation.workspace_bytes - shared)
+                live -= taken
+                clock = max(clock, *(ends.get(v, 0) for v in operation.inputs), 0)
+                clock += operation.time_ns
+                work += operation.time_ns
+                for v in operation.outputs:
+                    ends.pop(v, None)
+                continue
+            v = step.tensor
+            if isinstance(step, PageIn):
+                live += bytes[v]
+            used.append(live)
+            if isinstance(step, Free):
+                live -= bytes[v]
+                clock = max(clock, ends.get(v, 0))
+            else:
+                bus = ends[v] = max(clock, bus) + self.duration_ns(step)
+        return _Run(order, steps, (*starts, clock), (*works, work), tuple(used), max(clock, bus))
+
+    def duration_ns(self, step: PageIn | PageOut) -> int:
+        tensor = self.problem.tensors[step.tensor]
+        return tensor.pagein_time_ns if isinstance(step, PageIn) else tensor.pageout_time_ns
+
+    def moved(self, source: int, target: int) -> _Run:
+        """The steps with the one at index `source` moved to index `target`."""
+        order = list(self.now.order)
+        order.insert(target, order.pop(source))
+        return self.run(order)
+
+    def move(self, source: int, target: int) -> None:
+        """Moves a step, unless that takes longer or needs too much RAM."""
+        trial = self.moved(source, target)
+        if trial.makespan_ns <= self.now.makespan_ns and max(trial.used) <= self.budget:
+            self.now = trial
+
+    def touches(self, step: Step, v: int) -> bool:
+        """Whether `step` makes, reads or ends tensor `v` in RAM, or transfers it."""
+        if not isinstance(step, Compute):
+            return step.tensor == v
+        operation = self.problem.operations[step.operation]
+        return v in operation.inputs or v in operation.outputs
+
+    def page_out_early(self) -> None:
+        """Each page-out where it delays nobody: once its tensor is made, or behind a reader of it.
+
+        A kernel waits for transfers of what it reads, so sooner is not always better; at equal
+        makespan the latest place is taken.
+        """
+        for at in range(len(self.now.steps)):
+            step = self.now.steps[at]
+            if not isinstance(step, PageOut):
+                continue
+            best = self.now
+            for target in range(at - 1, 0, -1):
+                before = self.now.steps[target - 1]
+                if isinstance(before, Compute) and self.touches(before, step.tensor):
+                    trial = self.moved(at, target)
+                    if trial.makespan_ns < best.makespan_ns:
+                        best = trial
+                if self._brings(before, step.tensor):
+                    break
+            self.now = best
+
+    def _brings(self, step: Step, v: int) -> bool:
+        if isinstance(step, Compute):
+            return v in self.problem.operations[step.operation].outputs
+        return step == PageIn(v)
+
+    def free_late(self) -> None:
+        """Each free behind the steps during which its tensor is still being written to storage."""
+        for at in range(len(self.now.steps) - 1, -1, -1):
+            step, now = self.now.steps[at], self.now
+            if not isinstance(step, Free):
+                continue
+            v = step.tensor
+            target, waits = at, self._wait_ns(at)
+            while waits > 0 and target + 1 < len(now.steps):
+                following = now.steps[target + 1]
+                if self.touches(following, v) or now.used[target + 1] + self.bytes[v] > self.budget:
+                    break
+                if isinstance(following, Compute):
+                    waits -= self.problem.operations[following.operation].time_ns
+                target += 1
+            if target > at:
+                self.move(at, target)
+
+    def _wait_ns(self, at: int) -> int:
+        """How long the free at step `at` keeps computing waiting."""
+        return self.now.start_ns[at + 1] - self.now.start_ns[at]
+
+    def page_in_early(self) -> None:
+        """Each page-in as late as it can begin to keep nobody waiting, and no later."""
+        for index, begin_ns in self._latest_starts():
+            now, step = self.now, self.steps[index]
+            assert isinstance(step, PageIn)
+            target = at = now.order.index(index)
+            while target > 0 and now.work_ns[target] > begin_ns:
+                before = now.steps[target - 1]
+                if self.touches(before, step.tensor) or isinstance(before, PageIn):
+                    break
+                if now.used[target - 1] + self.bytes[step.tensor] > self.budget:
+                    break
+                target -= 1
+            if target < at:
+                self.move(at, target)
+
+    def _latest_starts(self) -> list[tuple[int, int]]:
+        """The page-ins in order (indices of steps), with the time by which each should begin.
+
+        Seen from the end: a transfer must be over when its reader starts and when the bus is needed
+        by the next one. The times are those of computing that never waits.
+        """
+        now = self.now
+        wanted: list[tuple[int, int]] = []
+        needed: dict[int, int] = {}  # tensor -> when its next reader starts
+        bus = now.work_ns[-1]
+        for at in range(len(now.steps) - 1, -1, -1):
+            step = now.steps[at]
+            if isinstance(step, Compute):
+                for v in self.problem.operations[step.operation].inputs:
+                    needed[v] = now.work_ns[at]
+            elif isinstance(step, PageIn):
+                bus = min(bus, needed.get(step.tensor, now.work_ns[at])) - self.duration_ns(step)
+                wanted.append((now.order[at], bus))
+            elif isinstance(step, PageOut):
+                bus -= self.duration_ns(step)
+        return wanted[::-1]

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Sets up a virtual environment in .venv and runs everything that must be green: lint, format, types,
+# pytest (which also runs the lit tests). Arguments are passed on to pytest.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+missing=()
+command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+command -v clang >/dev/null || missing+=(clang)
+command -v make >/dev/null || missing+=(make)
+ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan* >/dev/null 2>&1 || missing+=(libclang-rt-14-dev)
+command -v node >/dev/null || missing+=(nodejs npm) # pyright runs on it
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" != 0 ]; then
+        echo "test.sh: missing packages; as root: apt-get install ${missing[*]}" >&2
+        exit 2
+    fi
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+[ -x .venv/bin/python ] || python3 -m venv .venv
+.venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+export PATH="$PWD/.venv/bin:$PATH"
+
+ruff check .
+ruff format --check .
+pyright
+exec pytest -n 2 --dist worksteal -q "$@"

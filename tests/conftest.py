@@ -1,0 +1,36 @@
+"""Shared paths and helpers of the tests."""
+
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+MODELS = Path(__file__).parent / "models"
+
+TRAINED = (
+    "gesture_mlp",
+    "kws_conv",
+    "lenet5",
+    "dscnn",
+    "resnet8",
+    "bert_micro",
+    "mlp_mnist",
+    "ae_mnist",
+)
+"""Models with arguments and XLA's results beside them."""
+
+
+def read_model(name: str) -> ModuleOp:
+    """A fresh module of `models/<name>.mlir`."""
+    from poetc.ir.text import parse_module
+
+    path = MODELS / f"{name}.mlir"
+    return parse_module(path.read_text(), str(path))
+
+
+def load_arrays(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Arguments and XLA's results in order."""
+    with np.load(path) as arrays:
+        count = {p: sum(k.startswith(p) for k in arrays) for p in ("arg", "out")}
+        arguments = [arrays[f"arg{i}"] for i in range(count["arg"])]
+        return arguments, [arrays[f"out{i}"] for i in range(count["out"])]

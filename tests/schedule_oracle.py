@@ -1,0 +1,160 @@
+"""Brute force: the cheapest schedule of a tiny problem, by Dijkstra over everything that can happen.
+
+A state is (stage, last operation run again in it, set in RAM, set on storage). In stage t operations
+before t may run again, each at most once and in index order, then t runs for the first time. Between
+runs anything may be freed, paged in or paged out. Knows nothing of `poetc.schedule` but the problem.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import count
+
+from poetc.schedule.problem import Place, Problem
+
+State = tuple[int, int, int, int]
+
+
+def cheapest(problem: Problem, *, remat: bool = True, paging: bool = True) -> int | None:
+    """Least energy (nJ), idle power included, or None if there is no schedule. Without DMA."""
+    assert not problem.dma
+    return _Oracle(problem, remat, paging).search()
+
+
+class _Oracle:
+    def __init__(self, problem: Problem, remat: bool, paging: bool) -> None:
+        self.problem = problem
+        self.remat = remat
+        tensors = problem.tensors
+        self.n = len(problem.operations)
+        self.size = [t.bytes for t in tensors]
+        self.movable = [
+            t.pageable and (paging or Place.STORAGE in (t.start, t.end)) for t in tensors
+        ]
+        self.root = list(range(len(tensors)))
+        for v, t in enumerate(tensors):
+            if t.replaces is not None:
+                self.root[v] = self.root[t.replaces]
+        # Stage after which a replaced tensor is gone.
+        self.gone_after = {
+            t.replaces: k
+            for k, o in enumerate(problem.operations)
+            for t in (tensors[v] for v in o.outputs)
+            if t.replaces is not None
+        }
+        self.ends = {
+            place: sum(1 << v for v, t in enumerate(tensors) if t.end is place) for place in Place
+        }
+
+    def bytes_of(self, mask: int) -> int:
+        return sum(size for v, size in enumerate(self.size) if mask >> v & 1)
+
+    def fits(self, used: int) -> bool:
+        return self.problem.ram_bytes is None or used <= self.problem.ram_bytes
+
+    def search(self) -> int | None:
+        tensors = self.problem.tensors
+        starts = {
+            place: sum(1 << v for v, t in enumerate(tensors) if t.start is place) for place in Place
+        }
+        if not self.fits(self.bytes_of(starts[Place.RAM])):
+            return None
+        if not self.storage_fits(starts[Place.STORAGE]):
+            return None
+        start: State = (0, -1, starts[Place.RAM], starts[Place.STORAGE])
+        # Every first run costs the same on every path: counted in advance, so that the search is
+        # guided by what is spent beyond.
+        energy = sum(o.energy_nj for o in self.problem.operations)
+        time = sum(o.time_ns for o in self.problem.operations)
+        order = count()
+        queue = [(self.price(energy, time), next(order), energy, time, start)]
+        settled: dict[State, list[int]] = {}
+        while queue:
+            _, _, energy, time, state = heapq.heappop(queue)
+            times = settled.setdefault(state, [])
+            # Labels are popped by rising price: a later one is of use only if it is faster.
+            if times and (self.problem.deadline_ns is None or min(times) <= time):
+                continue
+            times.append(time)
+            if state[0] == self.n and self.at_end(state):
+                return energy - (-self.problem.idle_power_nw * time // 10**9)
+            for more_energy, more_time, following in self.moves(state):
+                e, t = energy + more_energy, time + more_time
+                if self.problem.deadline_ns is None or t <= self.problem.deadline_ns:
+                    heapq.heappush(queue, (self.price(e, t), next(order), e, t, following))
+        return None
+
+    def price(self, energy: int, time: int) -> float:
+        return energy + self.problem.idle_power_nw * time * 1e-9
+
+    def at_end(self, state: State) -> bool:
+        _, _, ram, stored = state
+        needed, pages = self.ends[Place.RAM], self.ends[Place.STORAGE]
+        return ram & needed == needed and stored & pages == pages
+
+    def storage_fits(self, stored: int) -> bool:
+        limit = self.problem.storage_bytes
+        slots = {self.root[v]: size for v, size in enumerate(self.size) if stored >> v & 1}
+        return limit is None or sum(slots.values()) <= limit
+
+    def moves(self, state: State) -> Iterator[tuple[int, int, State]]:
+        stage, last, ram, stored = state
+        used = self.bytes_of(ram)
+        for v, tensor in enumerate(self.problem.tensors):
+            bit = 1 << v
+            if ram & bit:
+                yield 0, 0, (stage, last, ram & ~bit, stored)
+                if self.movable[v] and not stored & bit and self.storage_fits(stored | bit):
+                    yield (
+                        tensor.pageout_energy_nj,
+                        tensor.pageout_time_ns,
+                        (stage, last, ram, stored | bit),
+                    )
+            elif stored & bit and self.gone_after.get(v, self.n) >= stage:
+                if self.fits(used + tensor.bytes):
+                    yield (
+                        tensor.pagein_energy_nj,
+                        tensor.pagein_time_ns,
+                        (stage, last, ram | bit, stored),
+                    )
+        for k in range(last + 1, min(stage + 1, self.n)):
+            operation = self.problem.operations[k]
+            first = k == stage
+            if not first and not (self.remat and operation.repeatable):
+                continue
+            for after in self.runs(k, ram, used):
+                if first:
+                    yield 0, 0, (stage + 1, -1, after, stored)
+                else:
+                    yield operation.energy_nj, operation.time_ns, (stage, k, after, stored)
+
+    def runs(self, k: int, ram: int, used: int) -> Iterator[int]:
+        """What may be in RAM after operation `k` has run."""
+        operation = self.problem.operations[k]
+        inputs = sum(1 << v for v in set(operation.inputs))
+        outputs = sum(1 << v for v in operation.outputs)
+        if ram & inputs != inputs or ram & outputs:
+            return
+        forced = {
+            (v, old)
+            for v in operation.outputs
+            if (old := self.problem.tensors[v].replaces) is not None
+        }
+        needed = used + self.bytes_of(outputs) + operation.workspace_bytes
+        for chosen in _matchings(tuple(dict.fromkeys(operation.inplace))):
+            if not forced <= set(chosen):
+                continue
+            shared = sum(self.size[o] for o, _ in chosen)
+            if self.fits(needed - shared):
+                yield ram & ~sum(1 << i for _, i in chosen) | outputs
+
+
+def _matchings(pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[tuple[int, int], ...]]:
+    if not pairs:
+        yield ()
+        return
+    (o, i), rest = pairs[0], pairs[1:]
+    yield from _matchings(rest)
+    for others in _matchings(tuple(p for p in rest if p[0] != o and p[1] != i)):
+        yield ((o, i), *others)

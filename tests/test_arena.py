@@ -1,0 +1,134 @@
+"""Arena packing against known answers, exhaustive search and an independent validator."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poetc.schedule.arena import Buffer, Packing, pack, page_bytes
+from poetc.schedule.arena_check import ArenaError, check_packing
+
+
+def checked(buffers: list[Buffer], align: int = 4, effort: int = 4_000_000) -> Packing:
+    packing = pack(buffers, align, effort)
+    check_packing(
+        [b.bytes for b in buffers],
+        [(b.first, b.last) for b in buffers],
+        packing.offsets,
+        packing.arena_bytes,
+        align,
+    )
+    assert packing.bound_bytes <= packing.arena_bytes
+    return packing
+
+
+def live_bytes(buffers: list[Buffer], step: int) -> int:
+    return sum(b.bytes for b in buffers if b.first <= step <= b.last)
+
+
+def fits(buffers: list[Buffer], height: int, placed: tuple[int, ...] = ()) -> bool:
+    """Whether some integer offsets keep `buffers` below `height`: all are tried."""
+    if len(placed) == len(buffers):
+        return True
+    new = buffers[len(placed)]
+    meeting = [
+        (offset, offset + old.bytes)
+        for old, offset in zip(buffers, placed, strict=False)
+        if old.first <= new.last and new.first <= old.last
+    ]
+    return any(
+        all(offset + new.bytes <= begin or offset >= end for begin, end in meeting)
+        and fits(buffers, height, (*placed, offset))
+        for offset in range(height - new.bytes + 1)
+    )
+
+
+def test_overlapping_in_a_row():
+    packing = checked([Buffer(100, 0, 1), Buffer(80, 1, 2), Buffer(60, 2, 3)])
+    assert packing.arena_bytes == 180 and packing.optimal
+
+
+def test_same_lifetime_never_aliases():
+    packing = checked([Buffer(8, 0, 5)] * 7)
+    assert sorted(packing.offsets) == [8 * i for i in range(7)]
+
+
+def test_end_to_start_shares():
+    packing = checked([Buffer(64, 0, 1), Buffer(64, 2, 3), Buffer(64, 4, 9)])
+    assert packing.offsets == (0, 0, 0) and packing.arena_bytes == 64
+
+
+def test_nothing_and_empty_buffers():
+    assert pack([]) == Packing((), 0, 0)
+    assert checked([Buffer(0, 0, 9), Buffer(4, 3, 3)]).arena_bytes == 4
+
+
+def test_whole_step_buffers_lie_at_the_bottom():
+    packing = checked([Buffer(10, 3, 4), Buffer(6, 0, 9), Buffer(4, 1, 2), Buffer(2, 0, 9)])
+    assert packing.offsets == (12, 0, 12, 8)
+
+
+def test_alignment_rounds_sizes():
+    packing = checked([Buffer(1, 0, 1), Buffer(1, 0, 1), Buffer(3, 1, 1)], align=16)
+    assert sorted(packing.offsets) == [0, 16, 32] and packing.arena_bytes == 48
+    assert checked([Buffer(5, 0, 0), Buffer(3, 0, 0)], align=1).arena_bytes == 8
+    with pytest.raises(ValueError):
+        pack([], align=0)
+
+
+def test_optimum_above_the_peak_is_proven():
+    table = [(3, 3, 7), (1, 0, 1), (4, 6, 6), (3, 3, 3), (3, 1, 1)]
+    table += [(4, 5, 6), (2, 2, 5), (3, 1, 4), (4, 0, 1), (4, 2, 2)]
+    buffers = [Buffer(*row) for row in table]
+    buffers.sort(key=lambda b: (-b.bytes, b.first))
+    live = [live_bytes(buffers, t) for t in range(8)]
+    packing = checked(buffers, align=1)
+    assert max(live) == 11 and not fits(buffers, 11)
+    assert packing.arena_bytes == packing.bound_bytes == 12
+
+
+def test_page_has_a_trailer_and_is_aligned():
+    assert page_bytes(8) == 12 and page_bytes(9) == 16 and page_bytes(1, 512) == 512
+
+
+lifetimes = st.tuples(st.integers(0, 12), st.integers(0, 8))
+
+
+@st.composite
+def buffer_lists(draw: st.DrawFn, most: int, sizes: st.SearchStrategy[int]) -> list[Buffer]:
+    pairs = draw(st.lists(st.tuples(sizes, lifetimes), max_size=most))
+    return [Buffer(size, first, first + length) for size, (first, length) in pairs]
+
+
+@settings(max_examples=200, deadline=None)
+@given(buffer_lists(6, st.integers(0, 9)))
+def test_optimal_on_small_problems(buffers: list[Buffer]):
+    packing = checked(buffers, align=1)
+    assert packing.optimal
+    peak = max((live_bytes(buffers, t) for t in range(21)), default=0)
+    assert packing.arena_bytes == peak or not fits(buffers, packing.arena_bytes - 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(buffer_lists(60, st.integers(0, 4000)), st.sampled_from([1, 4, 8, 512]))
+def test_always_valid(buffers: list[Buffer], align: int):
+    packing = checked(buffers, align, effort=20_000)
+    assert packing == pack(buffers, align, effort=20_000)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "arena", "message"),
+    [
+        ((0, 4), 16, "overlap while both are alive"),
+        ((0, 8), 12, "outside 12 bytes"),
+        ((0, 10), 20, "not a multiple of 4"),
+        ((-4, 8), 20, "not a multiple of 4"),
+    ],
+)
+def test_validator_rejects(offsets: tuple[int, ...], arena: int, message: str):
+    with pytest.raises(ArenaError, match=message):
+        check_packing([8, 8], [(0, 2), (2, 3)], offsets, arena, 4)
+
+
+def test_validator_sees_through_nesting():
+    with pytest.raises(ArenaError, match="inner"):
+        check_packing([100, 4], [(0, 9), (4, 4)], [0, 48], 100, 4, ["outer", "inner"])

@@ -1,0 +1,203 @@
+"""Device files, and the time and energy that follow from them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poetc.costmodel.cost import Cost, kernel_cost, pagein_cost, pageout_cost
+from poetc.costmodel.device import Device, Storage, known_devices, load_device
+from poetc.errors import InputError
+
+STORAGE = Storage(
+    read_latency_s=1e-3,
+    read_bytes_per_s=1e6,
+    write_latency_s=2e-3,
+    write_bytes_per_s=5e5,
+    power_w=0.5,
+    block_bytes=512,
+)
+DEVICE = Device(
+    name="test",
+    description="round numbers",
+    flops_per_s=1e6,
+    memory_bytes_per_s=1e7,
+    active_power_w=2.0,
+    idle_power_w=0.001,
+    ram_bytes=1024,
+    alignment_bytes=4,
+    dma=True,
+    storage=STORAGE,
+)
+FILE = """\
+name = "board"
+description = "a board"
+flops_per_s = 1e6
+memory_bytes_per_s = 1e7
+active_power_w = 1
+idle_power_w = 0
+ram_bytes = 1024
+alignment_bytes = 4
+dma = false
+
+[storage]
+read_latency_s = 0
+read_bytes_per_s = 1e6
+write_latency_s = 0.5
+write_bytes_per_s = 1_000_000
+power_w = 0.1
+block_bytes = 512
+"""
+
+
+def work(flops=0, load_bytes=0, store_bytes=0):
+    return SimpleNamespace(flops=flops, load_bytes=load_bytes, store_bytes=store_bytes)
+
+
+# Devices
+
+
+def test_known_devices():
+    assert known_devices() == ("host", "jetson-tx2", "mkr1000", "nrf52840", "rpi4b")
+
+
+@pytest.mark.parametrize("name", known_devices())
+def test_known_device_loads(name):
+    device = load_device(name)
+    assert device.name == name
+    assert device.storage is not None
+
+
+def test_published_figures():
+    mkr1000, nrf52840, rpi4b = map(load_device, ("mkr1000", "nrf52840", "rpi4b"))
+    assert mkr1000.ram_bytes == 32 * 1024
+    assert nrf52840.ram_bytes == 256 * 1024
+    # FLOP per joule follow from power and speed, as the POET paper states them.
+    assert mkr1000.flops_per_s / mkr1000.active_power_w == pytest.approx(2.52525e6, rel=1e-5)
+    assert nrf52840.flops_per_s / nrf52840.active_power_w == pytest.approx(5.80011e8, rel=1e-5)
+    assert rpi4b.flops_per_s / rpi4b.active_power_w == pytest.approx(4.01158e7, rel=1e-5)
+
+
+def test_device_file(tmp_path):
+    path = tmp_path / "board.toml"
+    path.write_text(FILE)
+    device = load_device(str(path))
+    assert device.name == "board"
+    assert device.active_power_w == 1.0
+    assert isinstance(device.active_power_w, float)
+    assert device.storage == Storage(0.0, 1e6, 0.5, 1e6, 0.1, 512)
+
+
+def test_device_without_storage(tmp_path):
+    path = tmp_path / "board.toml"
+    path.write_text(FILE[: FILE.index("[storage]")])
+    device = load_device(str(path))
+    assert device.storage is None
+    with pytest.raises(InputError, match="device board has no auxiliary storage"):
+        pagein_cost(4, device)
+
+
+def test_unknown_device():
+    with pytest.raises(
+        InputError, match="unknown device 'mkr'; known devices are host, jetson-tx2"
+    ):
+        load_device("mkr")
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read device file .*none.toml: No such file"):
+        load_device(str(tmp_path / "none.toml"))
+    with pytest.raises(InputError, match="cannot read device file"):
+        load_device(f"{tmp_path}/")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("ram_bytes", "rom_bytes", "board.toml:7:1: rom_bytes: unknown key; known are name, desc"),
+        ("power_w = 0.1", "watts = 0.1", "board.toml:16:1: storage.watts: unknown key"),
+        ("[storage]", "[disk]", "board.toml:11:1: disk: unknown key"),
+        ("ram_bytes = 1024\n", "", "board.toml: missing ram_bytes"),
+        ("power_w = 0.1\n", "", "board.toml: missing power_w in [storage]"),
+        ("= 1024", '= "1024"', "board.toml:7:1: ram_bytes: must be an integer, got '1024'"),
+        ("= 1024", "= 1024.0", "board.toml:7:1: ram_bytes: must be an integer, got 1024.0"),
+        ("= 1024", "= true", "board.toml:7:1: ram_bytes: must be an integer, got true"),
+        ("= false", "= 1", "board.toml:9:1: dma: must be true or false, got 1"),
+        ('"board"', "3", "board.toml:1:1: name: must be a string, got 3"),
+        ("y_s = 0.5", 'y_s = "x"', "board.toml:14:1: storage.write_latency_s: must be a number"),
+        ("r_w = 1\n", "r_w = -1\n", "board.toml:5:1: active_power_w: must be positive, got -1"),
+        ("y_s = 0.5", "y_s = -1", "board.toml:14:1: storage.write_latency_s: must be not negative"),
+        ("d_bytes_per_s = 1e6", "d_bytes_per_s = 0", "board.toml:13:1: storage.read_bytes_per_s"),
+        ("flops_per_s = 1e6", "flops_per_s = 0", "board.toml:3:1: flops_per_s: must be positive"),
+        ("flops_per_s = 1e6", "flops_per_s = nan", "board.toml:3:1: flops_per_s: must be finite"),
+        ("bytes = 4", "bytes = 3", "board.toml:8:1: alignment_bytes: must be a power of two"),
+        ("dma = false", "dma = maybe", "board.toml:9:7: not valid TOML: Invalid value"),
+        ("dma = false", "dma = false\ndma = true", "board.toml:10:11: not valid TOML: Cannot over"),
+        ("block_bytes = 512\n", "block_bytes = [", "board.toml:17:1: not valid TOML"),
+    ],
+)
+def test_broken_device_file(tmp_path, old, new, message):
+    assert old in FILE
+    path = tmp_path / "board.toml"
+    path.write_text(FILE.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        load_device(str(path))
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_storage_must_be_a_table(tmp_path):
+    path = tmp_path / "board.toml"
+    path.write_text(FILE[: FILE.index("[storage]")] + "storage = 5\n")
+    with pytest.raises(InputError, match=r"board.toml:11:1: storage: must be a table, got 5"):
+        load_device(str(path))
+
+
+def test_device_file_must_be_text(tmp_path):
+    path = tmp_path / "board.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="is not UTF-8 text"):
+        load_device(str(path))
+
+
+# Costs
+
+
+def test_kernel_limited_by_arithmetic():
+    # 1000 operations at 1e6 a second, 800 bytes at 1e7 a second.
+    assert kernel_cost(work(1000, 400, 400), DEVICE) == Cost(time_ns=1_000_000, energy_nj=2_000_000)
+
+
+def test_kernel_limited_by_memory():
+    assert kernel_cost(work(0, 600, 400), DEVICE) == Cost(time_ns=100_000, energy_nj=200_000)
+
+
+def test_costs_are_at_least_one():
+    assert kernel_cost(work(), DEVICE) == Cost(1, 1)
+    fast = replace(DEVICE, flops_per_s=1e15, active_power_w=1e-9)
+    assert kernel_cost(work(1), fast) == Cost(1, 1)
+
+
+def test_transfers_move_whole_blocks():
+    one = Cost(time_ns=1_512_000, energy_nj=756_000)
+    assert pagein_cost(1, DEVICE) == one
+    assert pagein_cost(512, DEVICE) == one
+    assert pagein_cost(513, DEVICE) == Cost(time_ns=2_024_000, energy_nj=1_012_000)
+    assert pageout_cost(512, DEVICE) == Cost(time_ns=3_024_000, energy_nj=1_512_000)
+
+
+def test_without_dma_the_processor_is_active_during_a_transfer():
+    slow = replace(DEVICE, dma=False)
+    assert pagein_cost(512, slow).time_ns == pagein_cost(512, DEVICE).time_ns
+    assert pagein_cost(512, slow).energy_nj == 5 * pagein_cost(512, DEVICE).energy_nj
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_more_work_never_costs_less(flops, load_bytes, more):
+    for device in map(load_device, known_devices()):
+        less = kernel_cost(work(flops, load_bytes), device)
+        assert kernel_cost(work(flops + more, load_bytes), device) >= less
+        assert kernel_cost(work(flops, load_bytes, more), device) >= less
+        assert pagein_cost(load_bytes + more, device) >= pagein_cost(load_bytes, device)
