@@ -1,11 +1,15 @@
 """lit configuration: IR in, IR out."""
 
 import os
+import sys
+from pathlib import Path
 
 import lit.formats
 
 config.name = "poetc"  # noqa: F821
-config.test_source_root = os.path.dirname(__file__)
+config.test_source_root = str(Path(__file__).parent)  # noqa: F821
 config.test_format = lit.formats.ShTest(execute_external=False)  # noqa: F821
 config.suffixes = [".mlir"]  # noqa: F821
-config.environment["PATH"] = os.environ["PATH"]  # noqa: F821
+# The tools of the Python that runs lit, also where its environment is not activated.
+tools = str(Path(sys.executable).parent)
+config.environment["PATH"] = os.pathsep.join([tools, os.environ["PATH"]])  # noqa: F821

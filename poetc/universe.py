@@ -42,7 +42,9 @@ def _pass(pass_name: str, class_name: str) -> Callable[[], type[ModulePass]]:
     return lambda: getattr(import_module(module), class_name)
 
 
-_TARGETS: dict[str, Callable[[], type[Target]]] = {}
+_TARGETS: dict[str, Callable[[], type[Target]]] = {
+    "c": lambda: import_module("poetc.backends.c.target").CTarget,
+}
 
 UNIVERSE = Universe(
     all_dialects={name: _dialect(*where) for name, where in _DIALECTS.items()},

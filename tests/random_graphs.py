@@ -14,6 +14,17 @@ _UNARY = ("negate", "abs", "sign")
 _BINARY = ("add", "subtract", "multiply", "maximum")
 
 
+@dataclass
+class _Kernel:
+    head: str
+    inplace: list[list[int]]
+    tail: str
+    operands: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.head}{f' inplace {self.inplace}' if self.inplace else ''} {self.tail}"
+
+
 @dataclass(frozen=True)
 class RandomGraph:
     """A graph as text, and what it takes as arguments."""
@@ -52,7 +63,7 @@ def random_graphs(draw: st.DrawFn, most_computes: int = 10) -> RandomGraph:
         values.append((f"%w{i}", size))
         params.append((f"%w{i}", size))
         shapes.append((size,))
-    body: list[str] = []
+    body: list[_Kernel] = []
 
     def cost() -> str:
         energy, time = draw(st.integers(0, 50)), draw(st.integers(0, 50))
@@ -71,21 +82,19 @@ def random_graphs(draw: st.DrawFn, most_computes: int = 10) -> RandomGraph:
         names = [f"%v{len(values) + i}" for i in range(len(results))]
         bind = ", ".join(f"%a{i} = {v} : {_type(s)}" for i, (v, s) in enumerate(operands))
         types = ", ".join(_type(s) for s in results)
-        where = f" inplace {inplace}" if inplace else ""
         yields = ", ".join(f"%r{i}" for i in range(len(results)))
-        body.append(
-            f'{", ".join(names)} = poet.compute "k{len(body)}" ({bind}) -> ({types}){where} '
-            f"{cost()} {{\n{chr(10).join(ops)}\npoet.yield {yields} : {types}\n}}"
-        )
+        head = f'{", ".join(names)} = poet.compute "k{len(body)}" ({bind}) -> ({types})'
+        tail = f"{cost()} {{\n{chr(10).join(ops)}\npoet.yield {yields} : {types}\n}}"
+        body.append(_Kernel(head, inplace, tail, [v for v, _ in operands]))
         values.extend(zip(names, results, strict=True))
 
     for _ in range(draw(st.integers(1, most_computes))):
         name, size = draw(st.sampled_from(values))
-        kind = draw(st.sampled_from(["unary", "binary", "binary", "two", "sum", "broadcast"]))
+        kind = draw(st.sampled_from(["unary", "binary", "binary", "two", "sum"]))
         type = _type(size)
         frozen = name.startswith("%w")
         mates = [v for v in values if v[1] == size and v[0] != name]
-        if size is None or kind == "broadcast" and size is None:
+        if size is None:
             wide = draw(st.sampled_from(sizes))
             op = f"%r0 = stablehlo.broadcast_in_dim %a0, dims = [] : ({type}) -> {_type(wide)}"
             compute([(name, size)], [wide], [], [op])
@@ -128,9 +137,14 @@ def random_graphs(draw: st.DrawFn, most_computes: int = 10) -> RandomGraph:
             updated += 1
         arguments.append(f"{name}: {_type(size)} {{{role}}}")
     types = ", ".join(_type(s) for _, s in results)
+    # A buffer can be taken over only where nothing needs its content any more.
+    needed = {v for v, _ in results}
+    for kernel in reversed(body):
+        kernel.inplace = [p for p in kernel.inplace if kernel.operands[p[1]] not in needed]
+        needed.update(kernel.operands)
     text = (
         f"poet.graph @main({', '.join(arguments)}) -> ({types}) {{\n"
-        + "\n".join(body)
+        + "\n".join(map(str, body))
         + f"\npoet.return {', '.join(v for v, _ in results)} : {types}\n}}\n"
     )
     return RandomGraph(text, tuple(shapes))

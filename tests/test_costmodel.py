@@ -1,7 +1,6 @@
 """Device files, and the time and energy that follow from them."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,6 +9,9 @@ from hypothesis import strategies as st
 from poetc.costmodel.cost import Cost, kernel_cost, pagein_cost, pageout_cost
 from poetc.costmodel.device import Device, Storage, known_devices, load_device
 from poetc.errors import InputError
+from poetc.ir.text import parse_module
+from poetc.kernels.analysis import Work
+from poetc.passes.poet_annotate import annotate
 
 STORAGE = Storage(
     read_latency_s=1e-3,
@@ -53,7 +55,7 @@ block_bytes = 512
 
 
 def work(flops=0, load_bytes=0, store_bytes=0):
-    return SimpleNamespace(flops=flops, load_bytes=load_bytes, store_bytes=store_bytes)
+    return Work(adds=flops, load_bytes=load_bytes, store_bytes=store_bytes)
 
 
 # Devices
@@ -201,3 +203,20 @@ def test_more_work_never_costs_less(flops, load_bytes, more):
         assert kernel_cost(work(flops + more, load_bytes), device) >= less
         assert kernel_cost(work(flops, load_bytes, more), device) >= less
         assert pagein_cost(load_bytes + more, device) >= pagein_cost(load_bytes, device)
+
+
+# The pass
+
+
+def test_annotate_names_the_compute_without_a_kernel():
+    text = """poet.graph @main(%x: tensor<f32>) -> tensor<f32> {
+      %y = poet.compute "negate" (%a = %x : tensor<f32>) -> tensor<f32> {
+        %0 = stablehlo.negate %a : tensor<f32>
+        poet.yield %0 : tensor<f32>
+      }
+      poet.return %y : tensor<f32>
+    }"""
+    with pytest.raises(InputError) as caught:
+        annotate(parse_module(text, "test.mlir"), DEVICE)
+    assert 'poet.compute "negate": it has no kernel' in str(caught.value)
+    assert str(caught.value.location).startswith("test.mlir:2:")

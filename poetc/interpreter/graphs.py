@@ -116,7 +116,7 @@ class _Bytes:
         return view.astype(np.bool_) if _content(value.type)[1] == np.bool_ else view.copy()
 
     def erase(self, value: SSAValue) -> None:
-        self.views.pop(value).view(np.uint8)[...] = _POISON
+        self.views.pop(value).reshape(-1).view(np.uint8)[...] = _POISON
 
 
 def _content(type_: Attribute) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -137,10 +137,16 @@ def _padded(size: int) -> int:
 def _name(value: SSAValue) -> str:
     if value.name_hint:
         return f"%{value.name_hint}"
-    if isinstance(value, OpResult):
-        return f"result {value.index} of {_describe(value.op)}"
-    assert isinstance(value, BlockArgument)
-    return f"argument {value.index}"
+    match value.owner:
+        case poet.PageOutOp(tensor=tensor):
+            return f"the page of {_name(tensor)}"
+        case poet.PageInOp(page=page):
+            return f"{_name(page)} paged in"
+        case poet.ComputeOp() as op if isinstance(value, OpResult):
+            return f"result {value.index} of {_describe(op)}"
+        case _:
+            assert isinstance(value, BlockArgument)
+            return f"argument {value.index}"
 
 
 def _describe(op: Operation) -> str:
@@ -285,7 +291,17 @@ class _Machine:
             else:
                 self.touch(op, value)
                 results.append(self.ram.read(value))
-        leaks = [_name(value) for value in self.resident if value not in op.arguments]
+        # A parameter that the step does not update stays in RAM for the next step.
+        kept = {
+            self.numbers[argument]
+            for i, argument in enumerate(graph.arguments)
+            if graph.role(i) == "param" and graph.updates(i) is None
+        }
+        leaks = [
+            _name(value)
+            for value in self.resident
+            if value not in op.arguments and self.numbers[value] not in kept
+        ]
         if graph.is_scheduled and leaks:
             raise InterpreterError(
                 f"still in RAM at the end of @{graph.sym_name.data}: {', '.join(leaks)}",

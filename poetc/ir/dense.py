@@ -1,10 +1,10 @@
 """Dense element literals (`dense<...>`) with exactly the bits they spell.
 
-xDSL 0.75 reads a hexadecimal float literal as a number instead of a bit pattern (`dense<0xFF800000>`,
-which is -inf, becomes 4286578688.0), prints such literals itself, prints `[0.0, -0.0]` as a splat
-of 0.0, and stores `true` as 0xFF from a keyword but as 0x01 from a blob. A constant read wrongly is
-a wrong program, in whatever tool it is read, so `install` replaces xDSL's reader and printer of
-these literals by the ones below. The types and the stored form stay xDSL's.
+xDSL 0.75 reads a hexadecimal float literal as a number instead of a bit pattern: -inf, which is
+`dense<0xFF800000>`, becomes 4286578688.0. It prints such literals itself, prints `[0.0, -0.0]` as a
+splat of 0.0, and stores `true` as 0xFF from a keyword but as 0x01 from a blob. A constant read
+wrongly is a wrong program in whatever tool it is read, so `install` replaces xDSL's reader and
+printer of these literals by the ones below. The types and the stored form stay xDSL's.
 """
 
 import math
@@ -114,9 +114,7 @@ def _unpack_blob(parser: AttrParser, blob: str, element_type: Any, count: int) -
     if len(data) == size:
         return data * count
     if len(data) != size * count:
-        parser.raise_error(
-            f"dense literal has {len(data)} bytes, its type needs {size * count}"
-        )
+        parser.raise_error(f"dense literal has {len(data)} bytes, its type needs {size * count}")
     return data
 
 
@@ -164,7 +162,8 @@ def parse_dense(parser: AttrParser, type: Any = None) -> DenseIntOrFPElementsAtt
 
 def print_dense(attr: DenseIntOrFPElementsAttr, printer: Printer) -> None:
     """Print `dense<...>` without the type, so that `parse_dense` reads the same bytes."""
-    data, element_type = attr.data.data, attr.get_element_type()
+    data = attr.data.data
+    element_type: Any = attr.get_element_type()
     size = element_type.compile_time_size
     count = len(data) // size
     # A splat repeats its first element byte for byte: 0.0 and -0.0 differ, equal NaNs do not.
@@ -195,7 +194,7 @@ def _print_list(
 
 
 def _print_element(attr: DenseIntOrFPElementsAttr, data: bytes, printer: Printer) -> None:
-    element_type = attr.get_element_type()
+    element_type: Any = attr.get_element_type()
     value = element_type.unpack(data, 1)[0]
     if isinstance(element_type, AnyFloat):
         if math.isfinite(value):
@@ -210,5 +209,5 @@ def _print_element(attr: DenseIntOrFPElementsAttr, data: bytes, printer: Printer
 
 def install() -> None:
     """Make xDSL's parser and printer use `parse_dense` and `print_dense`; may be repeated."""
-    AttrParser.parse_dense_int_or_fp_elements_attr = parse_dense
-    DenseIntOrFPElementsAttr.print_without_type = print_dense
+    setattr(AttrParser, "parse_dense_int_or_fp_elements_attr", parse_dense)  # noqa: B010
+    setattr(DenseIntOrFPElementsAttr, "print_without_type", print_dense)  # noqa: B010

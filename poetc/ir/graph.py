@@ -7,7 +7,7 @@ of a scheduled graph back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import FixedBitwidthType, ModuleOp, TensorType
@@ -67,6 +67,10 @@ class Storage:
     capacity_bytes: int | None = None
 
 
+MayShare = Callable[[ComputeOp], Iterable[tuple[int, int]]]
+"""Gives the pairs (result, operand) of a compute whose result may lie over the operand."""
+
+
 @dataclass(frozen=True)
 class GraphView:
     """A problem and what its indices mean in `graph`.
@@ -114,18 +118,19 @@ def view_unscheduled(
     align: int = ALIGN_BYTES,
     ram_scope: str = "all",
     page_params: bool = False,
+    may_share: MayShare | None = None,
 ) -> GraphView:
     """The scheduling problem of a graph without residence operations.
 
     Arguments are in RAM at the start; results, parameters and new values of parameters are there at
-    the end. Kernels without a cost count as free. Raises InputError for a graph that is scheduled
-    already or in which a parameter is read after its update.
+    the end. Kernels without a cost count as free. `may_share` gives in-place pairs that a compute
+    allows beside those that it has. Raises InputError for a graph that is scheduled already or in
+    which a parameter is read after its update.
     """
     if graph.is_scheduled:
         raise InputError(f"graph @{graph.sym_name.data} is scheduled already")
-    return _Numbering(graph, storage, align, ram_scope, page_params).view(
-        ram_bytes, deadline_ns, idle_power_nw
-    )
+    numbering = _Numbering(graph, storage, align, ram_scope, page_params, may_share)
+    return numbering.view(ram_bytes, deadline_ns, idle_power_nw)
 
 
 def view_scheduled(
@@ -138,10 +143,12 @@ def view_scheduled(
 ) -> GraphView:
     """The steps of a scheduled graph, and the problem that they solve.
 
+    Without `storage`, transfers cost nothing; everything may be paged, as the graph does it.
     Each poet.compute is an operation of its own, also when it repeats another; a tensor that is
     paged in is the tensor that was paged out. Limits are absent from the problem.
     """
-    numbering = _Numbering(graph, storage, align, ram_scope, page_params=False)
+    storage = storage or Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
+    numbering = _Numbering(graph, storage, align, ram_scope, page_params=True)
     view = numbering.view(None, None, idle_power_nw)
     return replace(view, steps=tuple(numbering.steps), ops=tuple(numbering.ops))
 
@@ -156,11 +163,12 @@ class _Numbering:
         align: int,
         ram_scope: str,
         page_params: bool,
+        may_share: MayShare | None = None,
     ) -> None:
         if ram_scope not in RAM_SCOPES:
             raise InputError(f"ram-scope is {' or '.join(RAM_SCOPES)}, not {ram_scope}")
         self.graph, self.storage, self.align = graph, storage, align
-        self.page_params = page_params
+        self.page_params, self.may_share = page_params, may_share
         self.index: dict[SSAValue, int] = {}  # also of pages: the tensor they hold
         self.values: list[SSAValue] = []
         self.computes: list[ComputeOp] = []
@@ -180,7 +188,7 @@ class _Numbering:
                 case ComputeOp():
                     for result in op.results:
                         self._add(result)
-                    self._step(op, Compute(len(self.computes), self._pairs(op)))
+                    self._step(op, Compute(len(self.computes), self._pairs(op, op.inplace_pairs)))
                     self.computes.append(op)
                 case PageOutOp():
                     self.index[op.page] = self.index[op.tensor]
@@ -203,11 +211,15 @@ class _Numbering:
         self.ops.append(op)
         self.steps.append(step)
 
-    def _pairs(self, op: ComputeOp) -> tuple[tuple[int, int], ...]:
-        return tuple(
+    def _pairs(
+        self, op: ComputeOp, pairs: Iterable[tuple[int, int]]
+    ) -> tuple[tuple[int, int], ...]:
+        """(result, operand) positions of `op` as tensors, each pair once."""
+        tensors = (
             (self.index[op.results[result]], self.index[op.operands[operand]])
-            for result, operand in op.inplace_pairs
+            for result, operand in pairs
         )
+        return tuple(dict.fromkeys(tensors))
 
     def _replaced(self) -> dict[int, int]:
         """Tensor that is the new value of a parameter -> tensor of the old value."""
@@ -218,7 +230,9 @@ class _Numbering:
             if at is None or (new := self.index[results[at]]) == i:
                 continue
             owner = self.values[new].owner
-            if not isinstance(owner, ComputeOp) or (new, i) not in self._pairs(owner):
+            if not isinstance(owner, ComputeOp) or (new, i) not in self._pairs(
+                owner, owner.inplace_pairs
+            ):
                 raise InputError(
                     f"graph @{graph.sym_name.data}: result {at}, the new value of parameter "
                     f"{graph.arg_name(i)}, is not computed in its place"
@@ -280,6 +294,7 @@ class _Numbering:
 
     def _operation(self, op: ComputeOp) -> Operation:
         cost = op.cost or CostAttr(0)
+        pairs = [*op.inplace_pairs, *(self.may_share(op) if self.may_share else ())]
         return Operation(
             name=op.label.data,
             inputs=tuple(dict.fromkeys(self.index[v] for v in op.operands)),
@@ -289,7 +304,7 @@ class _Numbering:
             workspace_bytes=round_up(cost.workspace, self.align),
             # An update overwrites what it reads, so it can run only once.
             repeatable=not any(self.index[v] in self.replaces for v in op.results),
-            inplace=self._pairs(op),
+            inplace=self._pairs(op, pairs),
         )
 
     def view(self, ram_bytes: int | None, deadline_ns: int | None, idle_power_nw: int) -> GraphView:

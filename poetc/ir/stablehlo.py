@@ -7,7 +7,7 @@ elements are f32, i32 or i1. Reductions run over one operand with one of `REDUCE
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import (
     BoolAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
-    Float32Type,
     FunctionType,
     IntegerAttr,
     IntegerType,
@@ -94,6 +93,11 @@ def element_type_of(value: Value | Attribute) -> Attribute:
     return tensor_type(value).element_type
 
 
+def element_count(value: Value | Attribute) -> int:
+    """Number of elements of a tensor."""
+    return math.prod(shape_of(value))
+
+
 def _with_shape(value: Value | Attribute, shape: Sequence[int]) -> TensorType:
     return TensorType(element_type_of(value), shape)
 
@@ -156,7 +160,7 @@ def _i64s(values: Sequence[int]) -> DenseArrayBase:
 
 
 def _ints(attr: Attribute | None) -> Dims:
-    return () if attr is None else tuple(cast(DenseArrayBase, attr).get_values())
+    return () if attr is None else tuple(cast(DenseArrayBase[IntegerType], attr).get_values())
 
 
 def _int_attr(value: int) -> IntegerAttr:
@@ -171,8 +175,7 @@ def _pairs(attr: DenseIntOrFPElementsAttr | None, rank: int) -> Padding:
     """Low and high padding of each dimension; zero where there is no attribute."""
     if attr is None:
         return ((0, 0),) * rank
-    flat = [int(value) for value in attr.get_values()]
-    return tuple(zip(flat[::2], flat[1::2], strict=True))
+    return tuple((int(low), int(high)) for low, high in dense.to_array(attr))
 
 
 def _check_padding(attr: DenseIntOrFPElementsAttr | None, rank: int) -> None:
@@ -751,16 +754,14 @@ class IotaOp(PrettyOp):
 
 @irdl_op_definition
 class BroadcastInDimOp(PrettyOp):
-    """Operand dimension i becomes result dimension dims[i]; the operand is repeated along others."""
+    """Operand dimension i becomes result dimension dims[i]; others repeat the operand."""
 
     name = "stablehlo.broadcast_in_dim"
     operand = operand_def(TensorType)
     broadcast_dimensions = prop_def(_INTS)
 
     def __init__(self, operand: Value, dims: Sequence[int], shape: Sequence[int]):
-        self._init(
-            [operand], _with_shape(operand, shape), {"broadcast_dimensions": _i64s(dims)}
-        )
+        self._init([operand], _with_shape(operand, shape), {"broadcast_dimensions": _i64s(dims)})
 
     @property
     def dims(self) -> Dims:
@@ -1174,7 +1175,7 @@ class DotGeneralOp(PrettyOp):
         properties: dict[str, Attribute] = {}
         while parser.parse_optional_punctuation(",") is not None:
             name = parser.parse_keyword_in(("batching_dims", "contracting_dims", "precision"))
-            if name in pairs or name == "precision" and properties:
+            if name in pairs or (name == "precision" and properties):
                 parser.raise_error(f"'{name}' given twice")
             parser.parse_punctuation("=")
             if name == "precision":
@@ -1187,7 +1188,8 @@ class DotGeneralOp(PrettyOp):
                 lhs = parse_dims(parser)
                 parser.parse_keyword("x")
                 pairs[name] = lhs, parse_dims(parser)
-        dims = DotDims(*pairs.get("batching_dims", ((), ())), *pairs.get("contracting_dims", ((), ())))
+        none: tuple[Dims, Dims] = ((), ())
+        dims = DotDims(*pairs.get("batching_dims", none), *pairs.get("contracting_dims", none))
         properties["dot_dimension_numbers"] = DotDimsAttr(dims)
         return operands, properties
 
@@ -1507,7 +1509,8 @@ def _selector(direction: str, element_type: Attribute) -> Region:
     scalar = TensorType(element_type, ())
     block = Block(arg_types=(scalar, scalar))
     compare_type = _COMPARE_TYPES[cast(Any, element_type)][0]
-    op = CompareOp(*block.args, direction, compare_type)
+    lhs, rhs = block.args
+    op = CompareOp(lhs, rhs, direction, compare_type)
     block.add_ops((op, ReturnOp(op)))
     return Region(block)
 
@@ -1911,9 +1914,9 @@ def _check_indices(
     _check_dims("index map", index_map, rank)
     _check_dims("operand batching dimensions", operand_batching, rank)
     _check_dims("indices batching dimensions", indices_batching, len(shape))
+    sizes = [shape_of(operand)[d] for d in operand_batching]
     _check(
-        index_vector_dim not in indices_batching
-        and [shape_of(operand)[d] for d in operand_batching] == [shape[d] for d in indices_batching],
+        index_vector_dim not in indices_batching and sizes == [shape[d] for d in indices_batching],
         "batching dimensions of operand and indices differ",
     )
 

@@ -1,15 +1,14 @@
 """Reading MLIR text: StableHLO as JAX prints it, or poet IR at any stage.
 
-`read_module` takes the bytes of a file given to the driver, `parse_module` any text of our dialects.
-Both give a verified module in which every operation knows its line and column, and raise InputError
-with one message for anything else. What can be recognised in the text alone is reported before
-parsing, because "the file is truncated" or a list of all unsupported operations helps more than the
-first token that the parser stumbles over.
+`read_module` takes the bytes of a file given to the driver, `parse_module` any text of our
+dialects. Both give a verified module in which every operation knows its line and column, and raise
+InputError with one message for anything else. What the text alone shows is reported before parsing:
+"the file is truncated" or a list of all unsupported operations helps more than the first token that
+the parser stumbles over.
 """
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from functools import cache
 
 from xdsl.context import Context
@@ -23,14 +22,14 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
 )
-from xdsl.dialects.func import CallOp, FuncOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.parser import Parser
-from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from poetc.errors import InputError, SourceLocation
 from poetc.ir.locations import source_location
+from poetc.simplify.inline import callees_first
 from poetc.universe import UNIVERSE
 
 _XDSL_DIALECTS = ("builtin", "func", "affine", "arith", "math", "memref")
@@ -40,7 +39,7 @@ _MAX_DEPTH = 40
 
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 
-# An operation at the start of a line, after its results: `%0:2 = dialect.name` or `"dialect.name"(`.
+# An operation at the start of a line, after its results: `%0:2 = a.b` or `"a.b"(`.
 # A name before `=` or `,` is the key of an attribute.
 _OPERATION = re.compile(
     r'^[ \t]*(?:%[^="\n]*=[ \t]*)?'
@@ -112,6 +111,10 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
     try:
         parser = _LocatingParser(context, text, lines)
         module = parser.parse_module()
+    except VerifyException as error:
+        # An attribute or type that does not verify, made just before the next token.
+        place = lines.at(parser.pos if parser is not None else 0)
+        raise InputError(str(error), place) from error
     except ParseError as error:
         place = lines.at(min(error.span.start, len(text)))
         if not text[error.span.start :].strip():
@@ -126,7 +129,7 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
 def read_module(data: bytes, filename: str) -> ModuleOp:
     """Parse a file given to the driver and check that it has one entry point.
 
-    Raises InputError for what `parse_module` and `check_entry` reject and for data that is not text.
+    Raises InputError for what these two reject and for data that is not text.
     """
     start = SourceLocation(filename, 1, 1)
     if data.startswith(b"ML\xefR"):
@@ -262,7 +265,8 @@ def check_entry(module: ModuleOp) -> None:
         )
     for function in functions:
         _check_function(function)
-    _check_recursion(functions)
+    # Raises an error where there is recursion.
+    callees_first(module)
 
 
 def _line(op: Operation) -> str:
@@ -288,31 +292,3 @@ def _check_function(function: FuncOp) -> None:
                 f"@{name} takes or returns {type}; supported are static tensors of f32, i32 or i1",
                 place,
             )
-
-
-def calls(function: FuncOp) -> Iterator[CallOp]:
-    """The calls in the body of a function."""
-    return (op for op in function.body.walk() if isinstance(op, CallOp))
-
-
-def _check_recursion(functions: list[FuncOp]) -> None:
-    """Reject cycles of calls by removing functions whose callees are all removed."""
-    callees = {f: {_callee(call) for call in calls(f)} for f in functions}
-    while callees:
-        leaves = [f for f, called in callees.items() if not called & callees.keys()]
-        if not leaves:
-            break
-        for leaf in leaves:
-            del callees[leaf]
-    if callees:
-        names = ", ".join(f"@{f.sym_name.data}" for f in callees)
-        function = next(iter(callees))
-        raise InputError(
-            f"recursion among functions is not supported: {names}", source_location(function)
-        )
-
-
-def _callee(call: CallOp) -> FuncOp:
-    function = SymbolTable.lookup_symbol(call, call.callee)
-    assert isinstance(function, FuncOp), "the verifier of func.call checks this"
-    return function

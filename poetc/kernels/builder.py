@@ -27,7 +27,6 @@ from poetc.kernels.index import (
     Condition,
     Dynamic,
     Index,
-    Quotient,
     Var,
     affine_map,
     affine_set,
@@ -64,6 +63,8 @@ class Builder:
 
     def __init__(self, block: Block) -> None:
         self.scopes = [Scope(block)]
+        # Integers that are positions in loops, not read from memory.
+        self.positions: dict[SSAValue, Index] = {}
         self._numbers = 0
 
     # Scopes
@@ -115,8 +116,11 @@ class Builder:
         axis: object = None,
         part: int = 0,
     ) -> list[Val]:
-        """An `affine.for` over `0 .. extent-1` in the innermost scope; `body` maps the loop variable
-        and the accumulators to the next accumulators. Returns the final accumulators."""
+        """An `affine.for` over `0 .. extent-1` in the innermost scope.
+
+        `body` maps the loop variable and the accumulators to the next accumulators; the final ones
+        are returned.
+        """
         types = [init.type for init in inits]
         block = Block(arg_types=[IndexType(), *types])
         block.args[0].name_hint = name
@@ -192,9 +196,7 @@ class Builder:
         if (found := self.recall(key)) is not None:
             return found
         op = arith.ConstantOp(
-            FloatAttr(float(value), type)
-            if is_float
-            else IntegerAttr(int(value), type)  # pyright: ignore
+            FloatAttr(float(value), type) if is_float else IntegerAttr(int(value), type)  # pyright: ignore
         )
         op.result.name_hint = _constant_name(value)
         first = self.scopes[0].block
@@ -220,23 +222,14 @@ class Builder:
         return self._dynamic_value(index)
 
     def _dynamic_value(self, index: Index) -> Val:
-        """Affine maps take loop variables only: add up what was read from memory by hand."""
-        fixed = {atom: c for atom, c in index.terms if not _is_dynamic(atom)}
+        """Affine maps take loop variables only: add what was read from memory by hand."""
+        fixed = {atom: c for atom, c in index.terms if not isinstance(atom, Dynamic)}
         start = Index(index.const, fixed)
         total = None if start == ZERO else self.index_value(start)
         for atom, c in index.terms:
-            if atom in fixed:
+            if not isinstance(atom, Dynamic):
                 continue
-            if isinstance(atom, Quotient):
-                make = arith.RemSIOp if atom.remainder else arith.DivSIOp
-                # Only non-negative positions are divided: truncation is rounding down.
-                assert atom.of.low >= 0
-                term = self.binary(
-                    make, self.index_value(atom.of), self.index_value(constant(atom.divisor))
-                )
-            else:
-                assert isinstance(atom, Dynamic)
-                term = Val(atom.ssa, atom.depth)
+            term = Val(atom.ssa, atom.depth)
             if c != 1:
                 term = self.binary(arith.MuliOp, term, self.index_value(constant(c)))
             total = term if total is None else self.binary(arith.AddiOp, total, term)
@@ -308,11 +301,6 @@ class Builder:
         self.scopes[-1].block.add_op(affine.StoreOp(value.ssa, buffer, operands, attribute))
 
 
-def _is_dynamic(atom: object) -> bool:
-    return isinstance(atom, Dynamic) or (isinstance(atom, Quotient) and atom.of.is_dynamic)
-
-
 def _constant_name(value: float | int) -> str:
     names = {0: "zero", 1: "one", float("inf"): "inf", float("-inf"): "neg_inf"}
     return names.get(value, "c")
-

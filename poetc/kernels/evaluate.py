@@ -13,8 +13,7 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, MemRefType, StringAttr
-from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.dialects.builtin import AnyFloat, MemRefType, StringAttr, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.errors import InputError
@@ -72,6 +71,13 @@ class Written:
     at: tuple[Index, ...]
 
 
+class NeedsBuffer(Exception):  # noqa: N818
+    """`value` has to be in memory for the body to be lowered."""
+
+    def __init__(self, value: SSAValue) -> None:
+        self.value = value
+
+
 class Evaluator:
     """One attempt at lowering a body under a plan."""
 
@@ -97,6 +103,7 @@ class Evaluator:
         self.fused: list[tuple[Operation, Operation, Val]] = []
         self.globals: list[memref.GlobalOp] = []
         self._tables: dict[Operation, SSAValue] = {}
+        self._dynamics: dict[SSAValue, Dynamic] = {}
 
     # Elements
 
@@ -130,8 +137,7 @@ class Evaluator:
             case stablehlo.ConstantOp():
                 return self._constant(op, at)
             case stablehlo.IotaOp():
-                position = self.b.index_value(at[op.dim])
-                return expressions.from_index(self.b, position, element_type_of(value))
+                return expressions.from_index(self.b, at[op.dim], element_type_of(value))
             case stablehlo.GatherOp():
                 return self._gather(op, at)
         moves = movement(op, at)
@@ -148,8 +154,11 @@ class Evaluator:
 
         for move in moves:
             self._request_splits(condition.index for condition in move.conditions)
-            if any(condition.index.is_dynamic for condition in move.conditions):
-                raise InputError(f"{op.name} of gathered elements is not supported in kernels")
+            guards = [condition.index for condition in move.conditions]
+            if any(index.is_dynamic for index in guards) or any(map(_divides, move.indices)):
+                # Guards and divisions are affine, they cannot depend on memory: gather from a
+                # buffer instead.
+                raise NeedsBuffer(value)
         return choose(0)[0]
 
     def load(self, buffer: SSAValue, at: Indices, depth: int = 0) -> Val:
@@ -179,22 +188,18 @@ class Evaluator:
     def _constant(self, op: stablehlo.ConstantOp, at: tuple[Index, ...]) -> Val:
         array = op.array()
         type = element_type_of(op.results[0])
-        if array.size and (array.size == 1 or _is_splat(array)):
+        if _is_splat(array):
             return self.b.constant(array.flat[0].item(), type)
         if op not in self._tables:
             name = f"{self.name}_table{len(self.globals)}"
             buffer_type = MemRefType(type, shape_of(op.results[0]))
-            value = op.value
-            assert isinstance(value, DenseIntOrFPElementsAttr)
             self.globals.append(
                 memref.GlobalOp.get(
                     StringAttr(name),
                     buffer_type,
-                    DenseIntOrFPElementsAttr(
-                        BuiltinTensorType(type, shape_of(op.results[0])), value.data
-                    ),
+                    op.value,
                     sym_visibility=StringAttr("private"),
-                    constant=True,
+                    constant=UnitAttr(),
                 )
             )
             get = memref.GetGlobalOp(name, buffer_type)
@@ -206,17 +211,17 @@ class Evaluator:
         gather = Gather(op, at)
         indices = list(gather.base)
         for dim, limit, (operand, read) in gather.starts():
-            raw = expressions.to_index(self.b, self.element(operand, read))
-            start = expressions.clamp(self.b, raw, limit)
+            number = self.element(operand, read)
+            known = self.b.positions.get(number.ssa)
+            if known is not None and known.low >= 0 and known.high <= limit:
+                indices[dim] += known
+                continue
+            start = expressions.clamp(self.b, expressions.to_index(self.b, number), limit)
             atom = Dynamic(self.b.number(), limit, start.ssa, start.depth)
             # One atom for one value: so that equal elements are recognised.
             atom = self._dynamics.setdefault(start.ssa, atom)
             indices[dim] += Index.of(atom)
         return self.element(op.operand, indices)
-
-    @property
-    def _dynamics(self) -> dict[SSAValue, Dynamic]:
-        return self.__dict__.setdefault("_dynamic_atoms", {})
 
     # Values in memory
 
@@ -371,8 +376,10 @@ class Evaluator:
         group = [op]
         for partner in self.partners(op):
             assert isinstance(partner, stablehlo.ReduceOp)
-            if self.b.recall((partner.results[0], at)) is None:
-                self._count(partner.results[0], at, op)
+            value = partner.results[0]
+            elsewhere = value in self.plan.kept or value in self.written
+            if not elsewhere and self.b.recall((value, at)) is None:
+                self._count(value, at, op)
                 group.append(partner)
         inits = [self.element(member.init, ()) for member in group]
         descriptions = [reduction(member, at) for member in group]
@@ -412,8 +419,15 @@ class Evaluator:
 
         def choice(source: Indices) -> Val:
             """Row-major position in the window of the element that the window selects."""
+            key = ("choice", op, tuple(source))
+            if (found := b.recall(key)) is not None:
+                return found
+            with b.at(b.sink(b.place(shape_of(op.source), source))):
+                return b.remember(key, scan_window(source))
+
+        def scan_window(source: Indices) -> Val:
             axes = description.window_axes(source)
-            padded = any(c.index.low < 0 for axis in axes for c in _extreme_guards(axis))
+            padded = description.reaches_padding()
             start = b.index_value(constant(-1 if padded else 0))
             if padded:
                 best = b.constant(0, element_type_of(op.operand))
@@ -423,14 +437,12 @@ class Evaluator:
             def scan(window: Indices, accs: Sequence[Val]) -> Sequence[Val]:
                 best, place = accs
                 new = self.element(*description.window_read(source, window))
-                replace = expressions.convert_not(
-                    b, expressions.compare(b, stays, None, best, new)
-                )
+                keep = expressions.compare(b, stays, None, best, new)
                 if padded:
-                    none = b.compare("slt", place, b.index_value(ZERO))
-                    replace = b.binary(arith.OrIOp, none, replace)
+                    found = b.compare("sge", place, b.index_value(ZERO))
+                    keep = b.binary(arith.AndIOp, found, keep)
                 here = b.index_value(_position(window, shape))
-                return [b.select(replace, new, best), b.select(replace, here, place)]
+                return [b.select(keep, best, new), b.select(keep, place, here)]
 
             return self.fold(axes, [best, start], scan)[1]
 
@@ -439,7 +451,8 @@ class Evaluator:
             offset = [description.offset(i, s) for i, s in enumerate(source)]
             mine = b.index_value(_position(offset, shape))
             hit = b.compare("eq", choice(source), mine)
-            added = expressions.combine(b, op.scatter_kind, accs[0], self.element(op.source, source))
+            update = self.element(op.source, source)
+            added = expressions.combine(b, op.scatter_kind, accs[0], update)
             return [b.select(hit, added, accs[0])]
 
         return self.fold(description.axes, [self.element(op.init, ())], leaf)[0]
@@ -490,9 +503,14 @@ class Evaluator:
             return [result]
 
         init = self.element(op.operand, at)
-        return b.guarded(
-            outer, lambda: self.fold(description.axes, [init], leaf), lambda: [init]
-        )[0]
+        return b.guarded(outer, lambda: self.fold(description.axes, [init], leaf), lambda: [init])[
+            0
+        ]
+
+
+def _divides(index: Index) -> bool:
+    """Whether a position that was read from memory is divided."""
+    return any(isinstance(atom, Quotient) and atom.of.is_dynamic for atom in index.atoms())
 
 
 def _position(window: Indices, shape: Sequence[int]) -> Index:
@@ -502,17 +520,10 @@ def _position(window: Indices, shape: Sequence[int]) -> Index:
     return total
 
 
-def _extreme_guards(axis: Axis) -> list[Condition]:
-    """The guard at the first and last position of the axis."""
-    if axis.guard is None:
-        return []
-    return [*axis.guard(ZERO), *axis.guard(constant(axis.extent - 1))]
-
-
 def _is_splat(array: np.ndarray) -> bool:
     """Whether all elements have the same bits."""
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
-    return bool((raw == raw[0]).all())
+    return array.size > 0 and bool((raw == raw[0]).all())
 
 
 def _splat_of(value: SSAValue) -> float | None:

@@ -11,21 +11,22 @@ from xdsl.ir import Attribute, Operation
 from poetc.errors import InputError
 from poetc.ir import stablehlo
 from poetc.kernels.builder import Builder, Val
+from poetc.kernels.index import Index
 
 _BOOL = IntegerType(1)
 
-# What each binary operation is on floats, on integers, and on booleans (None: no such operation).
-_BINARY: dict[str, tuple[type | None, type | str | None, type | None]] = {
-    "add": (arith.AddfOp, arith.AddiOp, arith.OrIOp),
-    "subtract": (arith.SubfOp, arith.SubiOp, None),
-    "multiply": (arith.MulfOp, arith.MuliOp, arith.AndIOp),
-    "divide": (arith.DivfOp, arith.DivSIOp, None),
-    "maximum": (arith.MaximumfOp, "sgt", arith.OrIOp),
-    "minimum": (arith.MinimumfOp, "slt", arith.AndIOp),
-    "power": (math.PowFOp, None, None),
-    "and": (None, arith.AndIOp, arith.AndIOp),
-    "or": (None, arith.OrIOp, arith.OrIOp),
-    "xor": (None, arith.XOrIOp, arith.XOrIOp),
+# What each binary operation is on floats and on integers (a name: the comparison that chooses).
+_BINARY: dict[str, tuple[type | None, type | str | None]] = {
+    "add": (arith.AddfOp, arith.AddiOp),
+    "subtract": (arith.SubfOp, arith.SubiOp),
+    "multiply": (arith.MulfOp, arith.MuliOp),
+    "divide": (arith.DivfOp, None),
+    "maximum": (arith.MaximumfOp, "sgt"),
+    "minimum": (arith.MinimumfOp, "slt"),
+    "power": (math.PowFOp, None),
+    "and": (None, arith.AndIOp),
+    "or": (None, arith.OrIOp),
+    "xor": (None, arith.XOrIOp),
 }
 
 _UNARY_FLOAT: dict[str, type[Operation]] = {
@@ -55,11 +56,8 @@ def element_type(type: Attribute) -> Attribute:
 
 def combine(b: Builder, kind: str, lhs: Val, rhs: Val) -> Val:
     """The StableHLO binary operation `kind` (`add`, `maximum`, ...) on scalars."""
-    on_float, on_int, on_bool = _BINARY[kind]
-    if isinstance(lhs.type, AnyFloat):
-        op = on_float
-    else:
-        op = on_bool if lhs.type == _BOOL else on_int
+    on_float, on_int = _BINARY[kind]
+    op = on_float if isinstance(lhs.type, AnyFloat) else on_int
     if op is None:
         raise InputError(f"stablehlo.{kind} on {lhs.type} is not supported in kernels")
     if isinstance(op, str):
@@ -90,7 +88,8 @@ def convert(b: Builder, x: Val, to: Attribute) -> Val:
         if isinstance(to, AnyFloat):
             wider = to.bitwidth > x.type.bitwidth
             return b.unary(arith.ExtFOp if wider else arith.TruncFOp, x, to)
-        return b.unary(arith.FPToSIOp, x, to)
+        assert isinstance(to, IntegerType)
+        return _to_integer(b, x, to)
     if to == _BOOL:
         return b.compare("ne", x, zero)
     if isinstance(to, AnyFloat):
@@ -101,15 +100,33 @@ def convert(b: Builder, x: Val, to: Attribute) -> Val:
     return b.unary(arith.ExtUIOp if x.type == _BOOL else arith.ExtSIOp, x, to)
 
 
-def from_index(b: Builder, index: Val, to: Attribute) -> Val:
+def _to_integer(b: Builder, x: Val, to: IntegerType) -> Val:
+    """Float to integer: truncates, saturates, and turns NaN into 0; `arith.fptosi` itself is only
+    given numbers that fit."""
+    limit = 1 << (to.bitwidth - 1)
+    above = b.compare("oge", x, b.constant(float(limit), x.type))
+    below = b.compare("olt", x, b.constant(-float(limit), x.type))
+    outside = b.binary(arith.OrIOp, above, below)
+    outside = b.binary(arith.OrIOp, outside, b.compare("une", x, x))
+    fits = b.select(outside, b.constant(0, x.type), x)
+    number = b.unary(arith.FPToSIOp, fits, to)
+    number = b.select(above, b.constant(limit - 1, to), number)
+    return b.select(below, b.constant(-limit, to), number)
+
+
+def from_index(b: Builder, index: Index, to: Attribute) -> Val:
     """A position as a number (stablehlo.iota)."""
-    if isinstance(to, IntegerType):
-        return b.unary(arith.IndexCastOp, index, to)
-    return b.unary(arith.SIToFPOp, b.unary(arith.IndexCastOp, index, IntegerType(32)), to)
+    position = b.index_value(index)
+    integer = to if isinstance(to, IntegerType) else IntegerType(32)
+    number = b.unary(arith.IndexCastOp, position, integer)
+    b.positions[number.ssa] = index
+    return number if to is integer else b.unary(arith.SIToFPOp, number, to)
 
 
 def to_index(b: Builder, number: Val) -> Val:
-    """An integer that is read from memory as a position."""
+    """An integer as a position."""
+    if number.ssa in b.positions:
+        return b.index_value(b.positions[number.ssa])
     return b.unary(arith.IndexCastOp, number, IndexType())
 
 
@@ -132,7 +149,8 @@ def _sign(b: Builder, x: Val) -> Val:
     return b.select(b.compare(less, x, zero), minus_one, positive)
 
 
-def _not(b: Builder, x: Val) -> Val:
+def invert(b: Builder, x: Val) -> Val:
+    """stablehlo.not on a scalar."""
     return b.binary(arith.XOrIOp, x, b.constant(1 if x.type == _BOOL else -1, x.type))
 
 
@@ -146,7 +164,7 @@ def _unary(b: Builder, name: str, x: Val) -> Val:
         case "sign":
             return _sign(b, x)
         case "not":
-            return _not(b, x)
+            return invert(b, x)
         case "is_finite" if is_float:
             return _is_finite(b, x)
         case "negate" if not is_float:

@@ -174,9 +174,7 @@ class Index:
         if divisor == 1:
             return self, ZERO
         whole = {atom: c // divisor for atom, c in self.terms if c % divisor == 0}
-        rest = Index(
-            self.const % divisor, {atom: c for atom, c in self.terms if c % divisor != 0}
-        )
+        rest = Index(self.const % divisor, {atom: c for atom, c in self.terms if c % divisor != 0})
         quotient = Index(self.const // divisor, whole)
         if rest.low // divisor == rest.high // divisor:
             shift = rest.low // divisor
@@ -194,6 +192,20 @@ class Index:
     @property
     def is_constant(self) -> bool:
         return not self.terms
+
+    def substitute(self, replace: Mapping[Var, Var]) -> Index:
+        """With other variables."""
+        if not any(var in replace for var in self.vars()):
+            return self
+        result = Index(self.const)
+        for atom, c in self.terms:
+            if isinstance(atom, Quotient):
+                inner = atom.of.substitute(replace)
+                part = inner % atom.divisor if atom.remainder else inner // atom.divisor
+            else:
+                part = Index.of(replace.get(atom, atom) if isinstance(atom, Var) else atom)
+            result = result + part * c
+        return result
 
     def single(self) -> Atom | None:
         """The atom that this index is equal to, or None."""
@@ -223,9 +235,7 @@ def _merge_quotients(terms: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
             continue
         partner = Quotient(atom.of, atom.divisor, False)
         if (partner, c * atom.divisor) in terms:
-            merged: dict[Atom, int] = {
-                a: k for a, k in terms if a != atom and a != partner
-            }
+            merged: dict[Atom, int] = {a: k for a, k in terms if a != atom and a != partner}
             for inner, k in atom.of.terms:
                 merged[inner] = merged.get(inner, 0) + k * c
             if atom.of.const == 0:
@@ -260,7 +270,7 @@ class Condition:
 
 
 def holds(condition: Condition, facts: Iterable[Condition]) -> bool:
-    """Whether `condition` follows from variable ranges and from one of `facts`. Sound, not complete."""
+    """Whether `condition` follows from variable ranges and one of `facts`. Sound, not complete."""
     index = condition.index
     if condition.equal:
         return (index.low == 0 == index.high) or any(
@@ -269,8 +279,7 @@ def holds(condition: Condition, facts: Iterable[Condition]) -> bool:
     if index.low >= 0:
         return True
     for fact in facts:
-        difference = index - fact.index
-        if difference.low >= 0 or (fact.equal and (index + fact.index).low >= 0):
+        if (index - fact.index * _ratio(index, fact.index)).low >= 0:
             return True
     if len(index.terms) == 1:
         atom, c = index.terms[0]
@@ -281,6 +290,15 @@ def holds(condition: Condition, facts: Iterable[Condition]) -> bool:
                 limit = index.const * atom.divisor + atom.divisor - 1
                 return holds(Condition(constant(limit) - atom.of), facts)
     return False
+
+
+def _ratio(index: Index, fact: Index) -> int:
+    """How many times `fact >= 0` has to be used for its first atom to leave `index`."""
+    for atom, c in fact.terms:
+        for other, k in index.terms:
+            if other == atom and k % c == 0 and k // c > 0:
+                return k // c
+    return 1
 
 
 def within(index: Index, size: int) -> tuple[Condition, Condition]:
@@ -341,9 +359,7 @@ class _Dims:
             if c != 1:
                 term = AffineBinaryOpExpr(AffineBinaryOpKind.Mul, term, AffineConstantExpr(c))
             result = (
-                term
-                if result is None
-                else AffineBinaryOpExpr(AffineBinaryOpKind.Add, result, term)
+                term if result is None else AffineBinaryOpExpr(AffineBinaryOpKind.Add, result, term)
             )
         if result is None:
             return AffineConstantExpr(index.const)

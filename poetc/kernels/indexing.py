@@ -162,7 +162,7 @@ class _Dot(Reduction):
     @property
     def axes(self) -> list[Axis]:
         shape = shape_of(self.op.lhs)
-        return [Axis((self.op, dim), shape[dim], "k") for dim in self.op.lhs_contract]
+        return [Axis((self.op, dim), shape[dim], "r") for dim in self.op.lhs_contract]
 
     def reads(self, positions: Indices) -> list[Read]:
         op = self.op
@@ -198,7 +198,7 @@ class _Convolution(Reduction):
     @property
     def axes(self) -> list[Axis]:
         dims, kernel = self.op.dims, shape_of(self.op.rhs)
-        names = ("kh", "kw") if len(dims.kernel_spatial) == 2 else ("k",) * len(kernel)
+        names = ("kh", "kw") if len(dims.kernel_spatial) == 2 else ("k",) * len(dims.kernel_spatial)
 
         def guard(i: int) -> Callable[[Index], list[Condition]]:
             return lambda k: self._tap(i, k)[1]
@@ -297,6 +297,21 @@ class SelectAndScatter(Reduction):
             for i, n in enumerate(op.window)
         ]
 
+    def reaches_padding(self) -> bool:
+        """Whether some window has positions outside the operand."""
+        op = self.op
+        return any(
+            low > 0 or (windows - 1) * stride - low + extent > size
+            for windows, size, extent, stride, (low, _) in zip(
+                shape_of(op.source),
+                shape_of(op.operand),
+                op.window,
+                op.strides,
+                op.padding,
+                strict=True,
+            )
+        )
+
     def window_axes(self, source: Indices) -> list[Axis]:
         """The scan of the window `source`."""
         op = self.op
@@ -342,7 +357,7 @@ class Scatter(Reduction):
     def axes(self) -> list[Axis]:
         shape = shape_of(self.op.updates)
         return [
-            Axis((self.op, i), shape[dim], "n")
+            Axis((self.op, i), shape[dim], "s")
             for i, dim in enumerate(self.scatter_dims)
             if i not in self.tied
         ]

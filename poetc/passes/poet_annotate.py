@@ -1,8 +1,8 @@
 """poet-annotate: attaches to each compute what one run of its kernel costs on a device.
 
-Time and energy follow from the work of the lowered kernel and the device description by the formulas
-of `costmodel/cost.py`; the workspace is that of the kernel. Computes that share a kernel share its
-cost. The graph gets the name of the device as attribute `device`.
+Time and energy follow from the work of the lowered kernel and the device description by the
+formulas of `costmodel/cost.py`; the workspace is that of the kernel. Computes that share a kernel
+share its cost. The graph gets the name of the device as attribute `device`.
 """
 
 from dataclasses import dataclass

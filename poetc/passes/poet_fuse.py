@@ -559,10 +559,9 @@ class _Fuser:
             if pair in self._refused:
                 continue
             merged = self._try_merge(other, group)
-            if merged is None:
+            # A path between two groups through others stays one whatever those merge with.
+            if merged is None or self._makes_cycle(other, group, groups):
                 self._refused.add(pair)
-                continue
-            if self._makes_cycle(other, group, groups):
                 continue
             self._after = None
             groups[groups.index(other)] = merged

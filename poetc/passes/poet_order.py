@@ -13,14 +13,25 @@ from xdsl.passes import ModulePass
 
 from poetc.ir.graph import graphs, reorder_block, view_unscheduled
 from poetc.ir.poet import GraphOp
+from poetc.passes.inplace import inplace_candidates
 from poetc.schedule.order import low_peak_order
 
 
 def order_graph(graph: GraphOp) -> None:
-    """Reorders the computes of an unscheduled graph in place."""
-    view = view_unscheduled(graph)
+    """Reorders the computes of an unscheduled graph in place.
+
+    An in-place pair whose operand now has a later reader is dropped.
+    """
+    view = view_unscheduled(graph, may_share=inplace_candidates(graph))
     order = low_peak_order(view.problem)
+    if order == tuple(range(len(order))):
+        return
     reorder_block(graph, [*(view.computes[k] for k in order), graph.return_op])
+    needed = set(graph.return_op.arguments)
+    for k in reversed(order):
+        op = view.computes[k]
+        op.inplace_pairs = [p for p in op.inplace_pairs if op.operands[p[1]] not in needed]
+        needed.update(op.operands)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ the bytes alive at once fit, but no packing of them was found.
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import I64, IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from poetc.errors import InfeasibleError, InputError
@@ -75,7 +75,7 @@ def write_memory_plan(view: GraphView, plan: MemoryPlan) -> None:
     graph.attributes["storage_bytes"] = IntegerAttr(plan.storage_bytes, i64)
 
 
-def _optional(value: int | None) -> IntegerAttr | None:
+def _optional(value: int | None) -> IntegerAttr[I64] | None:
     return None if value is None else IntegerAttr(value, i64)
 
 

@@ -37,10 +37,11 @@ from poetc.ir.graph import (
     write_schedule,
 )
 from poetc.ir.poet import GraphOp
+from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
 from poetc.schedule.arena import page_bytes
 from poetc.schedule.checker import Report, check, replay
-from poetc.schedule.errors import InfeasibleProblem, SolverTimeLimit
+from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
 from poetc.schedule.memory import MemoryPlan, plan_memory
 from poetc.schedule.problem import Problem, Schedule, Step
 from poetc.schedule.transfers import overlap_transfers
@@ -52,6 +53,12 @@ if TYPE_CHECKING:
 
 MAX_ATTEMPTS = 8
 """How often a graph is scheduled, with ever less RAM, until its arena fits."""
+
+LEAST_TIME_S = 1.0
+"""What the solver gets for another attempt when the time limit has passed in the first one."""
+
+PACK_EFFORT = 4_000_000
+"""Effort of `arena.pack`; five times that before a graph is scheduled again."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,8 @@ class ScheduleReport:
     `use` is what the checker counted; `unlimited` the same for the program order with unlimited
     RAM, without recomputing or paging. `bound_nj`: no schedule within the limits uses less.
     `budget_bytes` is the RAM that it was scheduled for, less than asked where the arena would not
-    have fitted otherwise. `memory` is None until memory is planned.
+    have fitted otherwise; `attempts` counts the tries. `memory` is None until memory is planned.
+    `interrupted` says that the user stopped the search and this is the best that it had found.
     """
 
     problem: Problem
@@ -97,6 +105,7 @@ class ScheduleReport:
     log: tuple[str, ...] = ()
     attempts: int = 1
     memory: MemoryPlan | None = None
+    interrupted: bool = False
 
     @property
     def gap(self) -> float:
@@ -130,6 +139,9 @@ def problem_view(graph: GraphOp, options: ScheduleOptions) -> GraphView:
             f'poet.compute "{missing.label.data}" has no cost: poet-annotate comes before '
             "poet-schedule"
         )
+    for name, limit in (("ram", options.ram_bytes), ("deadline", options.deadline_ns)):
+        if limit is not None and limit <= 0:
+            raise InputError(f"{name} must be more than zero, not {limit}")
     device = options.device
     return view_unscheduled(
         graph,
@@ -139,6 +151,7 @@ def problem_view(graph: GraphOp, options: ScheduleOptions) -> GraphView:
         idle_power_nw=_idle_power_nw(device),
         align=options.align,
         ram_scope=options.ram_scope,
+        may_share=inplace_candidates(graph),
     )
 
 
@@ -147,8 +160,10 @@ def schedule_graph(
 ) -> ScheduleReport:
     """Schedules a graph in place.
 
-    Raises InputError for a graph that cannot be scheduled, InfeasibleError when that is proven, and
-    TimeLimitError when no schedule was found in time.
+    `progress` is that of `schedule.solve`. On Ctrl-C the best schedule so far is used; without one
+    `SolverInterrupted`, a KeyboardInterrupt, is raised. Raises InputError for a graph that cannot
+    be scheduled, InfeasibleError when that is proven, and TimeLimitError when no schedule was found
+    in time.
     """
     view = problem_view(graph, options)
     report = _Scheduler(view, options, progress).solve(options.ram_bytes)
@@ -189,11 +204,15 @@ class _Scheduler:
 
     def solve(self, budget_bytes: int | None) -> ScheduleReport:
         """A checked schedule within `budget_bytes`."""
-        from poetc.schedule.solve import solve
+        from poetc.schedule.solve import STRATEGIES, solve
 
         options = self.options
+        if options.strategy not in STRATEGIES:
+            known = ", ".join(STRATEGIES)
+            raise InputError(f"unknown strategy {options.strategy!r}; there are {known}")
         problem = replace(self.view.problem, ram_bytes=budget_bytes)
         started_s = time.monotonic()
+        interrupted = False
         try:
             if budget_bytes is None and problem.deadline_ns is None and options.strategy == "auto":
                 schedule = _keep_all(problem)
@@ -201,12 +220,16 @@ class _Scheduler:
                 schedule = solve(
                     problem,
                     strategy=options.strategy,
-                    time_limit_s=max(0.1, self.deadline_s - started_s),
+                    time_limit_s=max(LEAST_TIME_S, self.deadline_s - started_s),
                     gap=options.gap,
                     remat=options.remat,
                     paging=options.paging,
                     progress=self.progress,
                 )
+        except SolverInterrupted as stop:
+            if stop.schedule is None:
+                raise
+            schedule, interrupted = stop.schedule, True
         except InfeasibleProblem as error:
             raise InfeasibleError(f"{self.name}: {error}") from error
         except SolverTimeLimit as error:
@@ -222,6 +245,7 @@ class _Scheduler:
             budget_bytes=budget_bytes,
             solve_s=time.monotonic() - started_s,
             log=schedule.log,
+            interrupted=interrupted,
         )
 
     def solve_until_it_fits(self) -> ScheduleReport:
@@ -234,7 +258,12 @@ class _Scheduler:
         low, high = 0, first.use.peak_bytes
         attempts = 1
         budget = high - excess
-        while excess > 0 and attempts < MAX_ATTEMPTS and low < budget < high:
+        while (
+            excess > 0
+            and not report.interrupted
+            and attempts < MAX_ATTEMPTS
+            and low < budget < high
+        ):
             attempts += 1
             try:
                 again = self.solve(budget)
@@ -264,23 +293,37 @@ class _Scheduler:
 
     def plan(self, report: ScheduleReport) -> tuple[ScheduleReport, int]:
         """`report` with transfers overlapped and memory planned; bytes by which it is too big."""
-        ram = self.options.ram_bytes if self.options.ram_scope == "all" else None
-        # Memory counts all tensors, whatever the scope of the budget.
-        everything = replace(self.view.problem, ram_bytes=None, deadline_ns=None)
-        if self.options.ram_scope != "all":
-            scope = replace(self.options, ram_scope="all", ram_bytes=None)
-            everything = replace(problem_view(self.view.graph, scope).problem, deadline_ns=None)
-        problem = replace(report.problem, ram_bytes=self.options.ram_bytes)
-        room = ram
-        while True:
-            order = overlap_transfers(problem, report.steps, room)
-            steps = tuple(report.steps[i] for i in order)
-            memory = plan_memory(everything, steps, self.options.align)
-            excess = 0 if ram is None else max(0, memory.arena_bytes - ram)
-            if not excess or room is None or steps == report.steps:
+        options = self.options
+        ram = options.ram_bytes if options.ram_scope == "all" else None
+        # Memory is planned for all tensors, whatever the scope of the budget.
+        problem = replace(report.problem, ram_bytes=options.ram_bytes)
+        everything = replace(problem, ram_bytes=None)
+        if options.ram_scope != "all":
+            scope = replace(options, ram_scope="all", ram_bytes=None)
+            everything = problem_view(self.view.graph, scope).problem
+        peak = report.use.peak_bytes
+        unmoved = tuple(range(len(report.steps)))
+        orders = [overlap_transfers(problem, report.steps)]
+        if ram is not None and orders[0] != unmoved:
+            # Transfers that overlap need RAM longer: if the arena does not fit, overlap less.
+            for room in ((peak + ram) // 2, peak):
+                orders.append(overlap_transfers(problem, report.steps, room))
+            orders.append(unmoved)
+        best: tuple[int, tuple[int, ...], MemoryPlan] | None = None
+        for effort in (PACK_EFFORT, 5 * PACK_EFFORT):
+            for order in dict.fromkeys(orders):
+                steps = [report.steps[i] for i in order]
+                memory = plan_memory(everything, steps, options.align, effort)
+                excess = 0 if ram is None else max(0, memory.arena_bytes - ram)
+                if best is None or excess < best[0]:
+                    best = excess, order, memory
+                if not excess:
+                    break
+            if not best or not best[0]:
                 break
-            # Prefetching costs RAM: allow less of it, in the end none beyond the schedule's peak.
-            room = max(report.use.peak_bytes, room - excess) if room > report.use.peak_bytes else 0
+        assert best is not None
+        excess, order, memory = best
+        steps = tuple(report.steps[i] for i in order)
         use = replay(problem, steps)
         return replace(report, problem=problem, steps=steps, use=use, memory=memory), excess
 

@@ -106,21 +106,20 @@ def _main(module: ModuleOp) -> FuncOp:
 
 def _check(main: FuncOp) -> None:
     """Raises an `InputError` that lists everything in `main` that cannot be converted."""
-    problems: list[tuple[Operation, str]] = [
+    found: list[tuple[Operation, str]] = [
         (main, f"argument {i}: {problem}")
         for i, type in enumerate(main.function_type.inputs)
         for problem in _type_problems(type)
     ]
-    for op in main.body.block.ops:
-        problems += ((op, problem) for problem in _op_problems(op))
+    found += ((op, problem) for op in main.body.block.ops for problem in _op_problems(op))
+    # What was inlined several times is there several times.
+    problems = list(dict.fromkeys((source_location(op), problem) for op, problem in found))
     if not problems:
         return
     if len(problems) == 1:
-        raise InputError(problems[0][1], source_location(problems[0][0]))
-    lines = (
-        f"  {location}: {problem}" if (location := source_location(op)) else f"  {problem}"
-        for op, problem in problems
-    )
+        location, problem = problems[0]
+        raise InputError(problem, location)
+    lines = (f"  {where}: {problem}" if where else f"  {problem}" for where, problem in problems)
     raise InputError("\n".join((f"{len(problems)} things cannot be compiled:", *lines)))
 
 

@@ -91,7 +91,7 @@ def solve_lp(
     lp: LinearProgram, seconds: float, stop: threading.Event, solver: str = "choose"
 ) -> Outcome:
     """Solves the relaxation of `lp` (integrality dropped)."""
-    return _Job(lp, seconds, stop, relax=True, options={"solver": solver}).wait(None, None)
+    return _Job(lp, seconds, stop, True, {"solver": solver}).wait(None, None)
 
 
 def solve_mip(
@@ -108,8 +108,14 @@ def solve_mip(
 ) -> Outcome:
     """Solves `lp` as a MILP. `on_point` and `on_bound` are called in the caller's thread."""
     chosen = {"mip_rel_gap": relative_gap, "mip_abs_gap": absolute_gap, **(options or {})}
-    job = _Job(lp, seconds, stop, relax=False, options=chosen, start=start)
-    return job.wait(on_point, on_bound)
+    outcome = _Job(lp, seconds, stop, False, chosen, start).wait(on_point, on_bound)
+    # HiGHS 1.16 can prove an optimum and hand back the start instead of the point that reaches it.
+    if start is not None and outcome.finished and outcome.x is not None:
+        found = float(outcome.x @ np.array(lp.cost)) + lp.offset
+        if found > outcome.objective + 1e-6 * max(1.0, abs(found)):
+            left = seconds - outcome.seconds
+            outcome = _Job(lp, left, stop, False, chosen).wait(on_point, on_bound)
+    return outcome
 
 
 class _Job:

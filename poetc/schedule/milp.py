@@ -179,12 +179,13 @@ class SlotModel:
                 if after != NONE and not obligatory:
                     self._at_most(after, (before, column))
             else:
-                # No slot lies between this event and the one before: v could as well be kept, or be
-                # paged in there.
+                # No slot lies between this event and the one before, which does not overwrite v: v
+                # could as well be kept, or be paged in there.
                 adjacent = (
                     previous is not None
                     and previous.slot + 1 == use.slot
                     and (not previous.makes or self._obligatory(previous.slot))
+                    and not self._may_overwrite(previous.slot, v)
                 )
                 if self.instance.pageable[v] and not adjacent:
                     use.load = lp.column(load_cost)
@@ -202,6 +203,13 @@ class SlotModel:
 
     def _obligatory(self, slot: int) -> bool:
         return slot < 0 or self.run[slot] == NONE
+
+    def _may_overwrite(self, slot: int, v: int) -> bool:
+        """May an output of the slot's operation take over the buffer of `v`?"""
+        if slot < 0:
+            return False
+        pairs = self.instance.operations[self.slots[slot].operation].inplace
+        return any(i == v for _, i in pairs)
 
     def _at_most(self, column: int, others: Iterable[int]) -> None:
         """column <= sum of others."""

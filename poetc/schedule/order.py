@@ -125,7 +125,7 @@ class _Graph:
                 self.after[j].append(k)
 
     def forward(self, eager: bool) -> list[int]:
-        """From the start: first what leaves fewer bytes alive, the most freed first.
+        """From the start: first what leaves fewer bytes alive, by what it needs for that.
 
         When nothing does: the next operation of the given order (`eager` false: the one that adds
         fewest bytes). An operation is judged with the chain that it makes ready, up to `LOOKAHEAD`
@@ -134,9 +134,11 @@ class _Graph:
         left = list(self.counts)
         waiting = [len(before) for before in self.before]
 
-        def key(k: int) -> tuple[int, int]:
-            gain = self._chain(k, left, waiting)
-            return (min(gain, 0) if eager else gain, k)
+        def key(k: int) -> tuple[int, int, int, int]:
+            change, rise = self._chain(k, left, waiting)
+            if change < 0:
+                return (0, rise, change, k)
+            return (1, 0, 0, k) if eager else (1, change, rise, k)
 
         order: list[int] = []
         queue = [(key(k), k) for k in range(len(waiting)) if not waiting[k]]
@@ -180,23 +182,33 @@ class _Graph:
                 pending += [(p, depth - 1) for p in self.before[j] if waiting[p] >= 0]
         return sorted(ready)
 
-    def _chain(self, k: int, left: list[int], waiting: list[int]) -> int:
-        """The lowest change of live bytes along the chain that starts with `k`."""
-        live = 0
-        lowest: int | None = None
+    def _chain(self, k: int, left: list[int], waiting: list[int]) -> tuple[int, int]:
+        """(change, rise) of live bytes along the chain that starts with `k`.
+
+        The chain ends where the bytes are below those at its start, or else where they are lowest;
+        `rise` is the most that it needs on the way there.
+        """
+        live = rise = 0
+        lowest: tuple[int, int] | None = None
         used: dict[int, int] = {}
-        made: set[int] = set()
         for _ in range(LOOKAHEAD):
-            for v in self.operations[k].outputs:
-                live += self.bytes[v] if self.counts[v] else 0
+            operation = self.operations[k]
+            dying = set()
             for v in self.inputs[k]:
                 used[v] = used.get(v, 0) + 1
                 if used[v] == left[v]:
-                    live -= self.bytes[v]
-            lowest = live if lowest is None else min(lowest, live)
-            made.add(k)
+                    dying.add(v)
+            during = live + operation.workspace_bytes
+            during += sum(self.bytes[v] for v in operation.outputs)
+            for output, operand in operation.inplace:
+                during -= self.bytes[output] if operand in dying else 0
+            rise = max(rise, during)
+            live += sum(self.bytes[v] for v in operation.outputs if self.counts[v])
+            live -= sum(self.bytes[v] for v in dying)
+            if lowest is None or live < lowest[0]:
+                lowest = live, rise
             following = [j for j in self.after[k] if waiting[j] == 1]
-            if lowest < 0 or len(following) != 1:
+            if live < 0 or len(following) != 1:
                 break
             k = following[0]
         assert lowest is not None

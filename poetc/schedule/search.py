@@ -54,7 +54,6 @@ class Search:
         self.steps: tuple[Step, ...] | None = None
         self.events: tuple[Event, ...] = ()
         self.report: Report | None = None
-        self.rejected = ""
         self.log: list[str] = []
 
     @property
@@ -90,7 +89,7 @@ class Search:
         try:
             report = replay(self.instance.problem, steps)
         except ScheduleError as error:
-            self.rejected = str(error)
+            self.note(f"rejected ({source}): {error}")
             return False
         if report.energy_nj >= self.energy_nj:
             return False

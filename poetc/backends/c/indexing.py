@@ -77,6 +77,14 @@ class Index:
         return self + other * -1
 
     @property
+    def variables(self) -> frozenset[str]:
+        """The names of all variables in it."""
+        names: set[str] = set()
+        for term, _ in self.terms:
+            names |= {term.name} if isinstance(term, Variable) else term.dividend.variables
+        return frozenset(names)
+
+    @property
     def bounds(self) -> tuple[int | None, int | None]:
         """Inclusive bounds that follow from those of the variables; None is unknown."""
         low: int | None = self.constant
@@ -229,40 +237,37 @@ def comparison(index: Index, operator: str, facts: Facts = NO_FACTS) -> str:
 
 
 def _sum(index: Index, facts: Facts) -> str:
+    constant = index.constant
+    parts: list[tuple[str, int]] = []
     # Positive terms first, so that the expression does not start with a minus.
-    parts = sorted(index.terms, key=lambda part: part[1] < 0)
-    text = ""
-    for term, coefficient in parts:
-        if text:
-            text += " - " if coefficient < 0 else " + "
-        elif coefficient < 0:
-            text += "-"
-        text += _product(term, abs(coefficient), facts)
-    if not text:
-        return str(index.constant)
-    if index.constant:
-        text += f" {'-' if index.constant < 0 else '+'} {abs(index.constant)}"
-    return text
+    for term, coefficient in sorted(index.terms, key=lambda part: part[1] < 0):
+        text, shift = _term(term, facts)
+        constant -= shift * coefficient
+        size = abs(coefficient)
+        if size != 1:
+            text = f"{size} * {text if isinstance(term, Variable) else f'({text})'}"
+        parts.append((text, coefficient))
+    if constant > 0 and all(coefficient < 0 for _, coefficient in parts):
+        parts.insert(0, (str(constant), 1))
+    elif constant:
+        parts.append((str(abs(constant)), constant))
+    result = ""
+    for text, sign in parts:
+        if result:
+            result += f" - {text}" if sign < 0 else f" + {text}"
+        else:
+            result = f"-{text}" if sign < 0 else text
+    return result or "0"
 
 
-def _product(term: Term, coefficient: int, facts: Facts) -> str:
-    text = _term(term, facts)
-    if coefficient == 1:
-        return text
-    return f"{coefficient} * {text if isinstance(term, Variable) else f'({text})'}"
-
-
-def _term(term: Term, facts: Facts) -> str:
-    match term:
-        case Variable():
-            return term.name
-        case Quotient():
-            dividend, shift = _shifted(term.dividend, term.divisor, facts)
-            text = f"{_operand(dividend, facts)} / {term.divisor}"
-            return f"({text} - {shift})" if shift else text
-        case Remainder():
-            dividend, _ = _shifted(term.dividend, term.divisor, facts)
-            return f"{_operand(dividend, facts)} % {term.divisor}"
+def _term(term: Term, facts: Facts) -> tuple[str, int]:
+    """The C expression of a term, and by how much it is too large."""
+    if isinstance(term, Variable):
+        return term.name, 0
+    dividend, shift = _shifted(term.dividend, term.divisor, facts)
+    if isinstance(term, Quotient):
+        return f"{_operand(dividend, facts)} / {term.divisor}", shift
+    return f"{_operand(dividend, facts)} % {term.divisor}", 0
 
 
 def _operand(index: Index, facts: Facts) -> str:

@@ -33,7 +33,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
 )
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineConstraintKind, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
@@ -134,11 +134,16 @@ class _Level(IntEnum):
 
 @dataclass(frozen=True)
 class _Expression:
-    """C text of a value. `reads` are the variables and buffers in it that may change later."""
+    """C text of a value.
+
+    `reads` are the variables and buffers in it that may change later. `operation` has left operand,
+    operator and right operand (without parentheses) of a sum or product.
+    """
 
     text: str
     level: _Level = _Level.ATOM
     reads: frozenset[str] = frozenset()
+    operation: tuple[str, str, str] | None = None
 
     def at(self, level: _Level) -> str:
         """The text as an operand where `level` is needed."""
@@ -181,6 +186,9 @@ _CMPF: Mapping[int, tuple[str, bool]] = {
     13: ("!=", False),
 }
 
+# What prints a value on a line of its own, so that the length of its expression is no matter.
+_STATEMENTS = (affine.YieldOp, affine.StoreOp, memref.StoreOp, func.ReturnOp)
+
 _CMPI: Sequence[str] = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 _FIRST_UNSIGNED_CMPI = 6
@@ -192,13 +200,13 @@ def c_identifier(text: str) -> str:
     return f"x{name}" if name[0].isdigit() else name
 
 
-def c_comment(text: str) -> str:
-    """A C comment that says `text`, wrapped to the line width."""
+def c_comment(text: str, width: int = _WIDTH) -> str:
+    """A C comment that says `text`, wrapped to `width` columns."""
     safe = text.replace("*/", "* /").replace("/*", "/ *")
     lines = [
         wrapped
         for line in safe.splitlines()
-        for wrapped in (textwrap.wrap(line, _WIDTH - 6) or [""])
+        for wrapped in (textwrap.wrap(line, width - 6) or [""])
     ]
     if len(lines) <= 1:
         return f"/* {''.join(lines)} */"
@@ -244,7 +252,7 @@ def float_literal(value: float) -> _Expression:
 
 def stored_arguments(function: func.FuncOp) -> frozenset[int]:
     """Positions of the memref arguments that the function writes."""
-    arguments = {argument: i for i, argument in enumerate(function.body.block.args)}
+    arguments: dict[SSAValue, int] = {a: i for i, a in enumerate(function.body.block.args)}
     return frozenset(
         arguments[op.memref]
         for op in function.walk()
@@ -322,28 +330,39 @@ class _Function:
         self.names.add(name)
         return name
 
-    def line(self, text: str) -> None:
-        self.lines.append(_INDENT * self.depth + text)
+    def line(self, text: str, depth: int | None = None) -> None:
+        self.lines += _broken(text, _INDENT * (self.depth if depth is None else depth))
 
     @contextmanager
-    def braces(self, head: str) -> Iterator[None]:
-        self.line(head + " {")
+    def scope(self) -> Iterator[None]:
+        """Names given inside are free again afterwards."""
+        names = set(self.names)
         self.depth += 1
         yield
         self.depth -= 1
-        self.line("}")
+        self.names = names
+        self.holds = {name: value for name, value in self.holds.items() if name in names}
 
     def expression(self, value: SSAValue) -> _Expression:
         """The expression of an operand, which is no longer pending then."""
         self.pending.pop(value, None)
+        return self.peek(value)
+
+    def assignment(self, target: str, expression: _Expression) -> str:
+        left, operator, right = expression.operation or ("", "", "")
+        if left == target:
+            return f"{target} {operator}= {right};"
+        return f"{target} = {expression.text};"
+
+    def peek(self, value: SSAValue) -> _Expression:
+        """The expression of a value that stays pending."""
         if value in self.values:
             return self.values[value]
         index = self.indices[value]
-        return _Expression(to_c(index, self.facts), _index_level(index))
+        return _Expression(to_c(index, self.facts), _index_level(index), self.changing(index))
 
     def text(self, value: SSAValue) -> str:
-        """The text of a value that stays pending."""
-        return self.values[value].text if value in self.values else ""
+        return self.peek(value).text
 
     def atom(self, value: SSAValue) -> str:
         """The text of an operand that is printed several times: a name or a literal."""
@@ -351,6 +370,19 @@ class _Function:
             self.materialize(value)
         expression = self.expression(value)
         return expression.at(_Level.UNARY)
+
+    def changing(self, *indices: Index) -> frozenset[str]:
+        """The assigned variables in index expressions."""
+        names = frozenset().union(*(index.variables for index in indices))
+        return names & self.holds.keys()
+
+    def bind(self, value: SSAValue, name: str, *, changing: bool) -> None:
+        """Binds a value to an assigned variable, which may still change or not."""
+        if isinstance(value.type, IndexType):
+            self.values.pop(value, None)
+            self.indices[value] = Index.of(Variable(name))
+        else:
+            self.values[value] = _Expression(name, reads=frozenset({name} if changing else ()))
 
     def define(self, value: SSAValue, expression: _Expression) -> None:
         """Binds a value to an expression: printed at its only use, or as a variable now."""
@@ -361,7 +393,9 @@ class _Function:
         here = len(uses) == 1 and uses[0].operation.parent is block
         if not uses:
             del self.pending[value]
-        elif not here or len(expression.text) > _LONG:
+        elif not here or (
+            len(expression.text) > _LONG and not isinstance(uses[0].operation, _STATEMENTS)
+        ):
             self.materialize(value)
 
     def materialize(self, value: SSAValue) -> None:
@@ -369,7 +403,7 @@ class _Function:
         expression = self.expression(value)
         name = self.name(value, "t")
         self.line(f"const {_scalar_c_type(value.type)} {name} = {expression.text};")
-        self.values[value] = _Expression(name)
+        self.bind(value, name, changing=False)
 
     def flush(self, changed: Collection[str]) -> None:
         """Prints the pending values that read what is about to change."""
@@ -433,8 +467,11 @@ class _Function:
                     self.load(op.result, op.memref, self.map(op.map.data, op.indices))
                 case memref.LoadOp():
                     self.load(op.res, op.memref, [self.index(i) for i in op.indices])
+                case memref.GetGlobalOp():
+                    name = c_identifier(op.name_.root_reference.data)
+                    self.values[op.memref] = _Expression(name)
                 case affine.ApplyOp():
-                    self.indices[op.result] = self.map(op.map.data, op.operands)[0]
+                    self.define_index(op.result, self.map(op.map.data, op.operands)[0])
                 case _:
                     self.scalar(op)
 
@@ -458,7 +495,7 @@ class _Function:
 
     def load(self, result: SSAValue, buffer: SSAValue, indices: Sequence[Index]) -> None:
         text = self.element(buffer, indices)
-        reads = frozenset({self.values[buffer].text})
+        reads = frozenset({self.values[buffer].text}) | self.changing(*indices)
         if result.type == IntegerType(1):
             self.define(result, _Expression(f"{text} != 0", _Level.COMPARE, reads))
         else:
@@ -467,7 +504,8 @@ class _Function:
     def store(self, value: SSAValue, buffer: SSAValue, indices: Sequence[Index]) -> None:
         text = self.expression(value).text
         # Any pointer without `restrict` may point to what is stored.
-        position = list(self.block.args).index(buffer)
+        assert isinstance(buffer, BlockArgument)
+        position = buffer.index
         overlapping = self.signature.overlapping
         changed = overlapping if position in overlapping else {position}
         self.flush({self.values[self.block.args[i]].text for i in changed})
@@ -491,20 +529,23 @@ class _Function:
                 if self.holds[target] is not init:
                     self.line(f"{target} = {text};")
             self.holds[target] = argument
-            self.values[argument] = _Expression(target, reads=frozenset({target}))
+            self.bind(argument, target, changing=True)
             targets.append(target)
-        name = self.name(variable, "i")
-        low, high = first.bounds[0], end.bounds[1]
-        last = None if high is None else high - 1
-        self.indices[variable] = Index.of(Variable(name, low, last))
-        step = op.step.value.data
-        advance = f"++{name}" if step == 1 else f"{name} += {step}"
-        head = f"for (int32_t {name} = {to_c(first, self.facts)}; "
-        with self.braces(f"{head}{name} < {to_c(end, self.facts)}; {advance})"):
+        with self.scope():
+            name = self.name(variable, "i")
+            high = end.bounds[1]
+            last = None if high is None else high - 1
+            self.indices[variable] = Index.of(Variable(name, first.bounds[0], last))
+            step = op.step.value.data
+            advance = f"++{name}" if step == 1 else f"{name} += {step}"
+            start, stop = to_c(first, self.facts), to_c(end, self.facts)
+            head = f"for (int32_t {name} = {start}; {name} < {stop}; {advance}) {{"
+            self.line(head, depth=self.depth - 1)
             self.assigning(op.body.block, targets)
+        self.line("}")
         for target, result in zip(targets, op.results, strict=True):
             self.holds[target] = result
-            self.values[result] = _Expression(target)
+            self.bind(result, target, changing=False)
 
     def guard(self, op: affine.IfOp) -> None:
         conditions, facts = self.conditions(op)
@@ -528,32 +569,30 @@ class _Function:
             self.flush({target})
             targets.append(target)
         before = dict(self.holds)
-        head = self.joined("if (", conditions)
-        with self.braces(head), self.known(facts):
+        self.line(f"if ({' && '.join(conditions)}) {{")
+        with self.scope(), self.known(facts):
             self.assigning(op.then_region.block, targets)
         if op.else_region.blocks:
             self.holds = dict(before)
-            lines = self.lines
-            self.lines = []
-            self.depth += 1
-            self.assigning(op.else_region.block, targets)
-            self.depth -= 1
-            inner, self.lines = self.lines, lines
+            outer, self.lines = self.lines, []
+            with self.scope():
+                self.assigning(op.else_region.block, targets)
+            inner, self.lines = self.lines, outer
             if inner:
-                self.lines[-1] += " else {"
+                self.line("} else {")
                 self.lines += inner
-                self.line("}")
+        self.line("}")
         self.holds = before
         for target, result in zip(targets, op.results, strict=True):
             self.holds[target] = result
-            self.values[result] = _Expression(target)
+            self.bind(result, target, changing=False)
 
     def conditions(self, op: affine.IfOp) -> tuple[list[str] | None, Facts]:
         """The comparisons that are not always true, None if one never is; what they establish."""
         affine_set = op.condition.data
         indices = [self.index(operand) for operand in op.args]
         dims, symbols = indices[: affine_set.num_dims], indices[affine_set.num_dims :]
-        texts: list[str] = []
+        constraints: list[tuple[Index, bool]] = []  # >= 0, or == 0 if true
         facts = self.facts
         for constraint in affine_set.constraints:
             # Later comparisons are evaluated only where the earlier ones hold.
@@ -563,6 +602,15 @@ class _Function:
             if constraint.kind is AffineConstraintKind.le:
                 index = index * -1
             equal = constraint.kind is AffineConstraintKind.eq
+            facts = facts.and_([index, index * -1] if equal else [index])
+            opposite = next((i for i, (c, _) in enumerate(constraints) if c + index == Index()), -1)
+            if opposite >= 0:
+                constraints[opposite] = (index, True)
+            else:
+                constraints.append((index, equal))
+        texts: list[str] = []
+        facts = self.facts
+        for index, equal in constraints:
             low, high = facts.low(index), facts.high(index)
             if (high is not None and high < 0) or (equal and low is not None and low > 0):
                 return None, facts
@@ -570,12 +618,6 @@ class _Function:
                 texts.append(comparison(index, "==" if equal else ">=", facts))
             facts = facts.and_([index, index * -1] if equal else [index])
         return texts, facts
-
-    def joined(self, start: str, conditions: Sequence[str]) -> str:
-        line = start + " && ".join(conditions) + ")"
-        if len(line) + len(_INDENT) * self.depth <= _WIDTH:
-            return line
-        return start + f"\n{_INDENT * (self.depth + 1)}&& ".join(conditions) + ")"
 
     @contextmanager
     def known(self, facts: Facts) -> Iterator[None]:
@@ -632,13 +674,13 @@ class _Function:
             for target, value in zip(targets, values, strict=True)
             if self.text(value) != target
         ]
-        if len(changes) > 1:
-            # All new values are computed before the first variable changes.
-            for _, value in changes:
-                if not self.expression(value).reads.isdisjoint(targets):
-                    self.materialize(value)
+        # A new value that reads a variable is computed before that variable changes.
+        for i, (_, value) in enumerate(changes):
+            changed = {target for target, _ in changes[:i]}
+            if not self.peek(value).reads.isdisjoint(changed):
+                self.materialize(value)
         for target, value in changes:
-            self.line(f"{target} = {self.expression(value).text};")
+            self.line(self.assignment(target, self.expression(value)))
 
     def reusable(self, op: Operation, result: SSAValue, init: SSAValue | None) -> str | None:
         """The variable of the enclosing block that may be assigned to compute `result`.
@@ -676,7 +718,7 @@ class _Function:
         if isinstance(op, arith.ConstantOp):
             self.constant(op)
         elif isinstance(result.type, IndexType):
-            self.indices[result] = self.index_arithmetic(op)
+            self.index_arithmetic(op)
         else:
             self.shorten(op.operands)
             expression = self.compute(op)
@@ -695,24 +737,26 @@ class _Function:
             case _:
                 raise InputError(f"the C backend has no constant of type {op.result.type}")
 
-    def index_arithmetic(self, op: Operation) -> Index:
+    def index_arithmetic(self, op: Operation) -> None:
         result = op.results[0]
         match op:
             case arith.AddiOp():
-                return self.index(op.lhs) + self.index(op.rhs)
+                self.define_index(result, self.index(op.lhs) + self.index(op.rhs))
             case arith.SubiOp():
-                return self.index(op.lhs) - self.index(op.rhs)
+                self.define_index(result, self.index(op.lhs) - self.index(op.rhs))
             case arith.MuliOp() if not self.index(op.lhs).terms:
-                return self.index(op.rhs) * self.index(op.lhs).constant
+                self.define_index(result, self.index(op.rhs) * self.index(op.lhs).constant)
             case arith.MuliOp() if not self.index(op.rhs).terms:
-                return self.index(op.lhs) * self.index(op.rhs).constant
-            case arith.IndexCastOp():
-                text = self.expression(op.input).text
+                self.define_index(result, self.index(op.lhs) * self.index(op.rhs).constant)
             case _:
-                text = self.compute(op).text
-        name = self.name(result, "index")
-        self.line(f"const int32_t {name} = {text};")
-        return Index.of(Variable(name))
+                self.values[result] = self.compute(op)
+                self.materialize(result)
+
+    def define_index(self, value: SSAValue, index: Index) -> None:
+        """Binds a value to an index expression; as a variable if something in it may change."""
+        self.indices[value] = index
+        if self.changing(index):
+            self.materialize(value)
 
     def shorten(self, operands: Sequence[SSAValue]) -> None:
         """Names the longest operands until the expression of all of them is of bearable length."""
@@ -739,7 +783,10 @@ class _Function:
         parts = [self.expression(operand) for operand in op.operands]
         reads = frozenset().union(*(part.reads for part in parts))
         text, level = self.render(op, parts)
-        return _Expression(text, level, reads)
+        operation = None
+        if type(op) in _BINARY:
+            operation = (parts[0].text, _BINARY[type(op)][0], parts[1].text)
+        return _Expression(text, level, reads, operation)
 
     def render(self, op: Operation, parts: Sequence[_Expression]) -> tuple[str, _Level]:
         def call(name: str) -> tuple[str, _Level]:
@@ -846,6 +893,27 @@ class _Function:
         parts = [self.expression(operand) for operand in operands]
         text = f"{name}({', '.join(part.text for part in parts)})"
         return _Expression(text, _Level.ATOM, parts[0].reads | parts[1].reads)
+
+
+def _broken(text: str, indent: str) -> list[str]:
+    """A statement on as many lines as its length needs."""
+    if len(indent) + len(text) <= _WIDTH:
+        return [indent + text]
+    room = _WIDTH - len(indent)
+    target, equals, value = text.partition(" = ")
+    if equals and len(_INDENT) + len(value) <= room:
+        return [f"{indent}{target} =", f"{indent}{_INDENT}{value}"]
+    # Before the last operator that fits, of those in the fewest parentheses.
+    places = [
+        (text.count("(", 0, m.start()) - text.count(")", 0, m.start()), -m.start())
+        for m in re.finditer(r" (?=[-+*/?:|&]{1,2} )", text)
+        if m.start() <= room
+    ]
+    if not places:
+        return [indent + text]
+    at = -min(places)[1]
+    rest = _broken(text[at + 1 :], indent + _INDENT)
+    return [indent + text[:at], *rest]
 
 
 def _integer_literal(value: int) -> _Expression:

@@ -1,0 +1,45 @@
+// RUN: xdsl-opt %s -p poet-lower-kernels | filecheck %s
+
+// Padding is a guard around the innermost loops that can do without it; no index is ever out of range.
+poet.graph @main(%x: tensor<1x8x8x3xf32>, %w: tensor<3x3x3x4xf32>) -> tensor<1x4x4x4xf32> {
+  %h = poet.compute "conv" (%a = %x : tensor<1x8x8x3xf32>, %b = %w : tensor<3x3x3x4xf32>) -> tensor<1x4x4x4xf32> {
+    %0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [2, 2], pad = [[0, 1], [0, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x8x8x3xf32>, tensor<3x3x3x4xf32>) -> tensor<1x4x4x4xf32>
+    poet.yield %0 : tensor<1x4x4x4xf32>
+  }
+  poet.return %h : tensor<1x4x4x4xf32>
+}
+
+// CHECK:       func.func private @conv(%in0: memref<1x8x8x3xf32>, %in1: memref<3x3x3x4xf32>, %out0: memref<1x4x4x4xf32>) attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+// CHECK-NEXT:    %zero = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:    affine.for %i = 0 to 4 {
+// CHECK-NEXT:      affine.for %j = 0 to 4 {
+// CHECK-NEXT:        affine.for %k = 0 to 4 {
+// CHECK-NEXT:          %0 = affine.for %kh = 0 to 3 iter_args(%acc = %zero) -> (f32) {
+// CHECK-NEXT:            %1 = "affine.if"(%i, %kh) <{condition = affine_set<(d0, d1) : ((((d0 * -2) + (d1 * -1)) + 7) >= 0)>}> ({
+// CHECK-NEXT:              %2 = affine.for %kw = 0 to 3 iter_args(%acc_1 = %acc) -> (f32) {
+// CHECK-NEXT:                %3 = "affine.if"(%j, %kw) <{condition = affine_set<(d0, d1) : ((((d0 * -2) + (d1 * -1)) + 7) >= 0)>}> ({
+// CHECK-NEXT:                  %4 = affine.for %c = 0 to 3 iter_args(%acc_2 = %acc_1) -> (f32) {
+// CHECK-NEXT:                    %5 = affine.load %in0[0, %i * 2 + %kh, %j * 2 + %kw, %c] : memref<1x8x8x3xf32>
+// CHECK-NEXT:                    %6 = affine.load %in1[%kh, %kw, %c, %k] : memref<3x3x3x4xf32>
+// CHECK-NEXT:                    %7 = arith.mulf %5, %6 : f32
+// CHECK-NEXT:                    %8 = arith.addf %acc_2, %7 : f32
+// CHECK-NEXT:                    affine.yield %8 : f32
+// CHECK-NEXT:                  }
+// CHECK-NEXT:                  affine.yield %4 : f32
+// CHECK-NEXT:                }, {
+// CHECK-NEXT:                  affine.yield %acc_1 : f32
+// CHECK-NEXT:                }) : (index, index) -> f32
+// CHECK-NEXT:                affine.yield %3 : f32
+// CHECK-NEXT:              }
+// CHECK-NEXT:              affine.yield %2 : f32
+// CHECK-NEXT:            }, {
+// CHECK-NEXT:              affine.yield %acc : f32
+// CHECK-NEXT:            }) : (index, index) -> f32
+// CHECK-NEXT:            affine.yield %1 : f32
+// CHECK-NEXT:          }
+// CHECK-NEXT:          affine.store %0, %out0[0, %i, %j, %k] : memref<1x4x4x4xf32>
+// CHECK-NEXT:        }
+// CHECK-NEXT:      }
+// CHECK-NEXT:    }
+// CHECK-NEXT:    func.return
+// CHECK-NEXT:  }

@@ -1,0 +1,200 @@
+#include "poetc_store.h"
+
+#include <stddef.h>
+
+const char *poetc_status_text(poetc_status status)
+{
+    switch (status) {
+    case POETC_OK:
+        return "ok";
+    case POETC_READ_FAILED:
+        return "the page store could not read";
+    case POETC_WRITE_FAILED:
+        return "the page store could not write";
+    case POETC_SHORT_TRANSFER:
+        return "the page store moved too few bytes";
+    case POETC_CORRUPT:
+        return "a page is corrupt";
+    case POETC_OUT_OF_RANGE:
+        return "beyond the end of the page store";
+    case POETC_NO_STORE:
+        return "no page store";
+    case POETC_BUSY:
+        return "the last transfer has not been waited for";
+    case POETC_IDLE:
+        return "no transfer to wait for";
+    }
+    return "unknown status";
+}
+
+uint32_t poetc_crc32(const void *data, uint32_t length)
+{
+    /* The CRCs of all half bytes: 64 bytes instead of 1 KB for whole bytes. */
+    static const uint32_t table[16] = {
+        0x00000000u, 0x1db71064u, 0x3b6e20c8u, 0x26d930acu, 0x76dc4190u, 0x6b6b51f4u,
+        0x4db26158u, 0x5005713cu, 0xedb88320u, 0xf00f9344u, 0xd6d6a3e8u, 0xcb61b38cu,
+        0x9b64c2b0u, 0x86d3d2d4u, 0xa00ae278u, 0xbdbdf21cu,
+    };
+    const uint8_t *bytes = data;
+    uint32_t crc = 0xffffffffu;
+    for (uint32_t i = 0; i < length; ++i) {
+        crc ^= bytes[i];
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+    }
+    return ~crc;
+}
+
+static poetc_status complete(poetc_status status, uint32_t done, uint32_t length)
+{
+    if (status != POETC_OK) {
+        return status;
+    }
+    return done == length ? POETC_OK : POETC_SHORT_TRANSFER;
+}
+
+static poetc_status read_all(poetc_store *store, uint32_t offset, void *data, uint32_t length)
+{
+    uint32_t done = 0;
+    const poetc_status status = store->operations->read(store, offset, data, length, &done);
+    return complete(status, done, length);
+}
+
+static poetc_status write_all(poetc_store *store, uint32_t offset, const void *data,
+                              uint32_t length)
+{
+    uint32_t done = 0;
+    const poetc_status status = store->operations->write(store, offset, data, length, &done);
+    return complete(status, done, length);
+}
+
+static poetc_status write_trailer(poetc_store *store, uint32_t offset, uint32_t crc)
+{
+    const uint8_t trailer[POETC_TRAILER_BYTES] = {
+        (uint8_t)(crc & 0xffu),
+        (uint8_t)((crc >> 8) & 0xffu),
+        (uint8_t)((crc >> 16) & 0xffu),
+        (uint8_t)(crc >> 24),
+    };
+    return write_all(store, offset, trailer, POETC_TRAILER_BYTES);
+}
+
+static poetc_status check_trailer(poetc_store *store, uint32_t offset, uint32_t crc)
+{
+    uint8_t trailer[POETC_TRAILER_BYTES] = {0};
+    const poetc_status status = read_all(store, offset, trailer, POETC_TRAILER_BYTES);
+    if (status != POETC_OK) {
+        return status;
+    }
+    const uint32_t expected = trailer[0] | ((uint32_t)trailer[1] << 8)
+                              | ((uint32_t)trailer[2] << 16) | ((uint32_t)trailer[3] << 24);
+    return crc == expected ? POETC_OK : POETC_CORRUPT;
+}
+
+poetc_status poetc_page_out(poetc_store *store, uint32_t offset, const void *data,
+                            uint32_t length)
+{
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
+    const poetc_status status = write_all(store, offset, data, length);
+    if (status != POETC_OK) {
+        return status;
+    }
+    return write_trailer(store, offset + length, poetc_crc32(data, length));
+}
+
+poetc_status poetc_page_in(poetc_store *store, uint32_t offset, void *data, uint32_t length)
+{
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
+    const poetc_status status = read_all(store, offset, data, length);
+    if (status != POETC_OK) {
+        return status;
+    }
+    return check_trailer(store, offset + length, poetc_crc32(data, length));
+}
+
+poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
+                                  const void *data, uint32_t length)
+{
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
+    if (transfer->direction != POETC_TRANSFER_NONE) {
+        return POETC_BUSY;
+    }
+    poetc_status status;
+    uint32_t done = 0;
+    if (store->operations->start_write != NULL) {
+        status = store->operations->start_write(store, offset, data, length);
+    } else {
+        status = store->operations->write(store, offset, data, length, &done);
+    }
+    if (status == POETC_OK) {
+        transfer->direction = POETC_TRANSFER_OUT;
+        transfer->offset = offset;
+        transfer->length = length;
+        transfer->done = done;
+        transfer->data = data;
+        transfer->crc = poetc_crc32(data, length);
+    }
+    return status;
+}
+
+poetc_status poetc_page_in_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
+                                 void *data, uint32_t length)
+{
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
+    if (transfer->direction != POETC_TRANSFER_NONE) {
+        return POETC_BUSY;
+    }
+    poetc_status status;
+    uint32_t done = 0;
+    if (store->operations->start_read != NULL) {
+        status = store->operations->start_read(store, offset, data, length);
+    } else {
+        status = store->operations->read(store, offset, data, length, &done);
+    }
+    if (status == POETC_OK) {
+        transfer->direction = POETC_TRANSFER_IN;
+        transfer->offset = offset;
+        transfer->length = length;
+        transfer->done = done;
+        transfer->data = data;
+        transfer->crc = 0;
+    }
+    return status;
+}
+
+poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer)
+{
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
+    if (transfer->direction == POETC_TRANSFER_NONE) {
+        return POETC_IDLE;
+    }
+    const bool out = transfer->direction == POETC_TRANSFER_OUT;
+    const bool started = out ? store->operations->start_write != NULL
+                             : store->operations->start_read != NULL;
+    /* Whatever happens, the transfer is over. */
+    transfer->direction = POETC_TRANSFER_NONE;
+    poetc_status status = POETC_OK;
+    uint32_t done = transfer->done;
+    if (started) {
+        status = store->operations->wait(store, &done);
+    }
+    status = complete(status, done, transfer->length);
+    if (status != POETC_OK) {
+        return status;
+    }
+    const uint32_t trailer = transfer->offset + transfer->length;
+    if (out) {
+        return write_trailer(store, trailer, transfer->crc);
+    }
+    return check_trailer(store, trailer, poetc_crc32(transfer->data, transfer->length));
+}

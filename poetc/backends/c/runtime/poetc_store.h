@@ -1,0 +1,84 @@
+/* Page store: the auxiliary storage to which a step moves tensors, and from which it reads them
+ * back. A port implements `poetc_store_operations`; generated code calls `poetc_page_...`.
+ *
+ * A page is the bytes of one tensor, followed by their CRC-32 (4 bytes, least significant first).
+ * Nothing about pages is kept in RAM. Every transfer is checked for its length, and every page that
+ * is read for its CRC; what fails is reported to the caller and never used.
+ */
+#ifndef POETC_STORE_H
+#define POETC_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+    POETC_OK = 0,
+    POETC_READ_FAILED,    /* the store could not read */
+    POETC_WRITE_FAILED,   /* the store could not write */
+    POETC_SHORT_TRANSFER, /* the store moved fewer bytes than it was asked for */
+    POETC_CORRUPT,        /* a page is not what was written (CRC) */
+    POETC_OUT_OF_RANGE,   /* beyond the end of the store */
+    POETC_NO_STORE,       /* a step that pages was given no store */
+    POETC_BUSY,           /* a transfer was started before the last one was waited for */
+    POETC_IDLE            /* waited for a transfer that was not started */
+} poetc_status;
+
+/* A short description, for messages. */
+const char *poetc_status_text(poetc_status status);
+
+#define POETC_TRAILER_BYTES 4
+
+typedef struct poetc_store poetc_store;
+
+/* Offsets and lengths are in bytes. Each operation sets *done to the bytes that it moved and returns
+ * POETC_OK, or says what went wrong. Fewer bytes than `length` are an error of the caller's concern,
+ * so a store may return POETC_OK with a smaller *done.
+ */
+typedef struct {
+    poetc_status (*read)(poetc_store *store, uint32_t offset, void *data, uint32_t length,
+                         uint32_t *done);
+    poetc_status (*write)(poetc_store *store, uint32_t offset, const void *data, uint32_t length,
+                          uint32_t *done);
+    /* A store that can transfer beside the processor (DMA) has these as well; others have null.
+     * One transfer is under way at a time. `wait` ends it.
+     */
+    poetc_status (*start_read)(poetc_store *store, uint32_t offset, void *data, uint32_t length);
+    poetc_status (*start_write)(poetc_store *store, uint32_t offset, const void *data,
+                                uint32_t length);
+    poetc_status (*wait)(poetc_store *store, uint32_t *done);
+} poetc_store_operations;
+
+/* The handle of a store, the first member of what a port adds to it. */
+struct poetc_store {
+    const poetc_store_operations *operations;
+};
+
+/* Write `length` bytes and their CRC to the page at `offset`; read them back and check the CRC. */
+poetc_status poetc_page_out(poetc_store *store, uint32_t offset, const void *data,
+                            uint32_t length);
+poetc_status poetc_page_in(poetc_store *store, uint32_t offset, void *data, uint32_t length);
+
+/* A transfer between start and wait. Zero-initialise it before its first use. */
+typedef struct {
+    enum { POETC_TRANSFER_NONE = 0, POETC_TRANSFER_OUT, POETC_TRANSFER_IN } direction;
+    uint32_t offset;
+    uint32_t length;
+    uint32_t done; /* of a transfer that the store did at once */
+    uint32_t crc;
+    const void *data;
+} poetc_transfer;
+
+/* The same in two halves. Between them, `data` must be left alone (out: may be read). A store
+ * without asynchronous operations does everything in the first half. The page is written, or the
+ * data good, only when `poetc_page_wait` returns POETC_OK.
+ */
+poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
+                                  const void *data, uint32_t length);
+poetc_status poetc_page_in_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
+                                 void *data, uint32_t length);
+poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer);
+
+/* CRC-32 (polynomial 0x04c11db7 reflected, as in zlib and Ethernet). */
+uint32_t poetc_crc32(const void *data, uint32_t length);
+
+#endif

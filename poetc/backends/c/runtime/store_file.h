@@ -1,0 +1,18 @@
+/* A page store in a file, for hosts with a file system. */
+#ifndef POETC_STORE_FILE_H
+#define POETC_STORE_FILE_H
+
+#include <stdio.h>
+
+#include "poetc_store.h"
+
+typedef struct {
+    poetc_store store; /* pass &file.store to the step */
+    FILE *file;
+} poetc_file_store;
+
+/* Opens the file for pages; what it held before is lost. */
+poetc_status poetc_file_store_open(poetc_file_store *file, const char *path);
+poetc_status poetc_file_store_close(poetc_file_store *file);
+
+#endif

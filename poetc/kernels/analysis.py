@@ -1,0 +1,456 @@
+"""What a lowered kernel does: its work, and whether a result may take over an operand's buffer.
+
+Both read nothing but the function (docs/kernels.md says what it may contain) and neither runs it:
+work is counted from trip counts, aliasing is proven from index maps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+import numpy as np
+from xdsl.dialects import affine, arith, func, math, memref
+from xdsl.dialects.builtin import FixedBitwidthType, IntegerAttr, MemRefType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineConstraintKind,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+    AffineSet,
+)
+
+from poetc.kernels import mathlib
+
+# Work
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one run of a kernel does. Counts are exact where guards are not too many to enumerate
+    (more than about a million iterations of loops tied by one guard), else upper bounds."""
+
+    adds: int = 0  # float additions, subtractions and negations
+    muls: int = 0
+    divs: int = 0
+    compares: int = 0  # float comparisons, maxima, minima and absolute values
+    math: tuple[tuple[str, int], ...] = ()  # calls by function: exp log tanh rsqrt sqrt pow
+    int_ops: int = 0  # integer and index arithmetic, comparisons, selects and conversions
+    load_bytes: int = 0  # by executed loads
+    store_bytes: int = 0  # by executed stores
+    compulsory_bytes: int = 0  # distinct bytes of operands read and results written, at most
+    iterations: int = 0  # of all loops
+
+    @property
+    def flops(self) -> int:
+        """Float operations, those inside math functions too."""
+        own = self.adds + self.muls + self.divs + self.compares
+        return own + sum(calls * math_flops(name) for name, calls in self.math)
+
+    @property
+    def math_calls(self) -> int:
+        """Calls of math functions."""
+        return sum(calls for _, calls in self.math)
+
+
+_MATH: Mapping[type[Operation], str] = {
+    math.ExpOp: "exp",
+    math.LogOp: "log",
+    math.TanhOp: "tanh",
+    math.RsqrtOp: "rsqrt",
+    math.SqrtOp: "sqrt",
+    math.PowFOp: "pow",
+}
+
+_KINDS: Mapping[type[Operation], str] = {
+    arith.AddfOp: "adds",
+    arith.SubfOp: "adds",
+    arith.NegfOp: "adds",
+    arith.MulfOp: "muls",
+    arith.DivfOp: "divs",
+    arith.CmpfOp: "compares",
+    arith.MaximumfOp: "compares",
+    arith.MinimumfOp: "compares",
+    math.AbsFOp: "compares",
+}
+
+
+@cache
+def math_flops(name: str) -> int:
+    """Float operations of one call of a math function, by its short name."""
+    count = 0
+    pending = [mathlib.SYMBOLS[name]]
+    while pending:
+        for op in mathlib.functions()[pending.pop()].walk():
+            count += type(op) in _KINDS
+            if isinstance(op, func.CallOp):
+                pending.append(op.callee.root_reference.data)
+    return count
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """One side of an affine.if."""
+
+    condition: AffineSet
+    operands: tuple[SSAValue, ...]
+    holds: bool
+
+
+def work(function: func.FuncOp) -> Work:
+    """The work of one run of a kernel."""
+    tally: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    touched: Counter[SSAValue] = Counter()
+    _tally(function.body.block, (), (), tally, calls, touched)
+    compulsory = sum(
+        min(count, _memref_bytes(buffer))
+        for buffer, count in touched.items()
+        if buffer in buffers(function, "inputs") or buffer in buffers(function, "results")
+    )
+    return Work(math=tuple(sorted(calls.items())), compulsory_bytes=compulsory, **tally)
+
+
+def _tally(
+    block: Block,
+    loops: tuple[SSAValue, ...],
+    guards: tuple[_Guard, ...],
+    tally: Counter[str],
+    calls: Counter[str],
+    touched: Counter[SSAValue],
+) -> None:
+    times = _executions(loops, guards)
+    if not times:
+        return
+    for op in block.ops:
+        match op:
+            case affine.ForOp():
+                tally["iterations"] += times * extent(op)
+                body = op.body.block
+                _tally(body, (*loops, body.args[0]), guards, tally, calls, touched)
+            case affine.IfOp():
+                for region, holds in ((op.then_region, True), (op.else_region, False)):
+                    guard = _Guard(op.condition.data, tuple(op.args), holds)
+                    for side in region.blocks:
+                        _tally(side, loops, (*guards, guard), tally, calls, touched)
+            case affine.LoadOp() | memref.LoadOp():
+                size = times * element_bytes(op.results[0].type)
+                tally["load_bytes"] += size
+                touched[op.memref] += size
+            case affine.StoreOp():
+                size = times * element_bytes(op.value.type)
+                tally["store_bytes"] += size
+                touched[op.memref] += size
+            case affine.ApplyOp():
+                tally["int_ops"] += times
+            case arith.ConstantOp() | affine.YieldOp() | func.ReturnOp() | memref.GetGlobalOp():
+                pass
+            case _ if type(op) in _MATH:
+                calls[_MATH[type(op)]] += times
+            case _:
+                tally[_KINDS.get(type(op), "int_ops")] += times
+
+
+def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
+    """Iterations of the loops that pass the guards. Guards that share no loop are counted apart,
+    so that a two-dimensional convolution needs two small enumerations."""
+    tests: list[tuple[frozenset[SSAValue], tuple[AffineSet, Sequence[SSAValue], bool]]] = []
+    for guard in guards:
+        sets = [guard.condition]
+        if guard.holds:
+            sets = [
+                AffineSet(guard.condition.num_dims, guard.condition.num_symbols, (constraint,))
+                for constraint in guard.condition.constraints
+            ]
+        for one in sets:
+            used = {d for c in one.constraints for d in c.lhs.used_dims() | c.rhs.used_dims()}
+            tests.append(
+                (frozenset(guard.operands[d] for d in used), (one, guard.operands, guard.holds))
+            )
+    total = 1
+    left = list(loops)
+    while left:
+        group = {left[0]}
+        while True:
+            grown = group.union(*(used for used, _ in tests if used & group))
+            if grown == group:
+                break
+            group = grown
+        members = [loop for loop in left if loop in group]
+        left = [loop for loop in left if loop not in group]
+        total *= _enumerate(members, [test for used, test in tests if used & group])
+    # Guards without a variable are constants.
+    return total * all(_passes(test, {}).all() for used, test in tests if not used)
+
+
+def _enumerate(
+    loops: Sequence[SSAValue], tests: Sequence[tuple[AffineSet, Sequence[SSAValue], bool]]
+) -> int:
+    extents = [_extent_of(loop) for loop in loops]
+    size = prod(extents)
+    if not tests or size > 1 << 20:
+        return size
+    grids = np.meshgrid(*(np.arange(n) for n in extents), indexing="ij", sparse=True)
+    positions = dict(zip(loops, grids, strict=True))
+    keep = np.ones(extents, dtype=bool)
+    for test in tests:
+        keep &= _passes(test, positions)
+    return int(keep.sum())
+
+
+def _passes(
+    test: tuple[AffineSet, Sequence[SSAValue], bool], positions: Mapping[SSAValue, np.ndarray]
+) -> np.ndarray:
+    condition, operands, holds = test
+    result = np.asarray(True)
+    for constraint in condition.constraints:
+        difference = _values(constraint.lhs, operands, positions) - _values(
+            constraint.rhs, operands, positions
+        )
+        match constraint.kind:
+            case AffineConstraintKind.ge:
+                result = result & (difference >= 0)
+            case AffineConstraintKind.le:
+                result = result & (difference <= 0)
+            case AffineConstraintKind.eq:
+                result = result & (difference == 0)
+    return result if holds else ~result
+
+
+def _values(
+    expr: AffineExpr, operands: Sequence[SSAValue], positions: Mapping[SSAValue, np.ndarray]
+) -> np.ndarray:
+    match expr:
+        case AffineConstantExpr():
+            return np.asarray(expr.value)
+        case AffineDimExpr():
+            return positions[operands[expr.position]]
+        case AffineBinaryOpExpr():
+            lhs = _values(expr.lhs, operands, positions)
+            rhs = _values(expr.rhs, operands, positions)
+            match expr.kind:
+                case AffineBinaryOpKind.Add:
+                    return lhs + rhs
+                case AffineBinaryOpKind.Mul:
+                    return lhs * rhs
+                case AffineBinaryOpKind.Mod:
+                    return lhs % rhs
+                case AffineBinaryOpKind.FloorDiv:
+                    return lhs // rhs
+                case AffineBinaryOpKind.CeilDiv:
+                    return -(-lhs // rhs)
+    raise AssertionError(f"unexpected {expr} in a kernel")
+
+
+# Buffers
+
+
+def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
+    """The arguments of a kernel that are its "inputs", "results" or "workspace"."""
+    first = 0
+    for name in ("inputs", "results", "workspace"):
+        attribute = function.attributes.get(f"poet.{name}")
+        number = attribute.value.data if isinstance(attribute, IntegerAttr) else 0
+        if name == kind:
+            return tuple(function.body.block.args[first : first + number])
+        first += number
+    raise KeyError(kind)
+
+
+def workspace_bytes(function: func.FuncOp) -> int:
+    """Bytes of all workspaces of a kernel."""
+    return sum(_memref_bytes(buffer) for buffer in buffers(function, "workspace"))
+
+
+def element_bytes(type: Attribute) -> int:
+    """Bytes of an element in memory; a boolean takes one."""
+    assert isinstance(type, FixedBitwidthType)
+    return max(type.bitwidth // 8, 1)
+
+
+def _memref_bytes(buffer: SSAValue) -> int:
+    assert isinstance(buffer.type, MemRefType)
+    return prod(buffer.type.get_shape()) * element_bytes(buffer.type.element_type)
+
+
+def extent(loop: affine.ForOp) -> int:
+    """Trip count of a loop with constant bounds."""
+    low, high = loop.lowerBoundMap.data.results[0], loop.upperBoundMap.data.results[0]
+    assert isinstance(low, AffineConstantExpr) and isinstance(high, AffineConstantExpr)
+    return max(0, -(-(high.value - low.value) // loop.step.value.data))
+
+
+def _extent_of(variable: SSAValue) -> int:
+    assert isinstance(variable, BlockArgument)
+    loop = variable.block.parent_op()
+    assert isinstance(loop, affine.ForOp)
+    return extent(loop)
+
+
+# Aliasing
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """`Σ coefficient · loop variable + rest`, where the rest is some number in `low .. high`; None
+    for a bound that is not known. Variables inside the rest are in `hidden`."""
+
+    terms: Mapping[SSAValue, int]
+    low: int | None = 0
+    high: int | None = 0
+    hidden: frozenset[SSAValue] = frozenset()
+
+
+def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> bool:
+    """Whether the kernel still computes the same if this result and this operand are one buffer.
+
+    True is a proof: no element of the operand is read after the result element in its place is
+    stored. For every load of the operand and every store of the result it must follow from the
+    index maps that equal addresses mean equal iterations of all loops around both, and within such
+    an iteration the load comes first. False means that there is no such proof.
+    """
+    result = buffers(function, "results")[result_index]
+    operand = buffers(function, "inputs")[operand_index]
+    if result.type != operand.type:
+        return False
+    stores = [op for op in _users(result) if isinstance(op, affine.StoreOp)]
+    loads = [op for op in _users(operand) if isinstance(op, affine.LoadOp | memref.LoadOp)]
+    return all(_reads_first(load, store) for load in loads for store in stores)
+
+
+def _users(value: SSAValue) -> Iterator[Operation]:
+    return (use.operation for use in value.uses)
+
+
+def _reads_first(load: affine.LoadOp | memref.LoadOp, store: affine.StoreOp) -> bool:
+    inside_load, inside_store = _ancestors(load), _ancestors(store)
+    common = [op for op in inside_load if op in inside_store and isinstance(op, affine.ForOp)]
+    variables = [op.body.block.args[0] for op in common]
+    pinned: set[SSAValue] = {v for v in variables if _extent_of(v) <= 1}
+    maps = list(zip(_indices(store), _indices(load), strict=True))
+    grown = True
+    while grown:
+        before = len(pinned)
+        for stored, loaded in maps:
+            pinned |= _pins(stored, loaded, variables, pinned)
+        grown = len(pinned) > before
+    if not pinned.issuperset(variables):
+        return False
+    # In one iteration of the common loops: whichever comes first in their innermost common block.
+    return _comes_first(load, store, inside_load)
+
+
+def _ancestors(op: Operation) -> list[Operation]:
+    result: list[Operation] = []
+    parent = op.parent_op()
+    while parent is not None:
+        result.append(parent)
+        parent = parent.parent_op()
+    return result
+
+
+def _comes_first(first: Operation, second: Operation, above_first: Sequence[Operation]) -> bool:
+    chain = {op.parent_block(): op for op in [first, *above_first]}
+    op: Operation | None = second
+    while op is not None:
+        block = op.parent_block()
+        if block in chain:
+            other = chain[block]
+            if other is op:
+                # The two sides of a guard: in one iteration only one of them runs.
+                return isinstance(op, affine.IfOp)
+            return other.is_before_in_block(op)
+        op = op.parent_op()
+    return False
+
+
+def _pins(
+    stored: _Linear, loaded: _Linear, variables: Sequence[SSAValue], pinned: set[SSAValue]
+) -> set[SSAValue]:
+    """The common loop variables that equal indices `stored` and `loaded` force to be equal: where
+    they are the leading digits of a mixed-radix number whose last digits are the rest."""
+    free = [v for v in variables if v not in pinned]
+    hidden = stored.hidden | loaded.hidden
+    digits = [v for v in free if stored.terms.get(v, 0) or loaded.terms.get(v, 0)]
+    if any(v in hidden for v in free) or any(
+        stored.terms.get(v, 0) != loaded.terms.get(v, 0) for v in variables
+    ):
+        return set()
+    rest_stored = _rest(stored, variables)
+    rest_loaded = _rest(loaded, variables)
+    if rest_stored is None or rest_loaded is None:
+        return set()
+    reach = max(rest_loaded[1] - rest_stored[0], rest_stored[1] - rest_loaded[0])
+    for v in sorted(digits, key=lambda v: abs(stored.terms[v])):
+        weight = abs(stored.terms[v])
+        if weight <= reach:
+            return set()
+        reach += weight * (_extent_of(v) - 1)
+    return set(digits)
+
+
+def _rest(index: _Linear, variables: Sequence[SSAValue]) -> tuple[int, int] | None:
+    """Range of the index without the common loop variables."""
+    if index.low is None or index.high is None:
+        return None
+    low, high = index.low, index.high
+    for v, c in index.terms.items():
+        if v not in variables:
+            reach = c * (_extent_of(v) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high
+
+
+def _indices(op: affine.LoadOp | affine.StoreOp | memref.LoadOp) -> list[_Linear]:
+    if isinstance(op, memref.LoadOp):
+        return [_linear_value(index) for index in op.indices]
+    return [_linear(expr, op.map.data, op.indices) for expr in op.map.data.results]
+
+
+def _linear_value(value: SSAValue) -> _Linear:
+    """An index that is an SSA value."""
+    owner = value.owner
+    if isinstance(value, BlockArgument) and isinstance(value.block.parent_op(), affine.ForOp):
+        if value.index == 0:
+            return _Linear({value: 1})
+    elif isinstance(owner, affine.ApplyOp):
+        return _linear(owner.map.data.results[0], owner.map.data, owner.mapOperands)
+    elif isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        number = owner.value.value.data
+        return _Linear({}, number, number)
+    return _Linear({}, None, None)
+
+
+def _linear(expr: AffineExpr, map: AffineMap, operands: Sequence[SSAValue]) -> _Linear:
+    match expr:
+        case AffineConstantExpr():
+            return _Linear({}, expr.value, expr.value)
+        case AffineDimExpr():
+            return _Linear({operands[expr.position]: 1})
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
+            a, b = _linear(expr.lhs, map, operands), _linear(expr.rhs, map, operands)
+            terms = dict(a.terms)
+            for v, c in b.terms.items():
+                terms[v] = terms.get(v, 0) + c
+            low = None if a.low is None or b.low is None else a.low + b.low
+            high = None if a.high is None or b.high is None else a.high + b.high
+            return _Linear(terms, low, high, a.hidden | b.hidden)
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr(value=c)):
+            a = _linear(expr.lhs, map, operands)
+            terms = {v: k * c for v, k in a.terms.items()}
+            if a.low is None or a.high is None:
+                return _Linear(terms, None, None, a.hidden)
+            low, high = sorted((a.low * c, a.high * c))
+            return _Linear(terms, low, high, a.hidden)
+    hidden = frozenset(operands[d] for d in expr.used_dims())
+    return _Linear({}, None, None, hidden)
+
+
+__all__ = ["Work", "buffers", "extent", "may_alias", "work", "workspace_bytes"]

@@ -1,0 +1,317 @@
+"""Lowers the body of a compute to a function of loop nests on memrefs.
+
+The function takes the operands, the results and the workspaces of the body as memrefs. Every result
+element is computed by one evaluation of its expression and stored once. See docs/kernels.md.
+
+Lowering evaluates the results on demand (evaluate.py) inside a tree of loops (loops.py). If that
+shows that a reduction would be evaluated more often than it has elements, or that an index map
+needs divisions that splitting a loop would save, lowering starts again with a better `Plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from xdsl.dialects import func, memref
+from xdsl.dialects.builtin import (
+    FunctionType,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from poetc.errors import PoetcError
+from poetc.ir import stablehlo
+from poetc.ir.poet import ComputeOp
+from poetc.ir.stablehlo import element_type_of, shape_of
+from poetc.kernels.builder import Builder, Val
+from poetc.kernels.evaluate import Evaluator, NeedsBuffer, Plan, Written
+from poetc.kernels.index import Index, Var
+from poetc.kernels.indexing import elements
+from poetc.kernels.loops import (
+    Loop,
+    LoopTree,
+    Result,
+    build_loops,
+    dimensions_in_step,
+    is_trivial,
+)
+
+_MAX_ATTEMPTS = 64
+_LOOP_NAMES = "ijklmn"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A lowered body: the function, and the tables of constants that it reads."""
+
+    function: func.FuncOp
+    globals: tuple[memref.GlobalOp, ...] = ()
+
+
+def lower(body: Block | ComputeOp, name: str = "kernel") -> func.FuncOp:
+    """The body as a function named `name`, with attributes `poet.inputs`, `poet.results` and
+    `poet.workspace` (numbers of arguments). InputError where an operation is not supported.
+
+    A body with constant tables needs the globals that `lower_kernel` returns beside it.
+    """
+    return lower_kernel(body, name).function
+
+
+def lower_kernel(body: Block | ComputeOp, name: str = "kernel") -> Kernel:
+    """The body as a function named `name`, and its constant tables."""
+    block = body.block if isinstance(body, ComputeOp) else body
+    return _plan(block, name)[1]
+
+
+def plan(body: Block | ComputeOp) -> Plan:
+    """How the body is lowered; `Plan.kept` has the intermediates that need a workspace."""
+    block = body.block if isinstance(body, ComputeOp) else body
+    return _plan(block, "kernel")[0]
+
+
+def reduction_reruns(body: Block | ComputeOp) -> bool:
+    """Whether evaluating everything on demand would evaluate a reduction more often than it has
+    elements, so that lowering has to store it in a workspace."""
+    return bool(plan(body).kept)
+
+
+def _plan(block: Block, name: str) -> tuple[Plan, Kernel]:
+    current = Plan()
+    for _ in range(_MAX_ATTEMPTS):
+        attempt = _Attempt(block, current, name)
+        better = attempt.improved()
+        if better == current:
+            return current, attempt.kernel()
+        current = better
+    raise PoetcError(f"lowering of kernel {name} does not come to an end")
+
+
+class _Attempt:
+    """The body lowered under one plan."""
+
+    def __init__(self, block: Block, plan: Plan, name: str) -> None:
+        self.block = block
+        self.plan = plan
+        self.name = name
+        terminator = block.last_op
+        assert terminator is not None
+        self.outputs: Sequence[SSAValue] = tuple(terminator.operands)
+        self.kept = list(plan.kept)
+        types = [
+            *(_memref(argument) for argument in block.args),
+            *(_memref(output) for output in self.outputs),
+            *(_workspace_type(value, plan.kept[value]) for value in self.kept),
+        ]
+        self.entry = Block(arg_types=types)
+        args = self.entry.args
+        inputs, results = len(block.args), len(self.outputs)
+        for group, hint in (
+            (args[:inputs], "in"),
+            (args[inputs : inputs + results], "out"),
+            (args[inputs + results :], "ws"),
+        ):
+            for i, arg in enumerate(group):
+                arg.name_hint = f"{hint}{i}"
+        self.result_buffers = args[inputs : inputs + results]
+        self.missing: SSAValue | None = None
+        self.tree: LoopTree = build_loops(self.outputs, plan)
+        self.evaluator = Evaluator(
+            Builder(self.entry),
+            plan,
+            dict(zip(block.args, args[:inputs], strict=True)),
+            dict(zip(self.kept, args[inputs + results :], strict=True)),
+            self._partners,
+            name,
+        )
+        self._places = self.tree.reduction_places()
+        try:
+            self._emit(self.tree.root, {}, 0)
+        except NeedsBuffer as needed:
+            self.missing = needed.value
+        self.entry.add_op(func.ReturnOp())
+        _remove_unused(self.entry)
+
+    def kernel(self) -> Kernel:
+        """The finished function."""
+        function = func.FuncOp(
+            self.name,
+            FunctionType.from_lists(self.entry.arg_types, []),
+            Region(self.entry),
+            visibility=StringAttr("private"),
+        )
+        for key, number in (
+            ("inputs", len(self.block.args)),
+            ("results", len(self.outputs)),
+            ("workspace", len(self.kept)),
+        ):
+            function.attributes[f"poet.{key}"] = IntegerAttr(number, i64)
+        return Kernel(function, tuple(self.evaluator.globals))
+
+    def _emit(self, loop: Loop, bound: dict[Var, Index], level: int) -> None:
+        stores: list[Result] = []
+        for item in loop.items:
+            if isinstance(item, Result):
+                stores.append(item)
+                continue
+            self._store(stores, bound)
+            stores = []
+            self._emit_loop(item, bound, level)
+        self._store(stores, bound)
+
+    def _emit_loop(self, loop: Loop, bound: dict[Var, Index], level: int) -> None:
+        assert loop.var is not None
+        key = loop.var
+
+        def body(var: Var, _: list[Val]) -> Sequence[Val]:
+            self._emit(loop, bound | {key: Index.of(var)}, level + 1)
+            return []
+
+        name = _LOOP_NAMES[level] if level < len(_LOOP_NAMES) else "i"
+        self.evaluator.b.loop(key.extent, name, [], body, axis=key.axis, part=key.part)
+
+    def _store(self, stores: Sequence[Result], bound: dict[Var, Index]) -> None:
+        """First all values, then all stores: a result may be in the place of an operand."""
+        ev = self.evaluator
+        values: list[tuple[Result, tuple[Index, ...], Val]] = []
+        for result in stores:
+            at = tuple(self._bind(index, bound) for index in result.at)
+            values.append((result, at, ev.element(result.value, at)))
+        for result, at, value in values:
+            buffer = self.result_buffers[result.number]
+            ev.b.store(value, buffer, at)
+            ev.written.setdefault(result.value, Written(buffer, at))
+
+    def _bind(self, index: Index, bound: dict[Var, Index]) -> Index:
+        total = Index(index.const)
+        for atom, c in index.terms:
+            assert isinstance(atom, Var)
+            total = total + bound[self.tree.class_of(atom)] * c
+        return total
+
+    def _partners(self, op: Operation) -> Iterable[Operation]:
+        """Reductions over the same elements, wanted in the same place, that `op` can be evaluated
+        with: none depends on another."""
+        assert isinstance(op, stablehlo.ReduceOp)
+        group = [op]
+        places = self._places.get(op.results[0], set())
+        for value, others in self._places.items():
+            other = value.owner
+            assert isinstance(other, stablehlo.ReduceOp)
+            if (
+                other is not op
+                and places & others
+                and other.dims == op.dims
+                and shape_of(other.operand) == shape_of(op.operand)
+                and all(_independent(member, other) for member in group)
+                and not any(frozenset((member, other)) in self.plan.apart for member in group)
+            ):
+                group.append(other)
+        return group[1:]
+
+    # A better plan
+
+    def improved(self) -> Plan:
+        """The plan, changed where this attempt shows that it should be; else the same plan."""
+        plan, ev = self.plan, self.evaluator
+        if self.missing is not None:
+            return replace(plan, kept=plan.kept | {self.missing: frozenset()})
+        unused = [pair for *pair, value in ev.fused if not value.ssa.uses.get_length()]
+        if unused:
+            return replace(plan, apart=plan.apart | {frozenset(pair) for pair in unused})
+        if ev.unfix_requests:
+            return replace(
+                plan, kept=plan.kept | {value: frozenset() for value in ev.unfix_requests}
+            )
+        if ev.split_requests:
+            return replace(plan, splits=plan.splits | self._splits())
+        return self._keep_reruns()
+
+    def _splits(self) -> dict[object, tuple[int, ...]]:
+        splits: dict[object, tuple[int, ...]] = {}
+        for axis, factors in self.evaluator.split_requests.items():
+            for key in {axis} | dimensions_in_step(self.tree, axis):
+                if prod(factors) == prod(self.plan.splits.get(key, factors)):
+                    splits[key] = factors
+        return splits
+
+    def _keep_reruns(self) -> Plan:
+        """Keep the last reduction that is evaluated more often than it has elements: what it
+        depends on may then be in order too."""
+        plan = self.plan
+        for op in reversed(list(self.block.ops)):
+            if len(op.results) != 1 or op.results[0] not in self.evaluator.evaluations:
+                continue
+            value = op.results[0]
+            places = self.evaluator.evaluations[value]
+            if is_trivial(op) or sum(place.count() for place in places) <= elements(value):
+                continue
+            shared = {frozenset((op, place.with_op)) for place in places if place.with_op}
+            if shared:
+                return replace(plan, apart=plan.apart | shared)
+            fixed = frozenset() if value in plan.kept else self._fixed(value)
+            return replace(plan, kept=plan.kept | {value: fixed})
+        return plan
+
+    def _fixed(self, value: SSAValue) -> frozenset[int]:
+        """The dimensions whose index is a loop that surrounds all evaluations of the value, so that
+        a buffer for the others is enough."""
+        places = self.evaluator.evaluations[value]
+        fixed: set[int] = set()
+        for loops in zip(*(place.loops for place in places), strict=False):
+            var = loops[0]
+            if any(other is not var for other in loops):
+                break
+            dims = [
+                {dim for dim, index in enumerate(place.at) if index.single() is var}
+                for place in places
+            ]
+            common = set.intersection(*dims)
+            if not common:
+                break
+            fixed.add(min(common))
+        return frozenset(fixed)
+
+
+def _remove_unused(block: Block) -> None:
+    """Remove scalars that nothing uses: some are known to be needless only once they exist."""
+    for op in reversed(list(block.ops)):
+        for region in op.regions:
+            for inner in region.blocks:
+                _remove_unused(inner)
+        removable = not op.regions and op.results
+        if removable and not any(result.uses for result in op.results):
+            op.detach()
+            op.erase()
+
+
+def _independent(first: Operation, second: Operation) -> bool:
+    """Neither operation needs the result of the other."""
+    return not (_depends(first, second) or _depends(second, first))
+
+
+def _depends(op: Operation, on: Operation) -> bool:
+    stack, seen = list(op.operands), set()
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value.owner is on:
+            return True
+        if isinstance(value.owner, Operation):
+            stack += value.owner.operands
+    return False
+
+
+def _memref(value: SSAValue) -> MemRefType:
+    return MemRefType(element_type_of(value), shape_of(value))
+
+
+def _workspace_type(value: SSAValue, fixed: frozenset[int]) -> MemRefType:
+    shape = [size for dim, size in enumerate(shape_of(value)) if dim not in fixed]
+    return MemRefType(element_type_of(value), shape)

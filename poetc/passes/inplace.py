@@ -1,0 +1,47 @@
+"""Which results of a compute may take over which operands' buffers, by its lowered kernel."""
+
+from collections.abc import Iterable
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.traits import SymbolTable
+
+from poetc.ir.graph import MayShare
+from poetc.ir.poet import ComputeOp, GraphOp
+
+
+def inplace_candidates(graph: GraphOp) -> MayShare:
+    """A function that gives the (result, operand) pairs that the kernel of a compute allows.
+
+    None for a compute without a kernel. A tensor that is several operands is given as the first,
+    and only where the result may lie over each of them. The proof is `kernels.analysis.may_alias`;
+    computes that share a kernel share it.
+    """
+    from poetc.kernels.analysis import may_alias
+
+    table: dict[str, FuncOp] = {}
+    module = graph.parent_op()
+    if isinstance(module, Operation) and module.has_trait(SymbolTable):
+        for op in module.regions[0].block.ops:
+            if isinstance(op, FuncOp):
+                table[op.sym_name.data] = op
+    proven: dict[tuple[str, int, int], bool] = {}
+
+    def allowed(kernel: str, result: int, operand: int) -> bool:
+        key = kernel, result, operand
+        if key not in proven:
+            proven[key] = may_alias(table[kernel], result, operand)
+        return proven[key]
+
+    def candidates(compute: ComputeOp) -> Iterable[tuple[int, int]]:
+        kernel = compute.kernel.string_value() if compute.kernel is not None else None
+        if kernel not in table:
+            return
+        first = {value: at for at, value in reversed(list(enumerate(compute.operands)))}
+        for r, result in enumerate(compute.results):
+            for value, operand in sorted(first.items(), key=lambda item: item[1]):
+                same = [at for at, other in enumerate(compute.operands) if other is value]
+                if value.type == result.type and all(allowed(kernel, r, at) for at in same):
+                    yield r, operand
+
+    return candidates

@@ -1,0 +1,113 @@
+"""poet-lower-kernels: every compute gets a kernel, a function of loop nests beside the graph.
+
+Equal bodies (operations, attributes, types, in-place pairs) share a function and are lowered once.
+A function is named after the label of its first compute, with a number where that name is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, SSAValue
+from xdsl.passes import ModulePass
+
+from poetc.errors import InputError, PoetcError
+from poetc.ir.graph import graphs
+from poetc.ir.locations import source_location
+from poetc.ir.poet import ComputeOp
+from poetc.kernels.analysis import may_alias
+from poetc.kernels.lower import lower_kernel
+
+
+@dataclass(frozen=True)
+class PoetLowerKernelsPass(ModulePass):
+    """Lowers compute bodies to functions; computes that have a kernel already are left alone."""
+
+    name = "poet-lower-kernels"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Raises PoetcError for an operation that is not supported, or for an in-place pair that
+        the kernel does not allow."""
+        lower_kernels(op)
+
+
+def lower_kernels(module: ModuleOp) -> None:
+    """What the pass does."""
+    symbols = (op.properties.get("sym_name") for op in module.ops)
+    names = {symbol.data for symbol in symbols if isinstance(symbol, StringAttr)}
+    functions: dict[Hashable, FuncOp] = {}
+    for graph in graphs(module):
+        for compute in graph.computes:
+            if compute.kernel is not None:
+                continue
+            key = (body_key(compute.block), compute.inplace_pairs)
+            if key not in functions:
+                functions[key] = _lower(module, compute, names)
+            _check_inplace(compute, functions[key])
+            compute.kernel = SymbolRefAttr(functions[key].sym_name)
+
+
+def body_key(block: Block) -> Hashable:
+    """Equal for blocks that compute the same by the same operations in the same order."""
+    numbers: dict[SSAValue, int] = {arg: i for i, arg in enumerate(block.args)}
+    parts: list[Hashable] = [tuple(block.arg_types)]
+    for op in block.ops:
+        parts.append(
+            (
+                op.name,
+                tuple(numbers[operand] for operand in op.operands),
+                tuple(op.result_types),
+                tuple(sorted(op.properties.items(), key=lambda item: item[0])),
+                tuple(body_key(inner) for region in op.regions for inner in region.blocks),
+            )
+        )
+        for result in op.results:
+            numbers[result] = len(numbers)
+    return tuple(parts)
+
+
+def _lower(module: ModuleOp, compute: ComputeOp, names: set[str]) -> FuncOp:
+    name = _free_name(compute.label.data, names)
+    try:
+        kernel = lower_kernel(compute, name)
+    except PoetcError as error:
+        if error.location is not None:
+            raise
+        raise type(error)(
+            f'poet.compute "{compute.label.data}": {error.message}', source_location(compute)
+        ) from error
+    names |= {name, *(table.sym_name.data for table in kernel.globals)}
+    module.body.block.add_ops([*kernel.globals, kernel.function])
+    return kernel.function
+
+
+def _free_name(label: str, names: set[str]) -> str:
+    base = re.sub(r"\W", "_", label, flags=re.ASCII) or "kernel"
+    if base[0].isdigit():
+        base = f"_{base}"
+    name, number = base, 0
+    while name in names:
+        number += 1
+        name = f"{base}_{number}"
+    return name
+
+
+def _check_inplace(compute: ComputeOp, function: FuncOp) -> None:
+    for result, operand in compute.inplace_pairs:
+        buffer = compute.operands[operand]
+        for other, value in enumerate(compute.operands):
+            if value is buffer and not may_alias(function, result, other):
+                raise InputError(
+                    f'poet.compute "{compute.label.data}": inplace [{result}, {operand}] is not '
+                    f"legal, the kernel reads elements of operand {other} after result {result} "
+                    "would have overwritten them",
+                    source_location(compute),
+                )
+
+
+__all__ = ["PoetLowerKernelsPass", "body_key", "lower_kernels"]

@@ -1,0 +1,103 @@
+"""`stablehlo-simplify`: the same results, bit for bit, with fewer and simpler operations.
+
+Inlines private functions, expands CHLO, folds constants, merges equal operations, removes dead
+ones, and applies the algebra of `poetc.simplify` that keeps every bit. What is left is in a normal
+form that the later passes rely on:
+
+- one function, no calls, no CHLO;
+- a tensor of equal elements is a scalar constant and a broadcast, or a constant of one element;
+- the constant operand of a commutative operation, and of a comparison, is the right one;
+- no transpose, broadcast or reduce that a reshape can express, no reshape of a reshape.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from poetc.ir import stablehlo as hlo
+from poetc.simplify import algebra, chlo, folding, movement
+from poetc.simplify.driver import Rules, simplify_block
+from poetc.simplify.inline import inline_calls
+
+RULES: Rules = {
+    hlo.AddOp: (algebra.constant_last, algebra.add_zero, algebra.add_negated),
+    hlo.SubtractOp: (algebra.subtract_zero, algebra.subtract_negated),
+    hlo.MultiplyOp: (
+        algebra.constant_last,
+        algebra.multiply_one,
+        algebra.scale_by_minus_one,
+        algebra.multiply_int_zero,
+        algebra.negative_constant,
+    ),
+    hlo.DivideOp: (
+        algebra.divide_one,
+        algebra.scale_by_minus_one,
+        algebra.negative_constant,
+        algebra.divide_power_of_two,
+    ),
+    hlo.MaximumOp: (algebra.constant_last, algebra.maximum_identity, algebra.same_operands),
+    hlo.MinimumOp: (algebra.constant_last, algebra.minimum_identity, algebra.same_operands),
+    hlo.AndOp: (algebra.constant_last, algebra.and_constant, algebra.same_operands),
+    hlo.OrOp: (algebra.constant_last, algebra.or_constant, algebra.same_operands),
+    hlo.XorOp: (algebra.constant_last, algebra.xor_zero),
+    hlo.NegateOp: (algebra.negate_negate, algebra.negate_scaled),
+    hlo.NotOp: (algebra.not_not,),
+    hlo.SelectOp: (algebra.select_same, algebra.select_constant, algebra.select_not),
+    hlo.ConvertOp: (algebra.convert_same, algebra.convert_bool),
+    hlo.CompareOp: (
+        algebra.constant_last_in_compare,
+        folding.compare_ranges,
+        algebra.compare_rectified,
+    ),
+    hlo.ConstantOp: (folding.shrink_constant,),
+    hlo.ReshapeOp: (movement.identity, movement.reshape_reshape),
+    hlo.BroadcastInDimOp: (
+        movement.broadcast_broadcast,
+        movement.broadcast_reshape,
+        movement.broadcast_to_reshape,
+    ),
+    hlo.TransposeOp: (
+        movement.transpose_to_reshape,
+        movement.transpose_transpose,
+        movement.transpose_broadcast,
+        movement.transpose_of_dot,
+        movement.transpose_of_convolution,
+    ),
+    hlo.ReverseOp: (movement.reverse_ones, movement.reverse_reverse),
+    hlo.SliceOp: (movement.slice_all, movement.slice_slice),
+    hlo.PadOp: (movement.pad_nothing, movement.pad_to_slice),
+    hlo.ConcatenateOp: (movement.concatenate_one,),
+    hlo.ReduceOp: (folding.reduce_splat, movement.reduce_of_one),
+    hlo.ReduceWindowOp: (movement.window_of_one,),
+    hlo.DotGeneralOp: (movement.dot_of_transpose,),
+    hlo.ConvolutionOp: (movement.convolution_of_transpose,),
+    hlo.SquareOp: (chlo.expand_square,),
+    hlo.ErfOp: (chlo.expand_erf,),
+    hlo.ErfcOp: (chlo.expand_erfc,),
+}
+
+_ALL_RULES: Rules = {
+    op: (
+        *((folding.fold_elementwise,) if op in folding.ELEMENTWISE else ()),
+        *((folding.fold_movement,) if op in folding.MOVEMENT else ()),
+        *RULES.get(op, ()),
+    )
+    for op in {*RULES, *folding.ELEMENTWISE, *folding.MOVEMENT}
+}
+
+
+@dataclass(frozen=True)
+class StableHLOSimplifyPass(ModulePass):
+    """Inline, fold, merge and simplify StableHLO without changing any bit of a result."""
+
+    name = "stablehlo-simplify"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        inline_calls(op)
+        for function in op.ops:
+            if isinstance(function, FuncOp) and not function.is_declaration:
+                for block in function.body.blocks:
+                    simplify_block(block, _ALL_RULES)

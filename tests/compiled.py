@@ -1,0 +1,101 @@
+"""Helpers of tests that go all the way: a model compiled at a budget, built with gcc, and run."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from conftest import MODELS, load_arrays, read_model
+from xdsl.dialects.builtin import ModuleOp
+
+from poetc.backends.c.emit import emit
+from poetc.costmodel.device import load_device
+from poetc.ir.graph import graphs
+from poetc.ir.text import make_context
+from poetc.passes.poet_schedule import (
+    ScheduleOptions,
+    ScheduleReport,
+    problem_view,
+    schedule_and_plan,
+)
+from poetc.pipeline import front_passes, run_passes
+from poetc.schedule.instance import Instance
+from poetc.schedule.limits import least_ram
+
+DEVICE = "nrf52840"
+FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off")
+SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model brought to annotated, ordered poet IR, with its arguments and XLA's results."""
+
+    name: str
+    module: ModuleOp
+    arguments: list[np.ndarray]
+    expected: list[np.ndarray]
+
+    def options(self, ram_bytes: int | None = None, **changes) -> ScheduleOptions:
+        """Options for quick tests: any schedule within 5% of the best will do."""
+        settings = {"time_limit_s": 20.0, "gap": 0.05, "device": load_device(DEVICE)} | changes
+        return ScheduleOptions(ram_bytes=ram_bytes, **settings)
+
+    def least_ram_bytes(self) -> int:
+        """The least arena budget known to work."""
+        problem = problem_view(graphs(self.module)[0], self.options(1)).problem
+        least = least_ram(Instance(problem)).known
+        assert least is not None
+        return least
+
+    def schedule(self, ram_bytes: int | None) -> tuple[ModuleOp, ScheduleReport]:
+        """A scheduled copy of the module, with offsets."""
+        module = self.module.clone()
+        report = schedule_and_plan(graphs(module)[0], self.options(ram_bytes))
+        return module, report
+
+
+def prepare(name: str) -> Model:
+    """Bring `models/<name>.mlir` to the input of the scheduler."""
+    module = read_model(name)
+    passes = front_passes(module, DEVICE)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    return Model(name, module, *load_arrays(MODELS / f"{name}.npz"))
+
+
+def build(module: ModuleOp, directory: Path, *flags: str, compiler: str = "gcc") -> Path:
+    """Emit C into `directory` and build the example program."""
+    emit(module, directory)
+    program = directory / "program"
+    sources = sorted(str(p) for p in directory.glob("*.c"))
+    subprocess.run([compiler, *FLAGS, *flags, *sources, "-o", str(program)], check=True)
+    return program
+
+
+def run(
+    program: Path, arguments: list[np.ndarray], like: list[np.ndarray], steps: int = 1
+) -> list[np.ndarray]:
+    """Run steps of a built program; results with the shapes and types of `like`."""
+    data = program.parent / "data"
+    data.mkdir(exist_ok=True)
+    for i, array in enumerate(arguments):
+        (data / f"arg{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
+    done = subprocess.run(
+        [program, data, str(steps), program.parent / "pages.bin"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [
+        np.frombuffer((data / f"out{i}.bin").read_bytes(), array.dtype).reshape(array.shape)
+        for i, array in enumerate(like)
+    ]
+
+
+def worst_error(got: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """Largest difference, relative to the largest element of its tensor."""
+    worst = 0.0
+    for a, b in zip(got, expected, strict=True):
+        scale = max(float(np.max(np.abs(b))), 1e-30)
+        worst = max(worst, float(np.max(np.abs(a.astype(np.float64) - b))) / scale)
+    return worst

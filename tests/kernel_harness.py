@@ -1,0 +1,216 @@
+"""Runs lowered kernels as C and compares them with the interpreter, bit for bit."""
+
+import ctypes
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects import affine, func
+from xdsl.dialects.builtin import MemRefType, TensorType, f32, i1, i32
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+import poetc.backends.c
+from poetc.backends.c.printer import Signature, print_function
+from poetc.interpreter.functions import run_block
+from poetc.ir import poet
+from poetc.ir.dense import dtype_of
+from poetc.kernels import analysis, mathlib
+from poetc.kernels.lower import lower_kernel
+
+_RUNTIME = Path(poetc.backends.c.__file__).parent / "runtime"
+
+Array = np.ndarray[Any, Any]
+ELEMENTS = {np.dtype(np.float32): f32, np.dtype(np.int32): i32, np.dtype(bool): i1}
+MARGIN = 64  # elements around each buffer that a kernel must neither read nor write
+
+
+def body(build: Callable[..., Any], args: Sequence[Array]) -> Block:
+    """A compute body: `build` gets the block arguments and returns one value or a list of them.
+
+    Operations are added to the block in the order in which their results are needed.
+    """
+    block = Block(arg_types=[TensorType(ELEMENTS[a.dtype], a.shape) for a in args])
+    built = build(*block.args)
+    results = built if isinstance(built, list | tuple) else [built]
+    values = [SSAValue.get(result) for result in results]
+    seen: set[Operation] = set()
+
+    def add(value: SSAValue) -> None:
+        op = value.owner
+        if isinstance(op, Operation) and op not in seen:
+            seen.add(op)
+            for operand in op.operands:
+                add(operand)
+            block.add_op(op)
+
+    for value in values:
+        add(value)
+    block.add_op(poet.YieldOp(*values))
+    for op in block.ops:
+        op.verify()
+    return block
+
+
+@dataclass
+class Case:
+    """A body and arguments for it."""
+
+    block: Block
+    args: list[Array]
+    note: str = ""
+    function: func.FuncOp | None = None
+
+    @staticmethod
+    def of(build: Callable[..., Any], *args: Array, note: str = "") -> "Case":
+        return Case(body(build, args), list(args), note)
+
+
+def compile_functions(functions: Sequence[func.FuncOp], flags: Sequence[str] = ()) -> ctypes.CDLL:
+    """The functions as a shared library. Buffers may overlap."""
+    text = ['#include "poetc_scalar.h"']
+    text += [print_function(f, Signature(name)) for name, f in mathlib.functions().items()]
+    for function in functions:
+        everything = frozenset(range(len(function.body.block.args)))
+        text.append(
+            print_function(function, Signature(function.sym_name.data, overlapping=everything))
+        )
+    source = "\n".join(text)
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    directory = Path(tempfile.mkdtemp(prefix="poetc-kernels-"))
+    c_file, library = directory / "kernels.c", directory / f"{digest}.so"
+    c_file.write_text(source)
+    command = ["gcc", "-std=c99", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-shared"]
+    subprocess.run(
+        [*command, "-fPIC", f"-I{_RUNTIME}", *flags, "-o", str(library), str(c_file)], check=True
+    )
+    return ctypes.CDLL(str(library))
+
+
+def _buffer(array: Array) -> tuple[Array, Array]:
+    """A copy of the array inside a larger one that is filled with a pattern."""
+    storage = array.astype(np.uint8) if array.dtype == bool else array
+    padded = np.empty(storage.size + 2 * MARGIN, storage.dtype)
+    padded.view(np.uint8)[:] = 0xEB
+    padded[MARGIN : MARGIN + storage.size] = storage.reshape(-1)
+    return padded, padded[MARGIN : MARGIN + storage.size]
+
+
+def run(
+    library: ctypes.CDLL,
+    function: func.FuncOp,
+    args: Sequence[Array],
+    inplace: Sequence[tuple[int, int]] = (),
+) -> list[Array]:
+    """Results of one run, with the given (result, operand) pairs in one buffer."""
+    buffers = [_buffer(arg) for arg in args]
+    count = len(args)
+    shared = dict(inplace)
+    for number, argument in enumerate(function.body.block.args[count:]):
+        assert isinstance(argument.type, MemRefType)
+        if number in shared:
+            buffers.append(buffers[shared[number]])
+        else:
+            empty = np.empty(argument.type.get_shape(), dtype_of(argument.type.element_type))
+            buffers.append(_buffer(empty))
+            buffers[-1][1].view(np.uint8)[:] = 0xEB
+    pointers = [ctypes.c_void_p(inner.ctypes.data) for _, inner in buffers]
+    getattr(library, function.sym_name.data)(*pointers)
+    for padded, inner in buffers:
+        edge = np.concatenate([padded[:MARGIN], padded[MARGIN + inner.size :]])
+        assert (edge.view(np.uint8) == 0xEB).all(), "written outside a buffer"
+    results: list[Array] = []
+    for argument, (_, inner) in zip(
+        analysis.buffers(function, "results"), buffers[count:], strict=False
+    ):
+        assert isinstance(argument.type, MemRefType)
+        element = dtype_of(argument.type.element_type)
+        results.append(inner.reshape(argument.type.get_shape()).astype(element))
+    return results
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """Equal bit for bit, any NaN being equal to any other."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind != "f":
+        return bool((a == b).all())
+    equal = a.view(np.int32) == b.view(np.int32)
+    return bool((equal | (np.isnan(a) & np.isnan(b))).all())
+
+
+def interpret(block: Block, args: Sequence[Array]) -> list[Array]:
+    """What the interpreter says."""
+
+    def no_call(name: str, operands: list[Array]) -> list[Array]:
+        raise AssertionError(name)
+
+    return run_block(block, list(args), no_call)
+
+
+def check(cases: Sequence[Case]) -> None:
+    """Lowers all cases and compares with the interpreter; results that `may_alias` allows to share
+    a buffer with an operand are also run so."""
+    for i, case in enumerate(cases):
+        case.function = lower_kernel(case.block, f"kernel{i}").function
+        case.function.verify()
+        check_in_bounds(case.function)
+    functions = [case.function for case in cases if case.function is not None]
+    library = compile_functions(functions)
+    for case, function in zip(cases, functions, strict=True):
+        expected = interpret(case.block, case.args)
+        for pairs in [(), *alias_pairs(function)]:
+            results = run(library, function, case.args, pairs)
+            for number, (a, b) in enumerate(zip(results, expected, strict=True)):
+                assert same_bits(a, b), (
+                    f"{case.note} result {number} in place {pairs}: {a} expected {b}\n"
+                    f"{function}\n{case.block}"
+                )
+
+
+def alias_pairs(function: func.FuncOp) -> list[tuple[tuple[int, int], ...]]:
+    """Every pair of one result and one operand for which `may_alias` is true."""
+    inputs = len(analysis.buffers(function, "inputs"))
+    results = len(analysis.buffers(function, "results"))
+    return [
+        ((r, o),)
+        for r in range(results)
+        for o in range(inputs)
+        if analysis.may_alias(function, r, o)
+    ]
+
+
+def check_in_bounds(function: func.FuncOp) -> None:
+    """Enumerates the iterations of every affine load and store: no index may be out of range."""
+    for op in function.walk():
+        if not isinstance(op, affine.LoadOp | affine.StoreOp):
+            continue
+        loops: list[SSAValue] = []
+        guards: list[analysis._Guard] = []
+        inner: Operation = op
+        while (parent := inner.parent_op()) is not function:
+            assert parent is not None
+            if isinstance(parent, affine.ForOp):
+                loops.append(parent.body.block.args[0])
+            if isinstance(parent, affine.IfOp):
+                holds = inner.parent_region() is parent.then_region
+                guards.append(analysis._Guard(parent.condition.data, tuple(parent.args), holds))
+            inner = parent
+        extents = [analysis._extent_of(loop) for loop in loops]
+        grids = np.meshgrid(*(np.arange(n) for n in extents), indexing="ij", sparse=True)
+        positions: dict[SSAValue, Array] = dict(zip(loops, grids, strict=True))
+        runs = np.ones(extents, bool)
+        for guard in guards:
+            runs &= analysis._passes((guard.condition, guard.operands, guard.holds), positions)
+        assert isinstance(op.memref.type, MemRefType)
+        for expr, size in zip(op.map.data.results, op.memref.type.get_shape(), strict=True):
+            index = np.broadcast_to(analysis._values(expr, op.indices, positions), extents)
+            wrong = runs & ((index < 0) | (index >= size))
+            assert not wrong.any(), f"{op} out of bounds in\n{function}"
+
+
+__all__ = ["BlockArgument", "Case", "body", "check", "check_in_bounds", "interpret", "same_bits"]

@@ -1,0 +1,238 @@
+"""The driver: exit codes, messages, nothing written on failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import MODELS
+
+from poetc.cli import main
+
+GESTURE = str(MODELS / "gesture_mlp.mlir")
+
+SMALL = """\
+func.func public @main(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %x: tensor<4xf32>)
+    -> tensor<4xf32> {
+  %0 = stablehlo.multiply %w, %x : tensor<4xf32>
+  %1 = stablehlo.subtract %w, %0 : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """Run the driver in process: exit code, stdout, stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_scheduled_ir_on_stdout_and_summary_on_stderr(run) -> None:
+    code, out, err = run(GESTURE, "--ram=32KB")
+    assert code == 0
+    assert "poet.graph @main" in out and "schedule = {" in out
+    for line in ("RAM budget", "RAM used", "Peak of live bytes", "Page-ins", "Energy", "gap"):
+        assert line in err
+
+
+def test_output_is_deterministic(run) -> None:
+    first = run(GESTURE, "--ram=11KB", "-q")
+    assert first == run(GESTURE, "--ram=11KB", "-q")
+    assert first[0] == 0
+
+
+def test_scheduled_ir_reads_back(run, tmp_path: Path) -> None:
+    target = tmp_path / "scheduled.mlir"
+    assert run(GESTURE, "--ram=32KB", "-q", "-o", str(target))[0] == 0
+    code, out, _ = run(str(target), "-q")
+    assert code == 0
+    assert out == target.read_text()
+
+
+def test_json_is_data(run) -> None:
+    code, _, err = run(GESTURE, "--ram=32KB", "--json")
+    data = json.loads(err)
+    assert code == 0
+    assert data["ram"]["total_bytes"] <= 32 * 1024
+    assert data["ram"]["budget_bytes"] == 32 * 1024
+    assert data["bound_nj"] <= data["energy_nj"]
+    assert set(data) >= {"page_ins", "page_outs", "recomputes", "gap", "solver_seconds"}
+
+
+def test_quiet_says_nothing(run) -> None:
+    code, out, err = run(GESTURE, "--ram=32KB", "--quiet")
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_reads_standard_input() -> None:
+    command = [sys.executable, "-m", "poetc.cli", "-", "--ram=32KB", "-q"]
+    done = subprocess.run(command, input=SMALL, capture_output=True, text=True)
+    assert done.returncode == 0 and "poet.graph" in done.stdout, done.stderr
+
+
+def test_passes_alone(run, tmp_path: Path) -> None:
+    source = tmp_path / "small.mlir"
+    source.write_text(SMALL)
+    code, out, err = run(
+        str(source),
+        "--passes=stablehlo-simplify,stablehlo-to-poet",
+        "--print-ir-after-all",
+        "--time-passes",
+    )
+    assert code == 0 and "poet.graph" in out
+    assert "IR after stablehlo-simplify" in err and "s  stablehlo-to-poet" in err
+
+
+BAD_TEXT = {
+    "empty": ("", "empty"),
+    "not-mlir": ("hello, world\n", "bad.mlir:1:"),
+    "truncated": (Path(GESTURE).read_text()[:5000], "bad.mlir:"),
+    "unknown-dialect": ('%0 = "foo.bar"() : () -> tensor<f32>\n', "foo"),
+    "dynamic": (SMALL.replace("4xf32", "?xf32"), "dynamic"),
+    "two-public": (SMALL + SMALL.replace("@main", "@other"), "@other"),
+    "no-main": (SMALL.replace("@main", "@other"), "main"),
+    "recursion": (
+        SMALL.replace("%1 = stablehlo.subtract %w, %0", "%1 = func.call @f(%0)").replace(
+            ": tensor<4xf32>\n  return", ": (tensor<4xf32>) -> tensor<4xf32>\n  return"
+        )
+        + "func.func private @f(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+        "  %0 = func.call @f(%a) : (tensor<4xf32>) -> tensor<4xf32>\n"
+        "  return %0 : tensor<4xf32>\n}\n",
+        "recurs",
+    ),
+    "wrong-types": (
+        SMALL.replace("stablehlo.multiply %w, %x : tensor<4xf32>", "stablehlo.multiply %w, %x : tensor<5xf32>"),
+        "bad.mlir:3:",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TEXT)
+def test_bad_input(case: str, run, tmp_path: Path) -> None:
+    text, expected = BAD_TEXT[case]
+    source, target = tmp_path / "bad.mlir", tmp_path / "out.mlir"
+    source.write_text(text)
+    code, out, err = run(str(source), "--ram=32KB", "-o", str(target))
+    assert (code, out) == (2, "")
+    assert err.startswith("poetc: error: ") and err.count("poetc: error") == 1
+    assert "Traceback" not in err
+    assert expected in err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.mlir"]
+
+
+def test_unsupported_ops_are_all_listed(run, tmp_path: Path) -> None:
+    source = tmp_path / "bad.mlir"
+    source.write_text(
+        SMALL.replace(
+            "  return",
+            '  %2 = "stablehlo.sort"(%1) : (tensor<4xf32>) -> tensor<4xf32>\n'
+            "  %3 = stablehlo.cbrt %2 : tensor<4xf32>\n  return",
+        )
+    )
+    code, _, err = run(str(source))
+    assert code == 2
+    assert "stablehlo.sort" in err and "stablehlo.cbrt" in err
+    assert ":5" in err and ":6" in err
+
+
+def test_binary_file(run, tmp_path: Path) -> None:
+    source = tmp_path / "bad.mlir"
+    source.write_bytes(bytes(range(256)) * 10)
+    code, _, err = run(str(source))
+    assert code == 2 and err.startswith("poetc: error: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["missing.mlir"], "cannot read missing.mlir"),
+        ([], "no input"),
+        ([GESTURE, "--ram=0"], "--ram=0"),
+        ([GESTURE, "--ram=abc"], "--ram=abc"),
+        ([GESTURE, "--ram=-1KB"], "--ram=-1KB"),
+        ([GESTURE, "--ram=32QB"], "--ram=32QB"),
+        ([GESTURE, "--deadline=5"], "--deadline=5"),
+        ([GESTURE, "--gap=150%"], "--gap=150%"),
+        ([GESTURE, "--time-limit=no"], "--time-limit=no"),
+        ([GESTURE, "--device=toaster"], "nrf52840"),
+        ([GESTURE, "--device=no/such.toml"], "no/such.toml"),
+        ([GESTURE, "--passes=poet-frobnicate"], "poet-frobnicate"),
+        ([GESTURE, "--passes=poet-schedule{rum=5}"], "rum"),
+        ([GESTURE, "--emit=c"], "-o DIRECTORY"),
+        ([GESTURE, "-o", "/no/such/dir/x.mlir"], "/no/such/dir"),
+        ([GESTURE, "--emit=c", "-o", "/proc/nope/out"], "/proc/nope"),
+    ],
+)
+def test_bad_usage(arguments: list[str], expected: str, run) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("poetc: error: ") and expected in err
+    assert "Traceback" not in err
+
+
+def test_small_number_is_questioned(run) -> None:
+    code, _, err = run(GESTURE, "--ram=32")
+    assert code == 3
+    assert "did you mean 32KB" in err
+
+
+def test_infeasible_ram_says_what_would_do(run, tmp_path: Path) -> None:
+    target = tmp_path / "out.mlir"
+    code, out, err = run(GESTURE, "--ram=4KB", "-o", str(target))
+    assert (code, out) == (3, "")
+    assert "kernel" in err and "are needed" in err
+    assert not list(tmp_path.iterdir())
+    least = int(err.split("least RAM known to work: ")[1].split(" B")[0].replace(",", ""))
+    assert run(GESTURE, f"--ram={least}", "-q")[0] == 0
+
+
+def test_impossible_deadline_says_the_fastest(run) -> None:
+    code, _, err = run(GESTURE, "--ram=32KB", "--deadline=1us")
+    assert code == 3
+    assert "at least" in err and "ms" in err
+
+
+def test_broken_device_file(run, tmp_path: Path) -> None:
+    device = tmp_path / "mine.toml"
+    device.write_text("name = ")
+    code, _, err = run(GESTURE, f"--device={device}")
+    assert code == 2 and "mine.toml:1" in err
+
+
+def test_starting_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, poetc.cli\n"
+        "try: poetc.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'tvm', 'jax', 'torch', 'highspy', 'xdsl', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_interrupt_exits_130(tmp_path: Path) -> None:
+    target = tmp_path / "out.mlir"
+    command = [sys.executable, "-m", "poetc.cli", str(MODELS / "resnet8.mlir"), "--ram=340KB"]
+    command += ["--gap=0", "--time-limit=600", "-o", str(target)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(12)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err

@@ -1,0 +1,231 @@
+"""Work and aliasing of lowered kernels, against counting and against running."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from kernel_harness import Case, alias_pairs
+from test_kernels_bodies import random_case
+from test_kernels_ops import (
+    conv_case,
+    dot_case,
+    floats,
+    ints,
+    limited,
+    movement_case,
+    pool_gradient_case,
+    scalar,
+)
+from xdsl.dialects import affine, arith, func, memref
+from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import AffineConstraintKind
+
+from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
+from poetc.kernels.analysis import Work, element_bytes, may_alias, work, workspace_bytes
+from poetc.kernels.lower import lower
+
+
+def counted(function: func.FuncOp) -> Counter[str]:
+    """Executed operations by name, and bytes, by iterating every loop."""
+    total: Counter[str] = Counter()
+
+    def run(block: Block, at: dict[SSAValue, int]) -> None:
+        for op in block.ops:
+            total[op.name] += 1
+            if isinstance(op, affine.ForOp):
+                high = op.upperBoundMap.data.eval((), ())[0]
+                for i in range(high):
+                    total["iterations"] += 1
+                    run(op.body.block, at | {op.body.block.args[0]: i})
+            elif isinstance(op, affine.IfOp):
+                dims = [at[operand] for operand in op.args]
+                tests = []
+                for c in op.condition.data.constraints:
+                    number = c.lhs.eval(dims, ()) - c.rhs.eval(dims, ())
+                    tests.append(number == 0 if c.kind is AffineConstraintKind.eq else number >= 0)
+                region = op.then_region if all(tests) else op.else_region
+                for inner in region.blocks:
+                    run(inner, at)
+            elif isinstance(op, affine.LoadOp | memref.LoadOp):
+                total["load_bytes"] += element_bytes(op.results[0].type)
+            elif isinstance(op, affine.StoreOp):
+                total["store_bytes"] += element_bytes(op.value.type)
+
+    run(function.body.block, {})
+    return total
+
+
+def assert_counts(function: func.FuncOp) -> None:
+    done, exact = work(function), counted(function)
+    assert done.iterations == exact["iterations"]
+    assert done.load_bytes == exact["load_bytes"]
+    assert done.store_bytes == exact["store_bytes"]
+    assert done.adds == sum(exact[f"arith.{n}"] for n in ("addf", "subf", "negf"))
+    assert done.muls == exact["arith.mulf"]
+    assert done.divs == exact["arith.divf"]
+    names = ("arith.cmpf", "arith.maximumf", "arith.minimumf", "math.absf")
+    assert done.compares == sum(exact[n] for n in names)
+    assert dict(done.math) == {
+        name: exact[f"math.{name}"] for name in ("exp", "tanh") if exact[f"math.{name}"]
+    }
+
+
+@pytest.mark.parametrize("make", [conv_case, dot_case, movement_case, pool_gradient_case])
+def test_work_is_exact(make):
+    for case in limited(make, 21, 12, limit=300):
+        assert_counts(lower(case.block))
+
+
+def test_work_of_random_bodies_is_exact():
+    rng = np.random.default_rng(22)
+    for _ in range(15):
+        assert_counts(lower(random_case(rng).block))
+
+
+def test_work_of_a_padded_convolution_skips_the_padding():
+    rng = np.random.default_rng(0)
+    case = Case.of(
+        lambda x, w: hlo.ConvolutionOp(x, w, ConvDims.nhwc(), (1, 1), ((1, 1), (1, 1))),
+        floats(rng, 1, 8, 8, 3),
+        floats(rng, 3, 3, 3, 4),
+    )
+    # Along each dimension, 8 positions times 3 taps without the two that stick out.
+    products = (8 * 3 - 2) ** 2 * 3 * 4
+    done = work(lower(case.block))
+    assert (done.adds, done.muls) == (products, products)
+    assert done.load_bytes == 2 * 4 * products
+    assert done.store_bytes == 8 * 8 * 4 * 4
+    assert done.compulsory_bytes == 4 * (8 * 8 * 3 + 3 * 3 * 3 * 4 + 8 * 8 * 4)
+    assert done.flops == 2 * products
+
+
+def test_flops_contain_those_of_math_functions():
+    assert Work(adds=1, math=(("exp", 2),)).flops > 1 + 2
+    assert Work(math=(("exp", 2), ("log", 3))).math_calls == 5
+
+
+def test_gather_reads_no_more_than_the_rows():
+    rng = np.random.default_rng(0)
+    dnums = GatherDims((1,), (0,), (), (), (0,), 1)
+    case = Case.of(
+        lambda x, i: hlo.GatherOp(x, i, dnums, (1, 8)),
+        floats(rng, 1000, 8),
+        ints(rng, 0, 9, 5, 1),
+    )
+    assert work(lower(case.block)).compulsory_bytes == 4 * (5 * 8 + 5 + 5 * 8)
+
+
+# Aliasing
+
+
+def softmax(x):
+    rows, columns = hlo.shape_of(x)
+    top = hlo.ReduceOp(x, scalar(-np.inf), [1], "maximum")
+    shifted = hlo.SubtractOp(x, hlo.BroadcastInDimOp(top, (0,), (rows, columns)))
+    exp = hlo.ExponentialOp(shifted)
+    total = hlo.ReduceOp(exp, scalar(0), [1], "add")
+    return hlo.DivideOp(exp, hlo.BroadcastInDimOp(total, (0,), (rows, columns)))
+
+
+def aliases(build, *args) -> list[tuple[int, int]]:
+    function = lower(Case.of(build, *args).block)
+    return [pair for (pair,) in alias_pairs(function)]
+
+
+X = np.ones((4, 6), np.float32)
+ROW = np.ones(6, np.float32)
+SQUARE = np.ones((4, 4), np.float32)
+
+
+def test_elementwise_may_overwrite_each_operand():
+    assert aliases(hlo.AddOp, X, X) == [(0, 0), (0, 1)]
+
+
+def test_an_operand_of_another_type_is_never_overwritten():
+    assert aliases(lambda x: hlo.ConvertOp(x, hlo.i32), X) == []
+
+
+def test_softmax_may_overwrite_its_rows():
+    assert aliases(softmax, X) == [(0, 0)]
+
+
+def test_softmax_along_columns_may_overwrite_its_columns():
+    def build(x):
+        return hlo.TransposeOp(softmax(hlo.TransposeOp(x, (1, 0))), (1, 0))
+
+    assert aliases(build, X) == [(0, 0)]
+
+
+def test_transpose_and_reverse_may_not():
+    assert aliases(lambda x: hlo.NegateOp(hlo.TransposeOp(x, (1, 0))), SQUARE) == []
+    assert aliases(lambda x: hlo.NegateOp(hlo.ReverseOp(x, (1,))), X) == []
+
+
+def test_an_operand_that_is_broadcast_may_not():
+    def build(x):
+        total = hlo.ReduceOp(x, scalar(0), [0], "add")
+        return hlo.AddOp(x, hlo.BroadcastInDimOp(total, (1,), (4, 6)))
+
+    # The column sums are outermost: each column is read whole before it is written.
+    assert aliases(build, X) == [(0, 0)]
+
+    def both(x):
+        rows = hlo.ReduceOp(x, scalar(0), [1], "add")
+        return hlo.AddOp(build(x), hlo.BroadcastInDimOp(rows, (0,), (4, 6)))
+
+    # One of the two sums is finished before anything is written, the other is not.
+    function = lower(Case.of(both, X).block)
+    assert may_alias(function, 0, 0) == (workspace_bytes(function) > 0)
+
+
+def test_weight_gradient_updates_the_weights_in_place():
+    def build(x, g, w):
+        gradient = hlo.DotGeneralOp(x, g, lhs_contract=(0,), rhs_contract=(0,))
+        rate = hlo.BroadcastInDimOp(scalar(0.1), (), hlo.shape_of(w))
+        return hlo.SubtractOp(w, hlo.MultiplyOp(gradient, rate))
+
+    rng = np.random.default_rng(0)
+    pairs = aliases(build, floats(rng, 2, 3), floats(rng, 2, 5), floats(rng, 3, 5))
+    assert pairs == [(0, 2)]
+
+
+def test_dot_may_not_overwrite_an_operand():
+    build = lambda a, b: hlo.DotGeneralOp(a, b, lhs_contract=(1,), rhs_contract=(0,))  # noqa: E731
+    assert aliases(build, SQUARE, SQUARE) == []
+
+
+def test_momentum_updates_both_in_place():
+    def build(w, m, g):
+        new = hlo.AddOp(m, g)
+        return [hlo.SubtractOp(w, new), new]
+
+    pairs = aliases(build, X, X, X)
+    assert {(0, 0), (1, 1)} <= set(pairs)
+
+
+def test_a_later_nest_reads_the_stored_result():
+    """The row sum is taken of the result, so that the operand is free to be overwritten."""
+
+    def build(x):
+        doubled = hlo.AddOp(x, x)
+        return [doubled, hlo.ReduceOp(doubled, scalar(0), [0], "add")]
+
+    assert aliases(build, X) == [(0, 0)]
+
+
+def test_pool_gradient_reads_whole_windows_before_it_writes_them():
+    """With the window split off, every element of a window is read before the first is stored."""
+
+    def build(x, g):
+        return hlo.SelectAndScatterOp(x, g, scalar(0), (2, 2), (2, 2), ((0, 0), (0, 0)), "GE")
+
+    assert aliases(build, np.ones((4, 6), np.float32), np.ones((2, 3), np.float32)) == [(0, 0)]
+
+
+def test_constants_do_not_count():
+    case = Case.of(lambda x: hlo.AddOp(x, hlo.BroadcastInDimOp(scalar(2), (), (4, 6))), X)
+    function = lower(case.block)
+    assert any(isinstance(op, arith.ConstantOp) for op in function.walk())
+    done = work(function)
+    assert (done.adds, done.int_ops, done.load_bytes) == (24, 0, 96)

@@ -1,0 +1,124 @@
+"""Mutations of valid scheduled graphs are rejected; the messages themselves are tested with lit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from random_poet import bytes_of, poet_graphs
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Operation
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from poetc.errors import SourceLocation
+from poetc.ir.poet import ComputeOp, FreeOp, GraphOp, PageInOp, offset_of
+from poetc.ir.text import parse_module
+from poetc.passes.poet_verify import VerificationError, verify_graph
+
+scheduled = poet_graphs("scheduled") | poet_graphs("planned")
+# Many random graphs lack what a mutation needs.
+check = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+)
+
+
+def rejected(graph: GraphOp, message: str) -> VerificationError:
+    with pytest.raises(VerificationError, match=message) as error:
+        verify_graph(graph)
+    return error.value
+
+
+def pick(data: st.DataObject, graph: GraphOp, *kinds: type[Operation]) -> Operation:
+    ops = [op for op in graph.block.ops if isinstance(op, kinds)]
+    assume(ops)
+    return data.draw(st.sampled_from(ops))
+
+
+@check
+@given(poet_graphs("scheduled"))
+def test_one_byte_less_than_needed(graph: GraphOp):
+    verify_graph(graph)
+    assert graph.ram is not None
+    assume(graph.ram > 0)
+    graph.attributes["ram"] = IntegerAttr(graph.ram - 1, i64)
+    rejected(graph, f"needs {graph.ram + 1} bytes of RAM, the budget is {graph.ram}")
+
+
+@check
+@given(poet_graphs("planned"))
+def test_one_byte_less_of_arena(graph: GraphOp):
+    assert graph.arena_bytes is not None
+    assume(graph.arena_bytes > 0)
+    graph.attributes["arena_bytes"] = IntegerAttr(graph.arena_bytes - 1, i64)
+    rejected(graph, f"ends past the arena of {graph.arena_bytes}")
+
+
+@check
+@given(st.data())
+def test_a_free_is_missing(data: st.DataObject):
+    graph = data.draw(scheduled)
+    Rewriter.erase_op(pick(data, graph, FreeOp))
+    # The bytes that stay may break the budget or the arena before the end is reached.
+    rejected(graph, "is never freed|bytes of RAM|overlaps")
+
+
+@check
+@given(st.data())
+def test_a_free_is_doubled(data: st.DataObject):
+    graph = data.draw(scheduled)
+    free = pick(data, graph, FreeOp)
+    assert isinstance(free, FreeOp)
+    Rewriter.insert_op(FreeOp(free.tensor), InsertPoint.after(free))
+    rejected(graph, "poet.free frees .* which was freed by poet.free")
+
+
+@check
+@given(st.data())
+def test_a_use_after_the_end(data: st.DataObject):
+    graph = data.draw(scheduled)
+    free = pick(data, graph, FreeOp)
+    assert isinstance(free, FreeOp)
+    users = [use.operation for use in free.tensor.uses if use.operation is not free]
+    assume(users)
+    free.detach()
+    Rewriter.insert_op(free, InsertPoint.before(data.draw(st.sampled_from(users))))
+    rejected(graph, "(uses|frees) .* which was freed by poet.free")
+
+
+@check
+@given(st.data())
+def test_an_operation_comes_too_early(data: st.DataObject):
+    graph = data.draw(scheduled)
+    op = pick(data, graph, ComputeOp, PageInOp)
+    makers = [o.owner for o in op.operands if isinstance(o.owner, Operation)]
+    assume(makers)
+    op.detach()
+    Rewriter.insert_op(op, InsertPoint.before(data.draw(st.sampled_from(makers))))
+    # An operation that is moved so takes its memory earlier, too.
+    rejected(graph, "before it is defined|not paged out before")
+
+
+@check
+@given(st.data())
+def test_two_buffers_at_one_place(data: st.DataObject):
+    graph = data.draw(poet_graphs("planned"))
+    arguments = [a for a in graph.arguments if bytes_of(a.type)]
+    assume(len(arguments) > 1)
+    first, second = arguments[:2]
+    graph.set_arg_attr(second.index, "poet.offset", IntegerAttr(offset_of(first) or 0, i64))
+    rejected(graph, r"\(argument 1\) at offset .* overlaps .*\(argument 0\)")
+
+
+def test_the_error_says_where():
+    text = """poet.graph @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+  poet.free %x : tensor<4xf32>
+  %y = poet.compute "copy" (%a = %x : tensor<4xf32>) -> tensor<4xf32> {
+    poet.yield %a : tensor<4xf32>
+  }
+  poet.return %y : tensor<4xf32>
+}
+"""
+    (graph,) = parse_module(text, "g.mlir").ops
+    assert isinstance(graph, GraphOp)
+    error = rejected(graph, "which was freed by poet.free at g.mlir:2:3$")
+    assert error.location == SourceLocation("g.mlir", 3, 3)
