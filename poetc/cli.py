@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -119,6 +120,7 @@ def _compile(
     observer: _Observer,
     name: str,
 ) -> int:
+    from poetc.ir.text import module_text
     from poetc.pipeline import compile_module
     from poetc.report import summarize
 
@@ -137,7 +139,7 @@ def _compile(
 
         emit(compiled.module, Path(arguments.output))
     else:
-        _write_text(arguments.output, f"{compiled.module}\n")
+        _write_text(arguments.output, module_text(compiled.module))
     observer.finish()
     interrupted = compiled.report is not None and compiled.report.interrupted
     if compiled.report is not None and not arguments.quiet:
@@ -153,15 +155,16 @@ def _run_passes(
     from xdsl.passes import ModulePass
     from xdsl.universe import Universe
     from xdsl.utils.arg_spec import parse_pipeline
-    from xdsl.utils.exceptions import ArgSpecPipelineParseError
+    from xdsl.utils.exceptions import ArgSpecParseError
 
+    from poetc.ir.text import module_text
     from poetc.pipeline import run_passes
 
     known = Universe.get_multiverse().all_passes
     passes: list[ModulePass] = []
     try:
         specs = list(parse_pipeline(arguments.passes))
-    except ArgSpecPipelineParseError as error:
+    except ArgSpecParseError as error:
         raise InputError(f"--passes: {error}") from error
     for spec in specs:
         if spec.name not in known:
@@ -169,10 +172,10 @@ def _run_passes(
             raise InputError(f"--passes: unknown pass '{spec.name}'; poetc's passes are {ours}")
         try:
             passes.append(known[spec.name]().from_spec(spec))
-        except Exception as error:
+        except (ArgSpecParseError, ValueError, TypeError) as error:
             raise InputError(f"--passes: {spec.name}: {error}") from error
     run_passes(context, module, tuple(passes), observer)  # pyright: ignore[reportArgumentType]
-    _write_text(arguments.output, f"{module}\n")
+    _write_text(arguments.output, module_text(module))
     observer.finish()
     return 0
 
@@ -273,7 +276,9 @@ class _Observer:
     def __call__(self, name: str, module: ModuleOp, seconds: float) -> None:
         self.times.append((name, seconds))
         if self.print_ir:
-            print(f"// ----- IR after {name} -----\n{module}", file=sys.stderr)
+            from poetc.ir.text import module_text
+
+            print(f"// ----- IR after {name} -----\n{module_text(module)}", file=sys.stderr)
 
     def finish(self) -> None:
         if self.print_times:
@@ -293,8 +298,9 @@ class _Terminal:
         if now - self.shown < 0.1:
             return
         self.shown = now
-        best = "none yet" if progress.energy_nj is None else format_energy(progress.energy_nj)
-        gap = "" if progress.gap is None else f"  gap {progress.gap:.2%}"
+        found = math.isfinite(progress.energy_nj)
+        best = format_energy(progress.energy_nj) if found else "none yet"
+        gap = f"  gap {progress.gap:.2%}" if found else ""
         bound = format_energy(progress.bound_nj)
         line = f"solving {progress.seconds:5.1f} s  schedule {best}  bound {bound}{gap}"
         print(f"\r{line:<{self.width}}", end="", file=sys.stderr, flush=True)

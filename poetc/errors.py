@@ -45,6 +45,6 @@ class InfeasibleError(PoetcError):
 
 
 class TimeLimitError(PoetcError):
-    """The time limit ended the search before any schedule was found."""
+    """The search ended without a schedule, and without a proof that there is none."""
 
     exit_code = 4

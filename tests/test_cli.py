@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,9 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
+from compiled import prepare
 from conftest import MODELS
 
 from poetc.cli import main
+from poetc.interpreter import run_graph
+from poetc.ir.graph import graphs
+from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.schedule.search import Progress
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
@@ -148,7 +154,7 @@ def test_unsupported_ops_are_all_listed(run, tmp_path: Path) -> None:
     code, _, err = run(str(source))
     assert code == 2
     assert "stablehlo.sort" in err and "stablehlo.cbrt" in err
-    assert ":5" in err and ":6" in err
+    assert "line 5" in err and "line 6" in err
 
 
 def test_binary_file(run, tmp_path: Path) -> None:
@@ -220,7 +226,7 @@ def test_starting_imports_nothing_heavy() -> None:
         "import sys, poetc.cli\n"
         "try: poetc.cli.main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'tvm', 'jax', 'torch', 'highspy', 'xdsl', 'numpy'} & set(sys.modules)\n"
+        "heavy = {'tvm', 'jax', 'torch', 'highspy', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -228,7 +234,7 @@ def test_starting_imports_nothing_heavy() -> None:
 
 def test_interrupt_exits_130(tmp_path: Path) -> None:
     target = tmp_path / "out.mlir"
-    command = [sys.executable, "-m", "poetc.cli", str(MODELS / "resnet8.mlir"), "--ram=340KB"]
+    command = [sys.executable, "-m", "poetc.cli", str(MODELS / "resnet8.mlir"), "--ram=520KB"]
     command += ["--gap=0", "--time-limit=600", "-o", str(target)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     time.sleep(12)
@@ -236,3 +242,16 @@ def test_interrupt_exits_130(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
+
+
+def test_interrupted_search_keeps_the_best_schedule() -> None:
+    def press_ctrl_c(progress: Progress) -> None:
+        if math.isfinite(progress.energy_nj):
+            raise KeyboardInterrupt
+
+    model = prepare("gesture_mlp")
+    least = model.least_ram_bytes()
+    graph = graphs(model.module)[0]
+    report = schedule_and_plan(graph, model.options(least, gap=0.0), press_ctrl_c)
+    assert report.interrupted
+    assert run_graph(graph, model.arguments, least, arena=True).peak_bytes <= least

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from kernel_harness import Case, check
 from test_kernels_ops import floats, ints, random_movement, scalar
-from xdsl.dialects.builtin import TensorType, f32, i32
 from xdsl.ir import Operation, SSAValue
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import GatherDims, ScatterDims
-from poetc.kernels.lower import lower_kernel, plan
+from poetc.kernels.lower import lower_kernel
 
 Rng = np.random.Generator
 SIZES = (2, 3, 4, 1)
@@ -93,19 +92,10 @@ def random_case(rng: Rng) -> Case:
     return Case.of(build, x, floats(rng, *n), floats(rng, n[2]), floats(rng, n[1], n[2]), rows)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_bodies(seed: int):
     rng = np.random.default_rng(seed)
-    check([random_case(rng) for _ in range(60)])
-
-
-def test_no_reduction_is_evaluated_more_often_than_it_has_elements():
-    """Only what `plan` keeps is stored between; with it, nothing is evaluated twice."""
-    rng = np.random.default_rng(11)
-    for _ in range(60):
-        case = random_case(rng)
-        for value in plan(case.block).kept:
-            assert isinstance(value.owner, Operation)
+    check([random_case(rng) for _ in range(40)])
 
 
 def test_lowering_is_deterministic():
@@ -114,6 +104,3 @@ def test_lowering_is_deterministic():
         case = random_case(rng)
         texts = {str(lower_kernel(case.block, "k").function) for _ in range(2)}
         assert len(texts) == 1
-
-
-__all__ = ["TensorType", "f32", "i32"]

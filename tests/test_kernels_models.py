@@ -1,11 +1,14 @@
 """The kernels of whole training steps: each compute run as C against the interpreter."""
 
+from typing import Any
+
 import pytest
 from conftest import MODELS, load_arrays, read_model
 from kernel_harness import check_in_bounds, compile_functions, interpret, run, same_bits
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
 
 from poetc.ir.graph import graphs
 from poetc.kernels.analysis import workspace_bytes
@@ -34,7 +37,7 @@ def test_kernels_of_models(name: str):
     library = compile_functions(list(functions.values()))
     (graph,) = graphs(module)
     arguments, _ = load_arrays(MODELS / f"{name}.npz")
-    values = dict(zip(graph.arguments, arguments, strict=True))
+    values: dict[SSAValue, Any] = dict(zip(graph.arguments, arguments, strict=True))
     for compute in graph.computes:
         assert compute.kernel is not None
         function = functions[compute.kernel.string_value()]

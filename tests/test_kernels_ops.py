@@ -187,7 +187,7 @@ def movement_case(rng: Rng) -> Case:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_data_movement(seed: int):
-    check(limited(movement_case, seed, 60))
+    check(limited(movement_case, seed, 40))
 
 
 # Reductions
@@ -202,7 +202,7 @@ def reduce_case(rng: Rng) -> Case:
 
 
 def test_reduce():
-    cases = limited(reduce_case, 1, 50)
+    cases = limited(reduce_case, 1, 40)
     flags = np.random.default_rng(2).random((3, 4)) < 0.5
     for kind in ("and", "or"):
         cases.append(
@@ -240,7 +240,7 @@ def dot_case(rng: Rng) -> Case:
 
 
 def test_dot_general():
-    check(limited(dot_case, 3, 80))
+    check(limited(dot_case, 3, 40))
 
 
 def conv_case(rng: Rng) -> Case:
@@ -297,7 +297,7 @@ def conv_case(rng: Rng) -> Case:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_convolution(seed: int):
-    check(limited(conv_case, seed, 60))
+    check(limited(conv_case, seed, 40))
 
 
 def window_case(rng: Rng) -> Case:
@@ -315,7 +315,7 @@ def window_case(rng: Rng) -> Case:
 
 
 def test_reduce_window():
-    check(limited(window_case, 5, 60))
+    check(limited(window_case, 5, 40))
 
 
 def pool_gradient_case(rng: Rng) -> Case:
@@ -341,7 +341,7 @@ def pool_gradient_case(rng: Rng) -> Case:
 
 
 def test_select_and_scatter():
-    check(limited(pool_gradient_case, 6, 80))
+    check(limited(pool_gradient_case, 6, 40))
 
 
 # Indexed access
@@ -392,7 +392,7 @@ def gather_case(rng: Rng) -> Case:
 
 
 def test_gather():
-    check(limited(gather_case, 7, 80))
+    check(limited(gather_case, 7, 40))
 
 
 def scatter_case(rng: Rng) -> Case:
@@ -421,7 +421,7 @@ def scatter_case(rng: Rng) -> Case:
 
 
 def test_scatter():
-    check(limited(scatter_case, 8, 80))
+    check(limited(scatter_case, 8, 40))
 
 
 def test_elements_cover_all_types():

@@ -152,6 +152,16 @@ def test_unit_dimensions_have_no_loops():
     assert outer.upperBoundMap.data.eval((), ()) == (4,)
 
 
+def test_a_long_chain_of_operations():
+    def build(x):
+        for _ in range(400):
+            x = hlo.NegateOp(hlo.AddOp(x, x))
+        return x
+
+    function = lower(Case.of(build, floats(RNG, 3)).block)
+    assert work(function).adds == 3 * 800
+
+
 def test_one_element_needs_no_loop():
     function = lowered(lambda x, y: hlo.AddOp(x, y), floats(RNG, 1, 1), floats(RNG, 1, 1))
     assert not nests(function)

@@ -1,5 +1,8 @@
 """poet-schedule and the planners behind it: every budget gives the bits of the unlimited one."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,11 +13,13 @@ from poetc.costmodel.device import Device, Storage
 from poetc.errors import InfeasibleError, InputError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import view_unscheduled
+from poetc.passes import poet_schedule
 from poetc.passes.poet_order import order_graph
 from poetc.passes.poet_plan_memory import ArenaOverflowError, plan_graph_memory
 from poetc.passes.poet_plan_transfers import plan_graph_transfers
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan, schedule_graph
 from poetc.passes.poet_verify import verify_graph
+from poetc.schedule.memory import MemoryPlan, plan_memory
 
 STORAGE = Storage(
     read_latency_s=2e-9,
@@ -133,3 +138,98 @@ def test_needs_costs():
     schedule_graph(graph, ScheduleOptions())
     with pytest.raises(InputError, match="@main is scheduled already"):
         schedule_graph(graph, ScheduleOptions())
+
+
+TWO_LAYERS = """
+poet.graph @main(%x: tensor<f32>) -> (tensor<f32>) {
+  %h = poet.compute "spread" (%a = %x : tensor<f32>) -> tensor<100xf32>
+      cost #poet.cost<energy_nj = 5, time_ns = 5, workspace = 0, flops = 0> {
+    %r = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<100xf32>
+    poet.yield %r : tensor<100xf32>
+  }
+  %s = poet.compute "sum" (%a = %h : tensor<100xf32>) -> tensor<f32>
+      cost #poet.cost<energy_nj = 9, time_ns = 9, workspace = 0, flops = 0> {
+    %z = stablehlo.constant dense<0.0> : tensor<f32>
+    %r = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [0]
+        : (tensor<100xf32>, tensor<f32>) -> tensor<f32>
+    poet.yield %r : tensor<f32>
+  }
+  %m = poet.compute "spread" (%a = %s : tensor<f32>) -> tensor<100xf32>
+      cost #poet.cost<energy_nj = 5, time_ns = 5, workspace = 0, flops = 0> {
+    %r = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<100xf32>
+    poet.yield %r : tensor<100xf32>
+  }
+  %t = poet.compute "sum" (%a = %m : tensor<100xf32>) -> tensor<f32>
+      cost #poet.cost<energy_nj = 9, time_ns = 9, workspace = 0, flops = 0> {
+    %z = stablehlo.constant dense<0.0> : tensor<f32>
+    %r = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [0]
+        : (tensor<100xf32>, tensor<f32>) -> tensor<f32>
+    poet.yield %r : tensor<f32>
+  }
+  %y = poet.compute "sum_from" (%a = %h : tensor<100xf32>, %b = %t : tensor<f32>) -> tensor<f32>
+      cost #poet.cost<energy_nj = 9, time_ns = 9, workspace = 0, flops = 0> {
+    %r = stablehlo.reduce(%a init: %b) applies stablehlo.add across dimensions = [0]
+        : (tensor<100xf32>, tensor<f32>) -> tensor<f32>
+    poet.yield %r : tensor<f32>
+  }
+  poet.return %y : tensor<f32>
+}"""
+
+
+@pytest.fixture
+def fragmented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arenas come out 40 bytes bigger than what is alive at once."""
+
+    def plan(*arguments: Any) -> MemoryPlan:
+        found = plan_memory(*arguments)
+        return replace(found, arena_bytes=found.arena_bytes + 40)
+
+    monkeypatch.setattr(poet_schedule, "plan_memory", plan)
+
+
+@pytest.mark.usefixtures("fragmented")
+def test_schedules_again_for_less_ram_until_the_arena_fits():
+    _, graph = RandomGraph(TWO_LAYERS, ((),)).parse()
+    report = schedule_and_plan(graph, ScheduleOptions(ram_bytes=820))
+    assert report.attempts == 2 and report.budget_bytes is not None
+    assert report.budget_bytes < 804  # what is alive at once without recomputing
+    assert len(report.use.recomputes) == 1 and report.use.peak_bytes == 408
+    assert report.memory is not None and report.memory.arena_bytes <= 820
+    # The bound is that of the budget asked for, which allows the cheaper schedule.
+    assert report.bound_nj == 37 and report.use.energy_nj == 42 and report.status == "feasible"
+    assert graph.ram == 820
+
+
+@pytest.mark.usefixtures("fragmented")
+def test_says_so_when_no_arena_fits():
+    _, graph = RandomGraph(TWO_LAYERS, ((),)).parse()
+    before = str(graph)
+    with pytest.raises(ArenaOverflowError, match="smallest arena found for one has 448") as found:
+        schedule_and_plan(graph, ScheduleOptions(ram_bytes=420))
+    assert found.value.excess_bytes == 28 and str(graph) == before
+
+
+def test_budget_for_activations_only():
+    text = """
+    poet.graph @main(%x: tensor<4xf32>,
+                     %w: tensor<4xf32> {poet.role = "param", poet.updates = 0 : i64})
+        -> (tensor<4xf32>) {
+      %g = poet.compute "gradient" (%a = %x : tensor<4xf32>, %b = %w : tensor<4xf32>)
+          -> tensor<4xf32> cost #poet.cost<energy_nj = 1, time_ns = 1, workspace = 0, flops = 0> {
+        %r = stablehlo.multiply %a, %b : tensor<4xf32>
+        poet.yield %r : tensor<4xf32>
+      }
+      %w1 = poet.compute "update" (%a = %w : tensor<4xf32>, %b = %g : tensor<4xf32>)
+          -> tensor<4xf32> inplace [[0, 0]]
+          cost #poet.cost<energy_nj = 1, time_ns = 1, workspace = 0, flops = 0> {
+        %r = stablehlo.subtract %a, %b : tensor<4xf32>
+        poet.yield %r : tensor<4xf32>
+      }
+      poet.return %w1 : tensor<4xf32>
+    }"""
+    module, graph = RandomGraph(text, ((4,), (4,))).parse()
+    report = schedule_and_plan(graph, ScheduleOptions(ram_bytes=16, ram_scope="activations"))
+    assert report.use.peak_bytes == 16 and graph.ram is None  # %x alone
+    assert graph.arena_bytes == 48
+    verify_graph(graph)
+    run_graph(module, [np.ones(4, np.float32)] * 2, arena=True)

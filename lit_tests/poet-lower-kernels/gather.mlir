@@ -22,12 +22,11 @@ poet.graph @main(%t: tensor<10x6xf32>, %i: tensor<5x1xi32>, %p: tensor<8x6xf32>)
 // CHECK-NEXT:      %3 = arith.select %2, %zero, %1 : index
 // CHECK-NEXT:      %4 = arith.cmpi sgt, %3, %c : index
 // CHECK-NEXT:      %5 = arith.select %4, %c, %3 : index
-// CHECK-NEXT:      %6 = arith.index_cast %i : index to i32
 // CHECK-NEXT:      affine.for %j = 0 to 6 {
-// CHECK-NEXT:        %7 = memref.load %in0[%5, %j] : memref<10x6xf32>
-// CHECK-NEXT:        %8 = affine.load %in2[%i, %j] : memref<8x6xf32>
-// CHECK-NEXT:        %9 = arith.addf %7, %8 : f32
-// CHECK-NEXT:        affine.store %9, %out0[%i, %j] : memref<5x6xf32>
+// CHECK-NEXT:        %6 = memref.load %in0[%5, %j] : memref<10x6xf32>
+// CHECK-NEXT:        %7 = affine.load %in2[%i, %j] : memref<8x6xf32>
+// CHECK-NEXT:        %8 = arith.addf %6, %7 : f32
+// CHECK-NEXT:        affine.store %8, %out0[%i, %j] : memref<5x6xf32>
 // CHECK-NEXT:      }
 // CHECK-NEXT:    }
 // CHECK-NEXT:    func.return

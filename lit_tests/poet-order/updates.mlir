@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s -p poet-order | filecheck %s
 
-// Both gradients before both updates, as JAX writes them: 192 bytes at once. Each update moves to its
-// gradient; the reader of %w stays before the update of %w.
+// Both gradients before both updates, as JAX writes them: 160 bytes at once. The update of %v moves to
+// its gradient: 128 bytes. That of %w stays behind "gradient_w", which reads the old %w.
 
 // CHECK-LABEL: poet.graph @main
 // CHECK:         poet.compute "gradient_v"

@@ -1,8 +1,9 @@
 // RUN: xdsl-opt %s -p poet-plan-memory,poet-verify | filecheck %s
 // RUN: xdsl-opt %s -p 'poet-plan-memory{align=16},poet-verify' | filecheck %s --check-prefix=ALIGN
 
-// The parameter and its new value share offset 0 all along. %s and %m share bytes, as they never live
-// at the same time; so do the pages. A page of 32 bytes has a trailer of 4. The workspace of "scale" lies beside what is alive.
+// The parameter and its new value are at offset 0 all along. The arena is as big as what is alive
+// during "scale": three tensors of 32 bytes and its workspace. The pages are never needed at the same
+// time and share their place, which has 4 bytes more than the tensor, for a checksum.
 
 // CHECK:      poet.graph @main(%x: tensor<8xf32> {poet.offset = [[X:[0-9]+]] : i64}, %w: tensor<8xf32> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 0 : i64})
 // CHECK-SAME:   arena_bytes = 112 : i64, storage_bytes = 36 : i64

@@ -7,9 +7,11 @@ InputError with one message for anything else. What the text alone shows is repo
 the parser stumbles over.
 """
 
+import math
 import re
 from bisect import bisect_right
 from functools import cache
+from io import StringIO
 
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
@@ -23,8 +25,9 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from poetc.errors import InputError, SourceLocation
@@ -75,12 +78,33 @@ class _Lines:
 
 
 class _LocatingParser(Parser):
-    """Gives each operation the place where it starts in the text."""
+    """Gives each operation the place where it starts in the text.
+
+    Reads each spelling of a plain tensor type once: types are half of the work of parsing.
+    """
+
+    _TENSOR = re.compile(r"tensor<(?:\d+x)*(?:f32|i32|i1)>")
 
     def __init__(self, context: Context, text: str, lines: _Lines):
         super().__init__(context, text, lines.filename)
         self._lines = lines
         self._file = StringAttr(lines.filename)
+        self._types: dict[str, TypeAttribute] = {}
+
+    def parse_optional_type(self) -> TypeAttribute | None:
+        match = self._TENSOR.match(self.lexer.input.content, self.pos)
+        if match is None:
+            return super().parse_optional_type()
+        type = self._types.get(match[0])
+        if type is not None:
+            self._resume_from(match.end())
+            return type
+        type = super().parse_optional_type()
+        assert isinstance(type, TensorType), "the text starts like a tensor type"
+        if math.prod(type.get_shape()) >= 1 << 48:
+            self.raise_error(f"{type} is too large", match.start(), match.end())
+        self._types[match[0]] = type
+        return type
 
     def parse_operation(self) -> Operation:
         start = self._lines.at(self.pos)
@@ -116,14 +140,24 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
         place = lines.at(parser.pos if parser is not None else 0)
         raise InputError(str(error), place) from error
     except ParseError as error:
-        place = lines.at(min(error.span.start, len(text)))
-        if not text[error.span.start :].strip():
-            raise InputError(f"unexpected end of file: {error.msg}", place) from error
-        raise InputError(error.msg, place) from error
+        raise _syntax_error(error, text, lines) from error
     except RecursionError as error:
         raise InputError("nested too deeply", SourceLocation(filename, 1, 1)) from error
     _verify(module)
     return module
+
+
+def _syntax_error(error: ParseError, text: str, lines: _Lines) -> InputError:
+    start = min(error.span.start, len(text))
+    message = error.msg
+    undefined = re.match(r"values used but not defined: \[%([\w$.-]+)", message)
+    if undefined is not None:
+        # Noticed at the end of the file: point to the first use instead.
+        use = re.search(rf"%{re.escape(undefined[1])}(?![\w$.-])", text)
+        start = start if use is None else use.start()
+    elif not text[start:].strip():
+        message = f"unexpected end of file: {message}"
+    return InputError(message, lines.at(start))
 
 
 def read_module(data: bytes, filename: str) -> ModuleOp:
@@ -292,3 +326,10 @@ def _check_function(function: FuncOp) -> None:
                 f"@{name} takes or returns {type}; supported are static tensors of f32, i32 or i1",
                 place,
             )
+
+
+def module_text(module: ModuleOp) -> str:
+    """The module in pretty form, as `read_module` reads it back."""
+    stream = StringIO()
+    Printer(stream).print_op(module)
+    return stream.getvalue() + "\n"

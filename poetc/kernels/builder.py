@@ -24,6 +24,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from poetc.kernels.index import (
     ZERO,
+    Atom,
     Condition,
     Dynamic,
     Index,
@@ -223,7 +224,9 @@ class Builder:
 
     def _dynamic_value(self, index: Index) -> Val:
         """Affine maps take loop variables only: add what was read from memory by hand."""
-        fixed = {atom: c for atom, c in index.terms if not isinstance(atom, Dynamic)}
+        fixed: dict[Atom, int] = {
+            atom: c for atom, c in index.terms if not isinstance(atom, Dynamic)
+        }
         start = Index(index.const, fixed)
         total = None if start == ZERO else self.index_value(start)
         for atom, c in index.terms:

@@ -83,6 +83,7 @@ class Evaluator:
 
     def __init__(
         self,
+        block: Block,
         builder: Builder,
         plan: Plan,
         inputs: dict[SSAValue, SSAValue],
@@ -92,6 +93,7 @@ class Evaluator:
     ) -> None:
         self.b = builder
         self.plan = plan
+        self._order = {op: i for i, op in enumerate(block.ops)}
         self.inputs = inputs
         self.workspace = workspace
         self.partners = partners
@@ -130,6 +132,7 @@ class Evaluator:
         op = value.owner
         assert isinstance(op, Operation)
         if expressions.is_elementwise(op):
+            self._chain(op, at)
             return expressions.evaluate(self.b, op, lambda i: self.element(op.operands[i], at))
         if isinstance(op, REDUCTIONS):
             return self._reduction(op, at)
@@ -160,6 +163,27 @@ class Evaluator:
                 # buffer instead.
                 raise NeedsBuffer(value)
         return choose(0)[0]
+
+    def _chain(self, op: Operation, at: tuple[Index, ...]) -> None:
+        """Evaluate the element-wise operations that `op` depends on from the first one on: chains
+        of hundreds would otherwise go as deep as they are long."""
+        chain: set[Operation] = set()
+        stack = [op]
+        while stack:
+            for operand in stack.pop().operands:
+                producer = operand.owner
+                if (
+                    isinstance(producer, Operation)
+                    and producer not in chain
+                    and expressions.is_elementwise(producer)
+                    and operand not in self.written
+                    and operand not in self.plan.kept
+                    and self.b.recall((operand, at)) is None
+                ):
+                    chain.add(producer)
+                    stack.append(producer)
+        for producer in sorted(chain, key=self._order.__getitem__):
+            self.element(producer.results[0], at)
 
     def load(self, buffer: SSAValue, at: Indices, depth: int = 0) -> Val:
         """The element of a buffer, loaded no further out than `depth`."""

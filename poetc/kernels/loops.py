@@ -105,7 +105,12 @@ class _Walk:
         self.seen: set[tuple[SSAValue, At]] = set()
         self.sets: dict[frozenset[Var], bool] = {}  # to whether a reduction wants it
         self.fresh = len(result.vars)
-        self._element(result.value, result.at, top=True)
+        # Visited from a stack: bodies may be deep.
+        self.stack: list[tuple[SSAValue, Sequence[Index]]] = [(result.value, result.at)]
+        top = True
+        while self.stack:
+            self._visit(*self.stack.pop(), top)
+            top = False
         own = frozenset(result.vars)
         # The smaller set goes outside; what reductions want comes before what saves divisions.
         result.outer = sorted(
@@ -124,7 +129,10 @@ class _Walk:
         used = frozenset(var for index in indices for var in index.vars() if var in own)
         self.sets[used] = self.sets.get(used, False) or reduction
 
-    def _element(self, value: SSAValue, at: Sequence[Index], top: bool = False) -> None:
+    def _element(self, value: SSAValue, at: Sequence[Index]) -> None:
+        self.stack.append((value, at))
+
+    def _visit(self, value: SSAValue, at: Sequence[Index], top: bool) -> None:
         at = tuple(ZERO if n == 1 else i for i, n in zip(at, shape_of(value), strict=True))
         if (value, at) in self.seen:
             return

@@ -121,6 +121,7 @@ class _Attempt:
         self.missing: SSAValue | None = None
         self.tree: LoopTree = build_loops(self.outputs, plan)
         self.evaluator = Evaluator(
+            block,
             Builder(self.entry),
             plan,
             dict(zip(block.args, args[:inputs], strict=True)),

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
@@ -96,6 +96,9 @@ def _bytes(value: SSAValue) -> int:
 def _flops(op: Operation) -> int:
     if isinstance(op, VIEWS + LEAVES):
         return 0
+    if isinstance(op, hlo.GatherOp):
+        # Not arithmetic, but cloning it would keep the whole table around.
+        return MAX_CLONE_FLOPS
     return EXPENSIVE_FLOPS if isinstance(op, EXPENSIVE) else 1
 
 
@@ -207,7 +210,7 @@ class _Flat:
         parameter = self.resolve(compute.operands[pairs[index]]) if index in pairs else None
         if value in self.updates or not isinstance(value.owner, Operation):
             # A second home for one value, or an argument passed on: a buffer of its own.
-            copy = hlo.ReshapeOp(value, value.type)
+            copy = hlo.ReshapeOp(value, _shape(value))
             self.ops.append(copy)
             self.copies.add(copy.results[0])
             value = copy.results[0]
@@ -732,7 +735,18 @@ def _rebuild(graph: GraphOp, fuser: _Fuser, groups: list[_Group]) -> None:
             if value in flat.updates:
                 reads.setdefault(flat.updates[value])
         operands = list(reads)
-        body = Block(arg_types=[v.type for v in operands])
+        pairs = [
+            (i, operands.index(flat.updates[v]))
+            for i, v in enumerate(results)
+            if v in flat.updates
+        ]
+        compute = ComputeOp(
+            _label(ops),
+            [value_of[v] for v in operands],
+            [v.type for v in results],
+            inplace=pairs,
+        )
+        body = compute.block
         local: dict[SSAValue, SSAValue] = dict(zip(operands, body.args, strict=True))
         for op in sorted(ops, key=lambda o: flat.position[o.results[0]]):
             clone = op.clone({v: local[flat.resolve(v)] for v in op.operands})
@@ -740,18 +754,6 @@ def _rebuild(graph: GraphOp, fuser: _Fuser, groups: list[_Group]) -> None:
             local[op.results[0]] = clone.results[0]
             body.add_op(clone)
         body.add_op(YieldOp(*(local[v] for v in results)))
-        pairs = [
-            (i, operands.index(flat.updates[v]))
-            for i, v in enumerate(results)
-            if v in flat.updates
-        ]
-        compute = ComputeOp(
-            label=_label(ops),
-            operands=[value_of[v] for v in operands],
-            result_types=[v.type for v in results],
-            body=Region(body),
-            inplace=pairs,
-        )
         for value, result in zip(results, compute.results, strict=True):
             result.name_hint = value.name_hint
             value_of[value] = result

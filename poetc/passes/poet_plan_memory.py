@@ -11,15 +11,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import I64, IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from poetc.errors import InfeasibleError, InputError
+from poetc.errors import InputError, TimeLimitError
 from poetc.ir.graph import ALIGN_BYTES, GraphView, graphs, view_scheduled
 from poetc.ir.poet import ComputeOp, GraphOp, PageInOp, PageOutOp
 from poetc.schedule.errors import ScheduleError
 from poetc.schedule.memory import MemoryPlan, plan_memory
 
 
-class ArenaOverflowError(InfeasibleError):
-    """The arena that was found exceeds the budget by `excess_bytes`."""
+class ArenaOverflowError(TimeLimitError):
+    """The smallest arena that was found exceeds the budget by `excess_bytes`."""
 
     def __init__(self, message: str, excess_bytes: int) -> None:
         super().__init__(message)

@@ -32,18 +32,27 @@ def callees_first(module: ModuleOp) -> list[FuncOp]:
         if isinstance(op, FuncOp)
     }
     order: list[FuncOp] = []
-    while callees:
-        leaves = [f for f, called in callees.items() if not called & callees.keys()]
-        if not leaves:
-            names = ", ".join(f"@{function.sym_name.data}" for function in callees)
-            raise InputError(
-                f"recursion among functions is not supported: {names}",
-                source_location(next(iter(callees))),
-            )
+    while leaves := [f for f, called in callees.items() if not called & callees.keys()]:
         order += leaves
         for leaf in leaves:
             del callees[leaf]
+    if callees:
+        raise _recursion_error(callees)
     return order
+
+
+def _recursion_error(callees: dict[FuncOp, set[FuncOp]]) -> InputError:
+    """Names the functions of the cycles: those left without the ones that nobody calls."""
+    while True:
+        called = set().union(*callees.values())
+        if callees.keys() <= called:
+            break
+        callees = {f: called_by_f for f, called_by_f in callees.items() if f in called}
+    names = ", ".join(f"@{function.sym_name.data}" for function in callees)
+    return InputError(
+        f"recursion among functions is not supported: {names}",
+        source_location(next(iter(callees))),
+    )
 
 
 def inline_calls(module: ModuleOp) -> None:

@@ -285,8 +285,11 @@ def print_prototype(function: func.FuncOp, signature: Signature) -> str:
 
 
 def print_function(function: func.FuncOp, signature: Signature) -> str:
-    """The definition of the function."""
-    return _Function(function, signature).definition()
+    """The definition of the function. Raises InputError for what C cannot be printed of."""
+    try:
+        return _Function(function, signature).definition()
+    except ValueError as error:
+        raise InputError(f"kernel @{function.sym_name.data}: {error}") from error
 
 
 class _Function:
@@ -298,6 +301,7 @@ class _Function:
         # Simplified in a copy: printing changes nothing.
         self.function = function.clone()
         _inline_single_iterations(self.function)
+        _erase_unused(self.function)
         self.block = self.function.body.block
         self.names: set[str] = set(_KEYWORDS)
         self.values: dict[SSAValue, _Expression] = {}
@@ -335,12 +339,12 @@ class _Function:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Names given inside are free again afterwards."""
-        names = set(self.names)
+        """What is named inside is unknown afterwards, and the names are free again."""
+        names, values, indices = set(self.names), dict(self.values), dict(self.indices)
         self.depth += 1
         yield
         self.depth -= 1
-        self.names = names
+        self.names, self.values, self.indices = names, values, indices
         self.holds = {name: value for name, value in self.holds.items() if name in names}
 
     def expression(self, value: SSAValue) -> _Expression:
@@ -502,7 +506,10 @@ class _Function:
             self.define(result, _Expression(text, _Level.ATOM, reads))
 
     def store(self, value: SSAValue, buffer: SSAValue, indices: Sequence[Index]) -> None:
-        text = self.expression(value).text
+        expression = self.expression(value)
+        text = expression.text
+        if value.type == IntegerType(1):
+            text = f"(uint8_t){expression.at(_Level.UNARY)}"
         # Any pointer without `restrict` may point to what is stored.
         assert isinstance(buffer, BlockArgument)
         position = buffer.index
@@ -647,11 +654,12 @@ class _Function:
                 branches.append(self.expression(_yielded(region.block)[0]))
         short = not self.lines
         self.values, self.indices, self.pending, self.names, self.lines = saved
-        yes, no = (branch.at(_Level.OR) for branch in branches)
-        text = f"{' && '.join(conditions)} ? {yes} : {no}"
+        yes, no = branches
+        text = f"{' && '.join(conditions)} ? {yes.at(_Level.OR)} : {no.at(_Level.OR)}"
         if not short or len(text) > _LONG:
             return None
-        return _Expression(text, _Level.CHOICE, branches[0].reads | branches[1].reads)
+        reads = self.changing(*(self.index(operand) for operand in op.args))
+        return _Expression(text, _Level.CHOICE, reads | yes.reads | no.reads)
 
     def inline(self, block: Block, results: Sequence[SSAValue]) -> None:
         """Prints a block that always runs where it stands."""
@@ -973,3 +981,11 @@ def _inline_single_iterations(function: func.FuncOp) -> None:
         if isinstance(last, affine.YieldOp):
             last.erase()
         Rewriter.erase_op(op)
+
+
+def _erase_unused(function: func.FuncOp) -> None:
+    """Removes scalars that nothing uses: an argument that only they read counts as unused."""
+    for op in reversed(list(function.walk())):
+        effects = isinstance(op, affine.ForOp | affine.IfOp | affine.StoreOp | memref.StoreOp)
+        if op.results and not effects and all(not r.uses.get_length() for r in op.results):
+            Rewriter.erase_op(op)

@@ -10,6 +10,7 @@ static bool seek(const poetc_file_store *file, uint32_t offset)
         return false;
     }
 #endif
+    clearerr(file->file);
     return fseek(file->file, (long)offset, SEEK_SET) == 0;
 }
 
@@ -34,7 +35,7 @@ static poetc_status write_file(poetc_store *store, uint32_t offset, const void *
     }
     *done = (uint32_t)fwrite(data, 1, length, file->file);
     /* Without this, a full disk would show up only later, or never. */
-    return fflush(file->file) == 0 ? POETC_OK : POETC_WRITE_FAILED;
+    return fflush(file->file) == 0 && !ferror(file->file) ? POETC_OK : POETC_WRITE_FAILED;
 }
 
 static const poetc_store_operations file_operations = {
@@ -49,7 +50,15 @@ poetc_status poetc_file_store_open(poetc_file_store *file, const char *path)
 {
     file->store.operations = &file_operations;
     file->file = fopen(path, "w+b");
-    return file->file != NULL ? POETC_OK : POETC_WRITE_FAILED;
+    if (file->file == NULL) {
+        return POETC_WRITE_FAILED;
+    }
+    /* Pages are large, and what is read back should come from the file. */
+    if (setvbuf(file->file, NULL, _IONBF, 0) != 0) {
+        fclose(file->file);
+        return POETC_WRITE_FAILED;
+    }
+    return POETC_OK;
 }
 
 poetc_status poetc_file_store_close(poetc_file_store *file)

@@ -1,0 +1,46 @@
+"""Compiling generated C in tests."""
+
+import ctypes
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+STRICT = (
+    "-std=c99",
+    "-pedantic",
+    "-ffp-contract=off",
+    "-Werror",
+    "-Wall",
+    "-Wextra",
+    "-Wcast-qual",
+    "-Wconversion",
+    "-Wdouble-promotion",
+    "-Wmissing-prototypes",
+    "-Wshadow",
+    "-Wstrict-prototypes",
+    "-Wundef",
+)
+"""Flags that generated C must compile with."""
+
+SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""Flags under which any undefined behaviour ends the program."""
+
+COMPILERS = ("gcc", "clang")
+
+
+def compile_c(
+    sources: Iterable[Path], output: Path, compiler: str = "gcc", flags: Sequence[str] = ("-O2",)
+) -> Path:
+    """Compiles and links `sources` to `output`; a warning fails the test."""
+    command = [compiler, *STRICT, *flags, "-o", output, *sorted(sources)]
+    run = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return output
+
+
+def load_library(
+    sources: Iterable[Path], output: Path, compiler: str = "gcc", flags: Sequence[str] = ("-O2",)
+) -> ctypes.CDLL:
+    """Compiles `sources` to a library and loads it."""
+    shared = ("-shared", "-fPIC", *flags)
+    return ctypes.CDLL(str(compile_c(sources, output, compiler, shared)))

@@ -1,0 +1,314 @@
+"""The page store: CRC, lengths, ranges; every failure comes back as a status."""
+
+import ctypes
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from c_support import COMPILERS, STRICT, compile_c, load_library
+
+from poetc.backends.c.emit import RUNTIME
+from poetc.backends.c.layout import STATIC_BYTES
+from poetc.schedule.arena import PAGE_TRAILER_BYTES
+
+SOURCES = [RUNTIME / f"{name}.c" for name in ("poetc_store", "store_memory", "store_file")]
+
+(
+    OK,
+    READ_FAILED,
+    WRITE_FAILED,
+    SHORT_TRANSFER,
+    CORRUPT,
+    OUT_OF_RANGE,
+    NO_STORE,
+    BUSY,
+    IDLE,
+) = range(9)
+
+_Store = ctypes.c_void_p
+_Done = ctypes.POINTER(ctypes.c_uint32)
+_Count = Any  # a pointer to uint32_t, as ctypes hands it to a callback
+_Move = ctypes.CFUNCTYPE(
+    ctypes.c_int, _Store, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32, _Done
+)
+_Start = ctypes.CFUNCTYPE(ctypes.c_int, _Store, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
+_Wait = ctypes.CFUNCTYPE(ctypes.c_int, _Store, _Done)
+
+
+class _Operations(ctypes.Structure):
+    _fields_ = [
+        ("read", _Move),
+        ("write", _Move),
+        ("start_read", _Start),
+        ("start_write", _Start),
+        ("wait", _Wait),
+    ]
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = [("operations", ctypes.POINTER(_Operations))]
+
+
+class _Transfer(ctypes.Structure):
+    _fields_ = [
+        ("direction", ctypes.c_int),
+        ("offset", ctypes.c_uint32),
+        ("length", ctypes.c_uint32),
+        ("done", ctypes.c_uint32),
+        ("crc", ctypes.c_uint32),
+        ("data", ctypes.c_void_p),
+    ]
+
+
+class PythonStore:
+    """A store written in Python, with faults: `lose` bytes of each transfer, or fail with a status.
+
+    With `asynchronous`, a started transfer happens in `wait`.
+    """
+
+    def __init__(self, size: int, asynchronous: bool = False) -> None:
+        self.bytes = bytearray(size)
+        self.lose = 0
+        self.read_status = OK
+        self.write_status = OK
+        self.calls: list[str] = []
+        self._started: Callable[[_Count], int] | None = None
+        self._operations = _Operations(
+            _Move(self._read),
+            _Move(self._write),
+            _Start(self._start_read) if asynchronous else _Start(),
+            _Start(self._start_write) if asynchronous else _Start(),
+            _Wait(self._wait) if asynchronous else _Wait(),
+        )
+        self.handle = _Handle(ctypes.pointer(self._operations))
+
+    @property
+    def address(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(ctypes.addressof(self.handle))
+
+    def _read(self, _: int, offset: int, data: int, length: int, done: _Count) -> int:
+        self.calls.append(f"read {offset} {length}")
+        moved = max(length - self.lose, 0)
+        ctypes.memmove(data, bytes(self.bytes[offset : offset + moved]), moved)
+        done[0] = moved
+        return self.read_status
+
+    def _write(self, _: int, offset: int, data: int, length: int, done: _Count) -> int:
+        self.calls.append(f"write {offset} {length}")
+        moved = max(length - self.lose, 0)
+        self.bytes[offset : offset + moved] = ctypes.string_at(data, moved)
+        done[0] = moved
+        return self.write_status
+
+    def _start_read(self, store: int, offset: int, data: int, length: int) -> int:
+        self.calls.append("start read")
+        self._started = lambda done: self._read(store, offset, data, length, done)
+        return OK
+
+    def _start_write(self, store: int, offset: int, data: int, length: int) -> int:
+        self.calls.append("start write")
+        self._started = lambda done: self._write(store, offset, data, length, done)
+        return OK
+
+    def _wait(self, _: int, done: _Count) -> int:
+        self.calls.append("wait")
+        assert self._started is not None
+        return self._started(done)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    library = load_library(SOURCES, tmp_path_factory.mktemp("store") / "store.so")
+    library.poetc_crc32.restype = ctypes.c_uint32
+    library.poetc_status_text.restype = ctypes.c_char_p
+    return library
+
+
+def page(values: bytes) -> ctypes.Array[ctypes.c_char]:
+    return ctypes.create_string_buffer(values, len(values))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_sources_compile_without_warnings(compiler: str, tmp_path: Path) -> None:
+    for source in SOURCES:
+        compile_c([source], tmp_path / f"{source.stem}.o", compiler, ("-O2", "-c"))
+
+
+def test_the_core_needs_no_header_of_a_c_library(tmp_path: Path) -> None:
+    """Not even string.h: a freestanding compiler comes without it."""
+    for name in ("poetc_store.c", "poetc_store.h", "poetc_scalar.h"):
+        headers = {
+            line.split()[1]
+            for line in (RUNTIME / name).read_text().splitlines()
+            if line.startswith("#include <")
+        }
+        assert headers <= {"<stdint.h>", "<stddef.h>", "<stdbool.h>"}
+    flags = ("-O2", "-c", "-ffreestanding")
+    compile_c([RUNTIME / "poetc_store.c"], tmp_path / "store.o", "gcc", flags)
+
+
+def test_handles_fit_the_static_data_reported(tmp_path: Path) -> None:
+    source = tmp_path / "sizes.c"
+    source.write_text(
+        f"""
+#include "store_file.h"
+#include "store_memory.h"
+typedef char file_fits[sizeof(poetc_file_store) <= {STATIC_BYTES} ? 1 : -1];
+typedef char memory_fits[sizeof(poetc_memory_store) <= {STATIC_BYTES} ? 1 : -1];
+typedef char trailer_is[POETC_TRAILER_BYTES == {PAGE_TRAILER_BYTES} ? 1 : -1];
+extern file_fits *a;
+extern memory_fits *b;
+extern trailer_is *c;
+"""
+    )
+    assert "-Werror" in STRICT
+    compile_c([source], tmp_path / "sizes.o", flags=("-c", f"-I{RUNTIME}"))
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"123456789", bytes(range(256)) * 5])
+def test_crc(library: ctypes.CDLL, data: bytes) -> None:
+    assert library.poetc_crc32(data, len(data)) == zlib.crc32(data)
+
+
+def test_status_texts(library: ctypes.CDLL) -> None:
+    texts = [library.poetc_status_text(status) for status in range(IDLE + 1)]
+    assert len(set(texts)) == IDLE + 1
+    assert texts[OK] == b"ok"
+    assert library.poetc_status_text(99) == b"unknown status"
+
+
+def test_page_is_data_and_crc(library: ctypes.CDLL) -> None:
+    store = PythonStore(64)
+    data = page(b"twenty bytes of data")
+    assert library.poetc_page_out(store.address, 8, data, 20) == OK
+    trailer = zlib.crc32(b"twenty bytes of data").to_bytes(4, "little")
+    assert store.bytes[8:32] == b"twenty bytes of data" + trailer
+    assert store.bytes[:8] == bytes(8) and store.bytes[32:] == bytes(32)
+    back = page(bytes(20))
+    assert library.poetc_page_in(store.address, 8, back, 20) == OK
+    assert back.raw == data.raw
+
+
+@pytest.mark.parametrize("position", range(12))
+def test_any_flipped_bit_is_found(library: ctypes.CDLL, position: int) -> None:
+    store = PythonStore(64)
+    assert library.poetc_page_out(store.address, 4, page(b"8 bytes!"), 8) == OK
+    store.bytes[4 + position] ^= 1 << (position % 8)
+    assert library.poetc_page_in(store.address, 4, page(bytes(8)), 8) == CORRUPT
+
+
+def test_short_transfers_are_found(library: ctypes.CDLL) -> None:
+    store = PythonStore(64)
+    assert library.poetc_page_out(store.address, 0, page(b"12345678"), 8) == OK
+    store.lose = 1
+    assert library.poetc_page_in(store.address, 0, page(bytes(8)), 8) == SHORT_TRANSFER
+    assert library.poetc_page_out(store.address, 0, page(bytes(8)), 8) == SHORT_TRANSFER
+
+
+def test_failures_are_returned(library: ctypes.CDLL) -> None:
+    store = PythonStore(64)
+    store.write_status = WRITE_FAILED
+    assert library.poetc_page_out(store.address, 0, page(bytes(8)), 8) == WRITE_FAILED
+    assert store.calls == ["write 0 8"]  # no trailer for a page that is not there
+    store.read_status = READ_FAILED
+    assert library.poetc_page_in(store.address, 0, page(bytes(8)), 8) == READ_FAILED
+
+
+def test_no_store(library: ctypes.CDLL) -> None:
+    transfer = _Transfer()
+    for function in (library.poetc_page_out, library.poetc_page_in):
+        assert function(None, 0, page(bytes(8)), 8) == NO_STORE
+    for function in (library.poetc_page_out_start, library.poetc_page_in_start):
+        assert function(None, ctypes.byref(transfer), 0, page(bytes(8)), 8) == NO_STORE
+    assert library.poetc_page_wait(None, ctypes.byref(transfer)) == NO_STORE
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_transfers_in_two_halves(library: ctypes.CDLL, asynchronous: bool) -> None:
+    store = PythonStore(64, asynchronous)
+    transfer = _Transfer()
+    out, back = page(b"abcdefgh"), page(bytes(8))
+    arguments = (store.address, ctypes.byref(transfer))
+    assert library.poetc_page_wait(*arguments) == IDLE
+    assert library.poetc_page_out_start(*arguments, 16, out, 8) == OK
+    assert (bytes(store.bytes[16:24]) == b"abcdefgh") == (not asynchronous)
+    assert library.poetc_page_in_start(*arguments, 16, back, 8) == BUSY
+    assert library.poetc_page_out_start(*arguments, 0, out, 8) == BUSY
+    assert library.poetc_page_wait(*arguments) == OK
+    assert library.poetc_page_wait(*arguments) == IDLE
+    assert library.poetc_page_in_start(*arguments, 16, back, 8) == OK
+    assert library.poetc_page_wait(*arguments) == OK
+    assert back.raw == b"abcdefgh"
+    start = ["start write", "wait"] if asynchronous else []
+    assert store.calls[: len(start) + 2] == [*start, "write 16 8", "write 24 4"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_failures_in_two_halves(library: ctypes.CDLL, asynchronous: bool) -> None:
+    store = PythonStore(64, asynchronous)
+    transfer = _Transfer()
+    arguments = (store.address, ctypes.byref(transfer))
+    data = page(bytes(8))
+
+    def both(function: Callable[..., int]) -> int:
+        status = function(*arguments, 16, data, 8)
+        return status if status != OK else library.poetc_page_wait(*arguments)
+
+    assert both(library.poetc_page_in_start) == CORRUPT
+    store.lose = 3
+    assert both(library.poetc_page_in_start) == SHORT_TRANSFER
+    assert both(library.poetc_page_out_start) == SHORT_TRANSFER
+    store.lose = 0
+    store.write_status, store.read_status = WRITE_FAILED, READ_FAILED
+    assert both(library.poetc_page_out_start) == WRITE_FAILED
+    assert both(library.poetc_page_in_start) == READ_FAILED
+    store.write_status = OK  # a failed transfer is over; the next one may start
+    assert both(library.poetc_page_out_start) == OK
+
+
+def test_memory_store(library: ctypes.CDLL) -> None:
+    content = np.zeros(40, np.uint8)
+    handle = ctypes.create_string_buffer(STATIC_BYTES)
+    library.poetc_memory_store_init(handle, ctypes.c_void_p(content.ctypes.data), 40)
+    data = page(b"16 bytes of data")
+    assert library.poetc_page_out(handle, 20, data, 16) == OK
+    back = page(bytes(16))
+    assert library.poetc_page_in(handle, 20, back, 16) == OK
+    assert back.raw == data.raw
+    assert library.poetc_page_out(handle, 21, data, 16) == OUT_OF_RANGE  # the CRC does not fit
+    assert library.poetc_page_out(handle, 41, data, 16) == OUT_OF_RANGE
+    assert library.poetc_page_in(handle, 2**32 - 8, back, 16) == OUT_OF_RANGE
+
+
+def test_file_store(library: ctypes.CDLL, tmp_path: Path) -> None:
+    path = tmp_path / "pages.bin"
+    handle = ctypes.create_string_buffer(STATIC_BYTES)
+    assert library.poetc_file_store_open(handle, str(path).encode()) == OK
+    first, second = page(b"the first page.."), page(b"page two")
+    back = page(bytes(16))
+    assert library.poetc_page_out(handle, 100, first, 16) == OK
+    assert library.poetc_page_out(handle, 0, second, 8) == OK
+    assert library.poetc_page_in(handle, 100, back, 16) == OK
+    assert back.raw == first.raw
+    assert library.poetc_page_in(handle, 0, back, 8) == OK
+    assert back.raw[:8] == second.raw
+    with path.open("r+b") as file:
+        file.seek(103)
+        file.write(b"!")
+    assert library.poetc_page_in(handle, 100, back, 16) == CORRUPT
+    assert library.poetc_page_in(handle, 110, back, 16) == SHORT_TRANSFER
+    assert library.poetc_page_in(handle, 100, back, 16) == CORRUPT
+    assert library.poetc_file_store_close(handle) == OK
+    assert path.stat().st_size == 120
+
+
+def test_file_store_that_cannot_write(library: ctypes.CDLL, tmp_path: Path) -> None:
+    handle = ctypes.create_string_buffer(STATIC_BYTES)
+    missing = str(tmp_path / "missing" / "pages.bin").encode()
+    assert library.poetc_file_store_open(handle, missing) == WRITE_FAILED
+    if Path("/dev/full").exists():
+        assert library.poetc_file_store_open(handle, b"/dev/full") == OK
+        assert library.poetc_page_out(handle, 0, page(bytes(16)), 16) == WRITE_FAILED

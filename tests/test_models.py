@@ -1,0 +1,67 @@
+"""Real training steps, all the way: the generated C against XLA, and bits at every budget."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled import SANITIZE, Model, build, prepare, run, worst_error
+from conftest import TRAINED
+
+from poetc.interpreter import run_graph
+from poetc.ir.graph import graphs
+
+XLA_TOLERANCE = 3e-5
+"""Relative to the largest element of each tensor."""
+
+NOISE = 1e-12
+"""Gradients that cancel exactly on paper (the key bias of attention) are noise of this size."""
+
+BUDGETS = 5
+
+
+def budgets(model: Model, peak_bytes: int) -> list[int]:
+    """Evenly spaced arena budgets from the least feasible one up to below the unlimited peak."""
+    least = model.least_ram_bytes()
+    return sorted({(least + (peak_bytes - least) * k // BUDGETS) // 4 * 4 for k in range(BUDGETS)})
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_budget_gives_the_same_bits_and_xlas_numbers(name: str, tmp_path: Path) -> None:
+    model = prepare(name)
+    module, report = model.schedule(None)
+    unlimited = run(build(module, tmp_path / "unlimited"), model.arguments, model.expected)
+    for got, expected in zip(unlimited, model.expected, strict=True):
+        if np.max(np.abs(expected)) > NOISE:
+            assert worst_error([got], [expected]) <= XLA_TOLERANCE
+        else:
+            assert np.max(np.abs(got)) <= NOISE
+    # The interpreter orders every operation as the generated code does.
+    reference = run_graph(graphs(module)[0], model.arguments, arena=True)
+    assert [a.tobytes() for a in reference.results] == [a.tobytes() for a in unlimited]
+
+    peak = report.use.peak_bytes
+    for ram_bytes in budgets(model, peak):
+        module, report = model.schedule(ram_bytes)
+        assert report.memory is not None and report.memory.arena_bytes <= ram_bytes
+        interpreted = run_graph(graphs(module)[0], model.arguments, ram_bytes, arena=True)
+        assert interpreted.peak_bytes == report.use.peak_bytes
+        directory = tmp_path / str(ram_bytes)
+        got = run(build(module, directory, *SANITIZE), model.arguments, model.expected)
+        assert [a.tobytes() for a in got] == [a.tobytes() for a in unlimited]
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv"])
+def test_many_steps_train_within_the_arena(name: str, tmp_path: Path) -> None:
+    """Parameters live in the arena from step to step; paging does not disturb them."""
+    model = prepare(name)
+    steps = 20
+    full = build(model.schedule(None)[0], tmp_path / "full")
+    tight = build(model.schedule(model.least_ram_bytes())[0], tmp_path / "tight", *SANITIZE)
+    expected = run(full, model.arguments, model.expected, steps)
+    got = run(tight, model.arguments, model.expected, steps)
+    assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]
+    assert expected[0] < model.expected[0]  # the loss after 20 steps against that of the first

@@ -1,0 +1,225 @@
+"""Reading text: locations, and one clear error for everything that is not a training step."""
+
+import random
+import re
+
+import pytest
+from conftest import MODELS
+from xdsl.dialects.builtin import FileLineColLoc
+from xdsl.dialects.func import FuncOp
+
+from poetc.errors import InputError
+from poetc.ir.locations import source_location
+from poetc.ir.stablehlo import AddOp
+from poetc.ir.text import check_entry, parse_module, read_module
+
+GOOD = """\
+module @jit_step attributes {mhlo.num_partitions = 1 : i32} {
+  func.func public @main(%arg0: tensor<2xf32> {tf.aliasing_output = 0 : i32}) -> tensor<2xf32> {
+    %0 = stablehlo.add %arg0, %arg0 : tensor<2xf32>
+    %1 = call @f(%0) : (tensor<2xf32>) -> tensor<2xf32>
+    return %1 : tensor<2xf32>
+  }
+  func.func private @f(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+    return %arg0 : tensor<2xf32>
+  }
+}
+"""
+
+
+def error_of(text: str | bytes) -> InputError:
+    data = text.encode() if isinstance(text, str) else text
+    with pytest.raises(InputError) as info:
+        read_module(data, "step.mlir")
+    assert info.value.exit_code == 2
+    assert info.value.location is not None and info.value.location.file == "step.mlir"
+    return info.value
+
+
+def test_every_operation_knows_its_place():
+    module = read_module(GOOD.encode(), "step.mlir")
+    places = {op.name: str(source_location(op)) for op in module.walk()}
+    assert places["builtin.module"] == "step.mlir:1:1"
+    assert places["stablehlo.add"] == "step.mlir:3:5"
+    assert places["func.call"] == "step.mlir:4:5"
+    for path in sorted(MODELS.glob("*_*.mlir")):
+        for op in parse_module(path.read_text(), path.name).walk():
+            if op.name != "builtin.module" and "reduce" not in str(op.parent_op()):
+                assert isinstance(op.location, FileLineColLoc)
+        break
+
+
+def test_locations_of_python_source_are_skipped():
+    text = """\
+#loc1 = loc("x")
+module @m {
+  func.func public @main(%arg0: tensor<2xf32> loc("x")) -> tensor<2xf32> {
+    %0 = stablehlo.add %arg0, %arg0 : tensor<2xf32> loc(#loc9)
+    return %0 : tensor<2xf32> loc(#loc)
+  } loc(#loc)
+} loc(#loc)
+#loc = loc(unknown)
+#loc9 = loc("jit(step)/add"(#loc1))
+"""
+    module = read_module(text.encode(), "step.mlir")
+    (add,) = [op for op in module.walk() if isinstance(op, AddOp)]
+    assert str(source_location(add)) == "step.mlir:4:5"
+
+
+@pytest.mark.parametrize(
+    "text, line, message",
+    [
+        ("", 1, "the file is empty"),
+        (" \n // nothing\n", 1, "the file is empty"),
+        ("import jax\nprint(1)\n", 1, "not MLIR: expected a module"),
+        ('{"json": [1, 2]}', 1, "not MLIR: expected a module"),
+        (b"ML\xefR\x01\x02", 1, "MLIR bytecode is not supported"),
+        (b"PK\x03\x04\x00\x00", 1, "a binary file"),
+        (b"module \xff\xfe", 1, "not text: byte 0xff at offset 7"),
+        (GOOD[:-3], 1, "the file ends inside '{': it is truncated"),
+        (GOOD[: GOOD.index("%0)")], 4, "the file ends inside '('"),
+        (GOOD.replace(" : tensor<2xf32>\n", " tensor<2xf32>\n"), 3, "Expected ':'"),
+        (GOOD.replace("%arg0, %arg0", "%arg0, %arg9"), 3, "values used but not defined: [%arg9]"),
+        (
+            GOOD.replace("    %0 = ", "    %9 = stablehlo.abs %0 : tensor<2xf32>\n    %0 = "),
+            3,
+            "stablehlo.abs: operand 0 is used before it is defined",
+        ),
+        (GOOD.replace("%0 = ", "%arg0 = "), 3, "SSA value %arg0 is already defined"),
+        (GOOD.replace("2xf32", "?xf32"), 2, "dynamic shape tensor<?xf32>"),
+        (GOOD.replace("tensor<2xf32>", "tensor<*xf32>"), 2, "dynamic shape tensor<*x"),
+        (GOOD.replace("f32", "f64"), 3, "operand 0 has elements of type f64"),
+        (GOOD.replace("add %arg0, %arg0 : tensor<2xf32>", "iota dim = 0 : tensor<3xf32>"), 4, "operand is used"),
+        (GOOD.replace("-> tensor<2xf32> {\n    %0", "-> tensor<3xf32> {\n    %0"), 5, "tensor<3xf32>"),
+        (GOOD.replace("private", "public"), 7, "public functions are: @main (line 2), @f (line 7)"),
+        (GOOD.replace("public", "private"), 1, "public functions are: none"),
+        (GOOD.replace("@main", "@step"), 2, "public functions are: @step (line 2)"),
+        (GOOD.replace("@f(%0)", "@g(%0)"), 4, "could not be found in symbol table"),
+        ("module {\n}", 1, "the module has no function"),
+        (
+            GOOD.replace("return %arg0", "%0 = call @f(%arg0) : (tensor<2xf32>) -> tensor<2xf32>\n"
+            "    return %0"),
+            7,
+            "recursion among functions is not supported: @f",
+        ),
+        (
+            GOOD.replace("    return %arg0 : tensor<2xf32>\n", ""),
+            7,
+            "func.func: empty block",
+        ),
+        ("module " + "{ module " * 60 + "{" + "}" * 61, 1, "brackets nested deeper than 40"),
+        ("module { func.func @main(%x: " + "tensor<" * 3000, 1, "the file ends inside"),
+        ("module { func.func @main(%x: " + "tensor<" * 3000 + ")}", 1, ""),
+        (GOOD.replace("2xf32", "99999999999999999999xf32"), 2, "is too large"),
+        (
+            GOOD.replace("%0 =", "%c = stablehlo.constant dense<0.0> : tensor<9999999999xf32>\n%0 ="),
+            4,
+            "a constant of more than",
+        ),
+    ],
+)  # fmt: skip
+def test_error(text, line, message):
+    error = error_of(text)
+    assert message in error.message
+    if message:
+        assert error.location is not None and error.location.line == line, error
+
+
+def test_all_unsupported_operations_are_listed():
+    text = """\
+module {
+  func.func public @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+    // %0 = stablehlo.commented %arg0 : tensor<2xf32>
+    %0 = stablehlo.cosine %arg0 {note = "stablehlo.quoted("} : tensor<2xf32>
+    %1:2 = "stablehlo.sort"(%0) <{
+      mhlo.key = 1 : i64
+    }> : (tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
+    %2 = stablehlo.cosine %0 : tensor<2xf32>
+    foo.bar %2
+    %3 = chlo.erf_inv %2 : tensor<2xf32> -> tensor<2xf32>
+    return %3 : tensor<2xf32>
+  }
+}
+"""
+    error = error_of(text)
+    assert str(error.location) == "step.mlir:4:10"
+    head, *lines = error.message.split("\n")
+    assert head == "unsupported operations:"
+    assert lines[:-1] == [
+        "  stablehlo.cosine: lines 4, 8",
+        "  stablehlo.sort: line 5",
+        "  foo.bar (unknown dialect 'foo'): line 9",
+        "  chlo.erf_inv: line 10",
+    ]
+    assert "stablehlo: abs, add, and, broadcast_in_dim" in lines[-1]
+    assert "chlo: erf, erfc, square" in lines[-1]
+
+
+def test_poet_ir_needs_no_main():
+    module = parse_module("module {\n}")
+    with pytest.raises(InputError, match="no function"):
+        check_entry(module)
+    text = """\
+poet.graph @step(%x: tensor<f32>) -> (tensor<f32>) {
+  poet.return %x : tensor<f32>
+}
+"""
+    module = read_module(text.encode(), "graph.mlir")
+    assert not any(isinstance(op, FuncOp) for op in module.walk())
+
+
+def corrupted(data: bytes, rng: random.Random) -> bytes:
+    """A copy with a few bytes cut off, changed, removed, inserted or moved, or a number changed."""
+    damaged = bytearray(data)
+    at = rng.randrange(len(data))
+    how = rng.randrange(6)
+    if how == 0:
+        return data[:at]
+    if how == 1:
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(data))] = rng.randrange(256)
+    elif how == 2:
+        del damaged[at : at + rng.randrange(1, 20)]
+    elif how == 3:
+        junk = [
+            b"[[",
+            b"<",
+            b"9" * 30,
+            b"-",
+            b'"',
+            b"{",
+            b"}",
+            b"()",
+            b"tensor<4xf64>",
+            b"0x1",
+            b"%0",
+            b"\n",
+            b"//",
+            b"1e400",
+            b"dense<",
+            b"?",
+            b"loc(",
+            b"#a",
+            b"!b",
+            b"^bb0:",
+        ]
+        damaged[at:at] = rng.choice(junk)
+    elif how == 4:
+        source = rng.randrange(len(data))
+        length = rng.randrange(1, 60)
+        damaged[at : at + length] = data[source : source + length]
+    else:
+        number = rng.choice(list(re.finditer(rb"\d+", data)))
+        values = (0, 1, 2, 3, 7, -1, 10**6, 2**31, 2**63, 2**64)
+        damaged[number.start() : number.end()] = str(rng.choice(values)).encode()
+    return bytes(damaged)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_corrupted_files_give_one_error_or_a_module(seed):
+    rng = random.Random(seed)
+    text = (MODELS / "gesture_mlp.mlir").read_bytes()
+    try:
+        read_module(corrupted(text, rng), "step.mlir")
+    except InputError as error:
+        assert error.message and error.location is not None
