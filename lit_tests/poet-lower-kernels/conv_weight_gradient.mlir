@@ -19,29 +19,29 @@ poet.graph @main(%x: tensor<1x8x8x3xf32>, %g: tensor<1x4x4x4xf32>, %w: tensor<3x
 // CHECK-NEXT:      affine.for %j = 0 to 3 {
 // CHECK-NEXT:        affine.for %k = 0 to 3 {
 // CHECK-NEXT:          affine.for %l = 0 to 4 {
-// CHECK-NEXT:            %0 = affine.load %in2[%i, %j, %k, %l] : memref<3x3x3x4xf32>
-// CHECK-NEXT:            %1 = affine.for %kh = 0 to 4 iter_args(%acc = %zero) -> (f32) {
-// CHECK-NEXT:              %2 = "affine.if"(%i, %kh) <{condition = affine_set<(d0, d1) : ((((d0 * -1) + (d1 * -2)) + 7) >= 0)>}> ({
-// CHECK-NEXT:                %3 = affine.for %kw = 0 to 4 iter_args(%acc_1 = %acc) -> (f32) {
-// CHECK-NEXT:                  %4 = "affine.if"(%j, %kw) <{condition = affine_set<(d0, d1) : ((((d0 * -1) + (d1 * -2)) + 7) >= 0)>}> ({
-// CHECK-NEXT:                    %5 = affine.load %in0[0, %i + %kh * 2, %j + %kw * 2, %k] : memref<1x8x8x3xf32>
-// CHECK-NEXT:                    %6 = affine.load %in1[0, %kh, %kw, %l] : memref<1x4x4x4xf32>
-// CHECK-NEXT:                    %7 = arith.mulf %5, %6 : f32
-// CHECK-NEXT:                    %8 = arith.addf %acc_1, %7 : f32
-// CHECK-NEXT:                    affine.yield %8 : f32
+// CHECK-NEXT:            %0 = affine.for %kh = 0 to 4 iter_args(%acc = %zero) -> (f32) {
+// CHECK-NEXT:              %1 = "affine.if"(%i, %kh) <{condition = affine_set<(d0, d1) : ((((d0 * -1) + (d1 * -2)) + 7) >= 0)>}> ({
+// CHECK-NEXT:                %2 = affine.for %kw = 0 to 4 iter_args(%acc_1 = %acc) -> (f32) {
+// CHECK-NEXT:                  %3 = "affine.if"(%j, %kw) <{condition = affine_set<(d0, d1) : ((((d0 * -1) + (d1 * -2)) + 7) >= 0)>}> ({
+// CHECK-NEXT:                    %4 = affine.load %in0[0, %i + %kh * 2, %j + %kw * 2, %k] : memref<1x8x8x3xf32>
+// CHECK-NEXT:                    %5 = affine.load %in1[0, %kh, %kw, %l] : memref<1x4x4x4xf32>
+// CHECK-NEXT:                    %6 = arith.mulf %4, %5 : f32
+// CHECK-NEXT:                    %7 = arith.addf %acc_1, %6 : f32
+// CHECK-NEXT:                    affine.yield %7 : f32
 // CHECK-NEXT:                  }, {
 // CHECK-NEXT:                    affine.yield %acc_1 : f32
 // CHECK-NEXT:                  }) : (index, index) -> f32
-// CHECK-NEXT:                  affine.yield %4 : f32
+// CHECK-NEXT:                  affine.yield %3 : f32
 // CHECK-NEXT:                }
-// CHECK-NEXT:                affine.yield %3 : f32
+// CHECK-NEXT:                affine.yield %2 : f32
 // CHECK-NEXT:              }, {
 // CHECK-NEXT:                affine.yield %acc : f32
 // CHECK-NEXT:              }) : (index, index) -> f32
-// CHECK-NEXT:              affine.yield %2 : f32
+// CHECK-NEXT:              affine.yield %1 : f32
 // CHECK-NEXT:            }
-// CHECK-NEXT:            %9 = arith.mulf %1, %c : f32
-// CHECK-NEXT:            %10 = arith.subf %0, %9 : f32
+// CHECK-NEXT:            %8 = arith.mulf %0, %c : f32
+// CHECK-NEXT:            %9 = affine.load %in2[%i, %j, %k, %l] : memref<3x3x3x4xf32>
+// CHECK-NEXT:            %10 = arith.subf %9, %8 : f32
 // CHECK-NEXT:            affine.store %10, %out0[%i, %j, %k, %l] : memref<3x3x3x4xf32>
 // CHECK-NEXT:          }
 // CHECK-NEXT:        }

@@ -615,7 +615,11 @@ def _write(files: Mapping[str, str], target: Path) -> None:
             return
         old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         target.rename(old)
-        fresh.rename(target)
+        try:
+            fresh.rename(target)
+        except BaseException:
+            old.rename(target)
+            raise
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
