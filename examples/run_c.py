@@ -38,7 +38,9 @@ def main() -> None:
             error = float(np.max(np.abs(got - expected))) / scale
             print(f"{name}: {str(expected.shape):<10} relative difference from XLA {error:.1e}")
         elif expected.size == 1:
-            print(f"{name}: {float(got):.6f} after {options.steps} steps, {float(expected):.6f} first")
+            print(
+                f"{name}: {float(got):.6f} after {options.steps} steps, {float(expected):.6f} first"
+            )
 
 
 if __name__ == "__main__":

@@ -137,12 +137,16 @@ def _compile(
     if arguments.emit == "c":
         from poetc.backends.c.emit import emit
 
-        emit(compiled.module, Path(arguments.output))
+        emit(compiled.module, Path(arguments.output), stack_bytes=options.stack_bytes)
     else:
         _write_text(arguments.output, module_text(compiled.module))
     observer.finish()
     interrupted = compiled.report is not None and compiled.report.interrupted
-    if compiled.report is not None and not arguments.quiet:
+    if arguments.quiet:
+        pass
+    elif compiled.report is None:
+        print("poetc: the input was scheduled already; its schedule is kept", file=sys.stderr)
+    else:
         summary = summarize(compiled, options, name, interrupted)
         text = json.dumps(summary.to_json(), indent=2) if arguments.json else summary.to_text()
         print(text, file=sys.stderr)

@@ -214,8 +214,9 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
     if found.operation is not None:
         compute = graph.computes[found.operation]
         where = f' for kernel "{compute.label.data}" (number {found.operation + 1} of the step)'
+    how = _restrictions(options)
     if found.time_bound_ns is not None or found.fastest_ns is not None:
-        lines = [f"no schedule meets the deadline within this RAM{where}"]
+        lines = [f"no schedule{how} meets the deadline within this RAM{where}"]
         if found.time_bound_ns is not None:
             lines.append(f"the step takes at least {format_time(found.time_bound_ns)}")
         if found.fastest_ns is not None:
@@ -224,7 +225,7 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
     reserved = 0
     if options.ram_scope == "all":
         reserved = options.static_bytes + options.stack_bytes
-    lines = [f"no schedule fits into {format_bytes(options.ram_bytes or 0)}"]
+    lines = [f"no schedule{how} fits into {format_bytes(options.ram_bytes or 0)}"]
     if found.ram_bound_bytes is not None:
         needed = format_bytes(found.ram_bound_bytes + reserved)
         lines.append(f"at least {needed} are needed{where}")
@@ -234,3 +235,13 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
     if reserved:
         lines.append(f"{reserved} B of that are static data and stack")
     return InfeasibleError("; ".join(lines))
+
+
+def _restrictions(options: Options) -> str:
+    """The options that forbid schedules, for messages: ` with --paging=off`, or nothing."""
+    given = [f"--strategy={options.strategy}"] if options.strategy != "auto" else []
+    given += ["--paging=off"] if not options.paging else []
+    given += ["--remat=off"] if not options.remat else []
+    if options.device.storage is None and options.paging:
+        given.append(f"--device={options.device_name} (it has no storage)")
+    return f" with {' '.join(given)}" if given else ""

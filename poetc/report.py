@@ -79,7 +79,11 @@ class Summary:
             ("  static data", format_bytes(ram.static_bytes)),
             ("  stack reserve", format_bytes(ram.stack_bytes)),
             ("Peak of live bytes", f"{format_bytes(ram.peak_live_bytes)} at {ram.peak_at}"),
-            *((f"  {kind}", format_bytes(ram.at_peak[kind])) for kind in KINDS if ram.at_peak[kind]),
+            *(
+                (f"  {kind}", format_bytes(ram.at_peak[kind]))
+                for kind in KINDS
+                if ram.at_peak[kind]
+            ),
             ("Storage used", format_bytes(self.storage_bytes)),
             ("", ""),
             ("Recomputed kernels", str(self.recomputes)),

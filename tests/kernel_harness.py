@@ -1,7 +1,6 @@
 """Runs lowered kernels as C and compares them with the interpreter, bit for bit."""
 
 import ctypes
-import hashlib
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -80,15 +79,16 @@ def compile_functions(functions: Sequence[func.FuncOp], flags: Sequence[str] = (
             print_function(function, Signature(function.sym_name.data, overlapping=everything))
         )
     source = "\n".join(text)
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    directory = Path(tempfile.mkdtemp(prefix="poetc-kernels-"))
-    c_file, library = directory / "kernels.c", directory / f"{digest}.so"
-    c_file.write_text(source)
     command = ["gcc", "-std=c99", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-shared"]
-    subprocess.run(
-        [*command, "-fPIC", f"-I{_RUNTIME}", *flags, "-o", str(library), str(c_file)], check=True
-    )
-    return ctypes.CDLL(str(library))
+    with tempfile.TemporaryDirectory(prefix="poetc-kernels-") as directory:
+        c_file, library = Path(directory, "kernels.c"), Path(directory, "kernels.so")
+        c_file.write_text(source)
+        subprocess.run(
+            [*command, "-fPIC", f"-I{_RUNTIME}", *flags, "-o", str(library), str(c_file)],
+            check=True,
+        )
+        # Loaded, it needs its file no longer.
+        return ctypes.CDLL(str(library))
 
 
 def _buffer(array: Array) -> tuple[Array, Array]:

@@ -21,9 +21,12 @@ from poetc.backends.c.printer import (
     float_literal,
     print_function,
     print_prototype,
+    print_table,
     stored_arguments,
+    tables_of,
 )
 from poetc.errors import InputError
+from poetc.ir.text import parse_module
 
 
 def parse(text: str) -> func.FuncOp:
@@ -434,6 +437,57 @@ def test_long_expressions_are_broken() -> None:
     """)
     lines = print_function(function, Signature("kernel")).splitlines()
     assert max(map(len, lines)) <= 100
+
+
+def test_tables_of_constants(tmp_path: Path) -> None:
+    """In flash; infinities and NaN are bits there, as C has no constant expression for them."""
+    module = parse_module(
+        """
+        "memref.global"() <{sym_name = "steps", type = memref<4xf32>, sym_visibility = "private",
+          initial_value = dense<[0.1, -2.5, 1.0e-45, 3.0e38]> : tensor<4xf32>, constant}> : () -> ()
+        "memref.global"() <{sym_name = "limits", type = memref<4xf32>, sym_visibility = "private",
+          initial_value = dense<[0x7F800000, 0xFF800000, 0x7FC00000, -0.0]> : tensor<4xf32>,
+          constant}> : () -> ()
+        "memref.global"() <{sym_name = "mask", type = memref<2x2xi1>, sym_visibility = "private",
+          initial_value = dense<[[true, false], [true, true]]> : tensor<2x2xi1>, constant}>
+          : () -> ()
+        "memref.global"() <{sym_name = "sevens", type = memref<4xi32>, sym_visibility = "private",
+          initial_value = dense<7> : tensor<4xi32>, constant}> : () -> ()
+        func.func @k(%a: memref<4xf32>, %b: memref<4xf32>, %c: memref<2x2xi1>, %d: memref<4xi32>) {
+          %steps = memref.get_global @steps : memref<4xf32>
+          %limits = memref.get_global @limits : memref<4xf32>
+          %mask = memref.get_global @mask : memref<2x2xi1>
+          %sevens = memref.get_global @sevens : memref<4xi32>
+          affine.for %i = 0 to 4 {
+            %v = affine.load %steps[%i] : memref<4xf32>
+            affine.store %v, %a[%i] : memref<4xf32>
+            %l = affine.load %limits[%i] : memref<4xf32>
+            affine.store %l, %b[%i] : memref<4xf32>
+            %m = affine.load %mask[%i floordiv 2, %i mod 2] : memref<2x2xi1>
+            affine.store %m, %c[%i floordiv 2, %i mod 2] : memref<2x2xi1>
+            %s = affine.load %sevens[%i] : memref<4xi32>
+            affine.store %s, %d[%i] : memref<4xi32>
+          }
+          func.return
+        }
+        """
+    )
+    (function,) = (op for op in module.ops if isinstance(op, func.FuncOp))
+    signature = Signature("kernel")
+    source = tmp_path / "tables.c"
+    source.write_text(
+        '#include "poetc_scalar.h"\n'
+        + "".join(map(print_table, tables_of(function)))
+        + print_prototype(function, signature)
+        + print_function(function, signature)
+    )
+    library = load_library([source], tmp_path / "tables.so", flags=("-O2", f"-I{RUNTIME}"))
+    a, b = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    c, d = np.zeros(4, np.uint8), np.zeros(4, np.int32)
+    library.kernel(*(ctypes.c_void_p(buffer.ctypes.data) for buffer in (a, b, c, d)))
+    assert a.tobytes() == np.array([0.1, -2.5, 1e-45, 3e38], np.float32).tobytes()
+    assert b.tobytes() == np.array([np.inf, -np.inf, np.nan, -0.0], np.float32).tobytes()
+    assert c.tolist() == [1, 0, 1, 1] and d.tolist() == [7] * 4
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,9 @@ BAD_TEXT = {
         "recurs",
     ),
     "wrong-types": (
-        SMALL.replace("stablehlo.multiply %w, %x : tensor<4xf32>", "stablehlo.multiply %w, %x : tensor<5xf32>"),
+        SMALL.replace(
+            "stablehlo.multiply %w, %x : tensor<4xf32>", "stablehlo.multiply %w, %x : tensor<5xf32>"
+        ),
         "bad.mlir:3:",
     ),
 }

@@ -88,6 +88,7 @@ module @m {
         (GOOD.replace("%0 = ", "%arg0 = "), 3, "SSA value %arg0 is already defined"),
         (GOOD.replace("2xf32", "?xf32"), 2, "dynamic shape tensor<?xf32>"),
         (GOOD.replace("tensor<2xf32>", "tensor<*xf32>"), 2, "dynamic shape tensor<*x"),
+        (GOOD.replace("f32", "i99999999999999"), 2, "no such type: i99999999999..."),
         (GOOD.replace("f32", "f64"), 3, "operand 0 has elements of type f64"),
         (GOOD.replace("add %arg0, %arg0 : tensor<2xf32>", "iota dim = 0 : tensor<3xf32>"), 4, "operand is used"),
         (GOOD.replace("-> tensor<2xf32> {\n    %0", "-> tensor<3xf32> {\n    %0"), 5, "tensor<3xf32>"),

@@ -128,7 +128,7 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
     context = make_context()
     _check_brackets(masked, lines)
     _check_operations(text, context, lines)
-    _check_static(masked, lines)
+    _check_types(masked, lines)
     # Locations of JAX's Python source are defined after their uses, which xDSL cannot read.
     text = _LOCATION_ALIAS.sub(lambda match: " " * len(match[0]), text)
     parser = None
@@ -241,13 +241,17 @@ def _supported_operations() -> tuple[str, ...]:
     return tuple(lists)
 
 
-def _check_static(masked: str, lines: _Lines) -> None:
-    match = re.search(r"\btensor<[^<>]*\?[^<>]*>", masked) or re.search(r"\btensor<\*x?", masked)
+def _check_types(masked: str, lines: _Lines) -> None:
+    """Report dynamic shapes, and integers so wide that xDSL runs out of memory over them."""
+    match = re.search(r"\btensor<[^<>]*\?[^<>]*>|\btensor<\*x?", masked)
     if match is not None:
         raise InputError(
             f"dynamic shape {match[0]}: lower the step with static shapes",
             lines.at(match.start()),
         )
+    match = re.search(r"(?<![%@#!^\w.$-])[su]?i\d{5,}\b", masked)
+    if match is not None:
+        raise InputError(f"no such type: {match[0][:12]}...", lines.at(match.start()))
 
 
 # --- checks on the module -----------------------------------------------------------------------

@@ -514,9 +514,7 @@ class _Fuser:
         rest = iter(rows)
         return tuple(UNIT if n == 1 else next(rest) for n in _shape(root))
 
-    def _tagged_reads(
-        self, group: _Group, root: SSAValue
-    ) -> dict[SSAValue, set[tuple[int, ...]]]:
+    def _tagged_reads(self, group: _Group, root: SSAValue) -> dict[SSAValue, set[tuple[int, ...]]]:
         """What the kernel of `root` reads, with the axes that index it."""
         tags = self._root_tags(group, root)
         found: dict[SSAValue, set[tuple[int, ...]]] = {}
@@ -678,8 +676,10 @@ def _axes(tags: tuple[int, ...]) -> tuple[int, ...]:
 
 def _passes_once(op: Operation, index: int) -> bool:
     """Whether consumer `op` reads each element of that operand at most once."""
-    return _is_elementwise(op) or isinstance(op, VIEWS) or (
-        isinstance(op, hlo.ReduceOp) and index == 0
+    return (
+        _is_elementwise(op)
+        or isinstance(op, VIEWS)
+        or (isinstance(op, hlo.ReduceOp) and index == 0)
     )
 
 
@@ -736,9 +736,7 @@ def _rebuild(graph: GraphOp, fuser: _Fuser, groups: list[_Group]) -> None:
                 reads.setdefault(flat.updates[value])
         operands = list(reads)
         pairs = [
-            (i, operands.index(flat.updates[v]))
-            for i, v in enumerate(results)
-            if v in flat.updates
+            (i, operands.index(flat.updates[v])) for i, v in enumerate(results) if v in flat.updates
         ]
         compute = ComputeOp(
             _label(ops),

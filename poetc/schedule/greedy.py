@@ -234,9 +234,7 @@ class _Greedy:
                 self.drop(v)
         first = k == self.stage
         dying = {
-            v
-            for v in operation.inputs
-            if v not in pinned and self._use_after(v, first) is None
+            v for v in operation.inputs if v not in pinned and self._use_after(v, first) is None
         }
         pairs = share(instance.problem, k, dying)
         shared = sum(self.size[o] for o, _ in pairs)
@@ -263,7 +261,9 @@ class _Greedy:
 
     def _use_after(self, v: int, first: bool) -> int | None:
         """The next stage that reads `v` once the operation at hand has run."""
-        later = [use for use in self.uses[v] if use > self.stage or (use == self.stage and not first)]
+        later = [
+            use for use in self.uses[v] if use > self.stage or (use == self.stage and not first)
+        ]
         return later[0] if later else None
 
     def _again(self, v: int, first: bool) -> bool:

@@ -141,6 +141,7 @@ class _Job:
         self.bound = -INF
         self.outcome = Outcome()
         self.failure: BaseException | None = None
+
         class Quiet(highspy.Highs):
             # The constructor enables the callbacks, which prints a banner on the standard output.
             def enableCallbacks(self) -> None:

@@ -90,11 +90,10 @@ class SlotModel:
     """
 
     def __init__(
-        self, instance: Instance, slots: Sequence[Slot], *, minimise: str = "energy", running: bool = False
+        self, instance: Instance, slots: Sequence[Slot], *, minimise: str = "energy"
     ) -> None:
         self.instance = instance
         self.minimise = minimise
-        self.running = running
         self.lp = LinearProgram()
         # Columns that rows bound from below: column -> those rows.
         self.derived: dict[int, list[int]] = {}
@@ -248,42 +247,10 @@ class SlotModel:
                 active.pop(before, None)
                 touched.append((v, use, before))
                 position[v] = at + 1
-            if self.running and slot.optional and limit is not None and self.minimise != "ram":
-                self._running_row(s, size, touched)
-            else:
-                self._memory_row(s, size, active, touched)
+            self._memory_row(s, size, active, touched)
             for v, use, _ in touched:
                 if use.keep != NONE:
                     active[use.keep] = v
-            if self.running and limit is not None and self.minimise != "ram" and s + 1 < len(self.slots) and self.slots[s+1].optional:
-                room = float(instance.units(limit))
-                held = self.lp.column(0.0, 0.0, room, integer=False)
-                if slot.optional:
-                    t = {self.held: 1.0}
-                    for v, use, before in touched:
-                        if before != NONE: t[before] = t.get(before, 0.0) - size[v]
-                        if use.keep != NONE: t[use.keep] = t.get(use.keep, 0.0) + size[v]
-                else:
-                    t = {c: float(size[v]) for c, v in active.items()}
-                self.lp.row((*t, held), (*t.values(), -1.0), lower=0.0, upper=0.0)
-                self.held = held
-
-    def _running_row(self, s, size, touched):
-        instance, lp = self.instance, self.lp
-        k, column = self.slots[s].operation, self.run[s]
-        operation = instance.operations[k]
-        shared, share_value, forced = self._share_columns(s, size, touched)
-        limit = instance.problem.ram_bytes
-        room = instance.units(limit)
-        penalty = room - instance.units(limit - operation.workspace_bytes)
-        index, value = [self.held], [1.0]
-        weight = penalty + sum(size[v] for v in operation.outputs)
-        if weight:
-            index.append(column); value.append(weight)
-        for v, use, before in touched:
-            if use.load != NONE:
-                index.append(use.load); value.append(size[v])
-        lp.row((*index, *shared), (*value, *(-w for w in share_value)), upper=room)
 
     def _memory_row(self, s, size, active, touched) -> None:
         instance, lp = self.instance, self.lp
@@ -331,9 +298,7 @@ class SlotModel:
         after = {v: use.keep for v, use, _ in touched}
         columns, sizes, forced = [], [], 0
         pairs = dict.fromkeys(self.instance.operations[k].inplace)
-        replaced = {
-            v for o, i in pairs if self.instance.tensors[o].replaces == i for v in (o, i)
-        }
+        replaced = {v for o, i in pairs if self.instance.tensors[o].replaces == i for v in (o, i)}
         for o, i in pairs:
             if self.instance.tensors[o].replaces == i:
                 forced += size[o]
@@ -364,10 +329,17 @@ class SlotModel:
         if problem.storage_bytes is not None and self.write:
             self._storage(problem.storage_bytes)
         idle = problem.dma and problem.idle_power_nw > 0 and self.minimise == "energy"
-        if problem.deadline_ns is None and not idle and not (problem.dma and self.minimise == "time"):
+        if (
+            problem.deadline_ns is None
+            and not idle
+            and not (problem.dma and self.minimise == "time")
+        ):
             return
-        runs = {c: problem.operations[self.slots[s].operation].time_ns
-                for s, c in enumerate(self.run) if c != NONE}
+        runs = {
+            c: problem.operations[self.slots[s].operation].time_ns
+            for s, c in enumerate(self.run)
+            if c != NONE
+        }
         transfers = {c: problem.tensors[v].pageout_time_ns for v, c in self.write.items()}
         for v, uses in enumerate(self.events):
             for use in uses:

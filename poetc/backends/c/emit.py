@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from xdsl.dialects import memref
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
@@ -43,10 +42,11 @@ from poetc.backends.c.printer import (
     c_identifier,
     called_functions,
     element_c_type,
-    float_literal,
     print_function,
     print_prototype,
+    print_table,
     stored_arguments,
+    tables_of,
 )
 from poetc.errors import InputError
 from poetc.ir.graph import element_bytes, graphs, tensor_bytes
@@ -390,7 +390,8 @@ uint32_t {n}_result_bytes(uint32_t i);
             includes.append(f'#include "{math_header}"')
         includes.append('#include "poetc_scalar.h"')
         parts = [c_comment(f"{_MARK} Kernels of {self.name}."), "\n".join(includes) + "\n"]
-        parts += [self._constants(op) for op in self._globals()]
+        tables = dict.fromkeys(t for kernel in self.kernels for t in tables_of(kernel.function))
+        parts += [print_table(table) for table in tables]
         for kernel in self.kernels:
             parts.append(
                 c_comment(self._origin(kernel))
@@ -417,36 +418,6 @@ uint32_t {n}_result_bytes(uint32_t i);
         if len(ops) > _OPS_IN_COMMENT:
             ops = [*ops[:_OPS_IN_COMMENT], f"and {len(ops) - _OPS_IN_COMMENT} more"]
         return f"{computes}\nfrom {', '.join(ops) or 'its operands'}"
-
-    def _globals(self) -> list[memref.GlobalOp]:
-        used = {
-            op.name_.root_reference.data
-            for kernel in self.kernels
-            for op in kernel.function.walk()
-            if isinstance(op, memref.GetGlobalOp)
-        }
-        return [
-            op
-            for op in self.module.ops
-            if isinstance(op, memref.GlobalOp) and op.sym_name.data in used
-        ]
-
-    def _constants(self, op: memref.GlobalOp) -> str:
-        type_, values = op.type, op.initial_value
-        assert isa(type_, MemRefType) and isinstance(values, DenseIntOrFPElementsAttr)
-        numbers = [_literal(value) for value in values.iter_values()]
-        if values.is_splat():
-            size = 1
-            for extent in type_.get_shape():
-                size *= extent
-            numbers = numbers[:1] * size
-        name = c_identifier(op.sym_name.data)
-        start = f"static const {element_c_type(type_.element_type)} {name}[{len(numbers)}] = {{"
-        return "\n".join(_wrapped(start, numbers, "};")) + "\n"
-
-
-def _literal(value: object) -> str:
-    return float_literal(value).text if isinstance(value, float) else str(int(value))  # type: ignore
 
 
 def _buffers(function: FuncOp, compute: ComputeOp) -> list[tuple[int, int]]:

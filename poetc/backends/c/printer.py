@@ -26,12 +26,14 @@ from enum import IntEnum
 import numpy as np
 from xdsl.dialects import affine, arith, func, math, memref
 from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
     Float32Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
     IntegerType,
     MemRefType,
+    ModuleOp,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineConstraintKind, AffineMap
@@ -48,6 +50,7 @@ from poetc.backends.c.indexing import (
     to_c,
 )
 from poetc.errors import InputError
+from poetc.ir.dense import to_array
 from poetc.kernels import mathlib
 
 _INDENT = "    "
@@ -292,20 +295,71 @@ def print_function(function: func.FuncOp, signature: Signature) -> str:
         raise InputError(f"kernel @{function.sym_name.data}: {error}") from error
 
 
+def print_table(op: memref.GlobalOp) -> str:
+    """The definition of a table of constants. One with infinities or NaN has them as bits."""
+    assert isa(op.type, MemRefType)
+    array = _table(op).reshape(-1)
+    name = c_identifier(op.sym_name.data)
+    if not _is_finite(op):
+        items = [f"{{.bits = 0x{bits:08x}u}}" for bits in array.view(np.uint32).tolist()]
+        type_ = "poetc_float_bits"
+    else:
+        literal = float_literal if array.dtype.kind == "f" else _integer_literal
+        items = [literal(value).text for value in array.tolist()]
+        type_ = element_c_type(op.type.element_type)
+    lines = textwrap.wrap(
+        f"static const {type_} {name}[{len(items)}] = {{{', '.join(items)}}};",
+        _WIDTH,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines) + "\n"
+
+
+def tables_of(function: func.FuncOp) -> tuple[memref.GlobalOp, ...]:
+    """The tables of constants that a function reads."""
+    tables = _tables(function)
+    names = dict.fromkeys(
+        op.name_.root_reference.data for op in function.walk() if isinstance(op, memref.GetGlobalOp)
+    )
+    return tuple(tables[name] for name in names if name in tables)
+
+
+def _tables(function: func.FuncOp) -> dict[str, memref.GlobalOp]:
+    module = function.parent_op()
+    ops = module.ops if isinstance(module, ModuleOp) else ()
+    return {op.sym_name.data: op for op in ops if isinstance(op, memref.GlobalOp)}
+
+
+def _table(op: memref.GlobalOp) -> np.ndarray:
+    if not isinstance(op.initial_value, DenseIntOrFPElementsAttr):
+        raise InputError(f"memref.global @{op.sym_name.data} has no value")
+    return to_array(op.initial_value)
+
+
+def _is_finite(op: memref.GlobalOp) -> bool:
+    array = _table(op)
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
 class _Function:
     """State while one function is printed."""
 
     def __init__(self, function: func.FuncOp, signature: Signature) -> None:
         self.signature = signature
         self.stored = stored_arguments(function)
+        self.tables = _tables(function)
         # Simplified in a copy: printing changes nothing.
         self.function = function.clone()
         _inline_single_iterations(self.function)
         _erase_unused(self.function)
         self.block = self.function.body.block
-        self.names: set[str] = set(_KEYWORDS)
+        self.names: set[str] = {*_KEYWORDS, *map(c_identifier, self.tables)}
         self.values: dict[SSAValue, _Expression] = {}
         self.indices: dict[SSAValue, Index] = {}
+        # Constant tables that are stored as bits.
+        self.bit_tables: set[SSAValue] = set()
         # Values to be printed where they are used, in order of their definition.
         self.pending: dict[SSAValue, None] = {}
         # The value of the program that an assigned variable has now; None: nothing of use yet.
@@ -472,8 +526,10 @@ class _Function:
                 case memref.LoadOp():
                     self.load(op.res, op.memref, [self.index(i) for i in op.indices])
                 case memref.GetGlobalOp():
-                    name = c_identifier(op.name_.root_reference.data)
-                    self.values[op.memref] = _Expression(name)
+                    name = op.name_.root_reference.data
+                    self.values[op.memref] = _Expression(c_identifier(name))
+                    if name in self.tables and not _is_finite(self.tables[name]):
+                        self.bit_tables.add(op.memref)
                 case affine.ApplyOp():
                     self.define_index(op.result, self.map(op.map.data, op.operands)[0])
                 case _:
@@ -495,7 +551,8 @@ class _Function:
         flat = Index()
         for size, index in zip(buffer.type.get_shape(), indices, strict=True):
             flat = flat * size + index
-        return f"{self.values[buffer].text}[{to_c(flat, self.facts)}]"
+        text = f"{self.values[buffer].text}[{to_c(flat, self.facts)}]"
+        return f"{text}.value" if buffer in self.bit_tables else text
 
     def load(self, result: SSAValue, buffer: SSAValue, indices: Sequence[Index]) -> None:
         text = self.element(buffer, indices)
@@ -925,6 +982,7 @@ def _broken(text: str, indent: str) -> list[str]:
 
 
 def _integer_literal(value: int) -> _Expression:
+    value = int(value)
     if value == -(2**31):
         return _Expression("INT32_MIN")
     return _Expression(str(value), _Level.UNARY if value < 0 else _Level.ATOM)

@@ -30,9 +30,9 @@ const char *poetc_status_text(poetc_status status);
 
 typedef struct poetc_store poetc_store;
 
-/* Offsets and lengths are in bytes. Each operation returns POETC_OK and sets *done to the bytes that
- * it moved, or says what went wrong. Moving fewer bytes than asked for is POETC_OK with a smaller
- * *done; the caller reports it.
+/* Offsets and lengths are in bytes. Each operation returns POETC_OK and sets *done to the bytes
+ * that it moved, or says what went wrong. Moving fewer bytes than asked for is POETC_OK with a
+ * smaller *done; the caller reports it.
  */
 typedef struct {
     poetc_status (*read)(poetc_store *store, uint32_t offset, void *data, uint32_t length,
