@@ -2,7 +2,7 @@
 
     python examples/run_c.py OUT_DIRECTORY ARRAYS.npz [--steps N]
 
-The file holds the arguments (`arg0`, ...) and, to compare with, the results of one step (`out0`, ...).
+The file holds the arguments (`arg0`, ...) and the expected results of one step (`out0`, ...).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
         if options.steps == 1:
             scale = max(float(np.max(np.abs(expected))), 1e-30)
             error = float(np.max(np.abs(got - expected))) / scale
-            print(f"{name}: {str(expected.shape):<10} relative difference from XLA {error:.1e}")
+            print(f"{name}: {expected.shape!s:<10} relative difference from XLA {error:.1e}")
         elif expected.size == 1:
             print(
                 f"{name}: {float(got):.6f} after {options.steps} steps, {float(expected):.6f} first"

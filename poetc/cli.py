@@ -259,7 +259,7 @@ def _write_text(output: str | None, text: str) -> None:
         ) as file:
             file.write(text)
         Path(file.name).chmod(0o666 & ~_umask())
-        os.replace(file.name, target)
+        Path(file.name).replace(target)
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror}") from error
 

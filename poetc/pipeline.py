@@ -4,9 +4,9 @@
       ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
       ── poet-verify ── poet IR, or C
 
-Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver runs them through
-`compile_module`, with one difference: scheduling, transfers and memory are planned together, because
-a schedule whose arena does not fit is made again for less RAM.
+Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver runs them
+through `compile_module`, with one difference: schedule, transfers and memory are planned together,
+because a schedule whose arena does not fit is made again for less RAM.
 
 Input may also be poet IR at any stage; what has been done already is not done again.
 """
@@ -140,7 +140,7 @@ def compile_module(
     """Bring a verified module to scheduled poet IR with offsets, in place.
 
     Raises InputError for what cannot be compiled, InfeasibleError where no schedule exists,
-    TimeLimitError where none was found in time, and `SolverInterrupted` on Ctrl-C without a schedule.
+    TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
     """
     seconds: dict[str, float] = {}
 

@@ -12,13 +12,13 @@ from poetc.pipeline import Compiled, Options
 from poetc.schedule.problem import Compute, Free, PageIn, Place
 from poetc.units import format_bytes, format_energy, format_time
 
-KINDS = ("parameters", "inputs", "results", "intermediates", "workspace")
+KINDS: tuple[str, ...] = ("parameters", "inputs", "results", "intermediates", "workspace")
 """Kinds of arena bytes. New values of parameters count as parameters."""
 
 
 @dataclass(frozen=True)
 class RamReport:
-    """RAM in bytes. `at_peak` splits the live bytes at the peak by kind; `peak_at` names the kernel."""
+    """RAM in bytes. `at_peak` splits the live bytes at the peak, `peak_at` names the kernel."""
 
     budget_bytes: int | None
     arena_bytes: int
@@ -159,7 +159,7 @@ def _ram(graph: GraphOp, report: ScheduleReport, options: Options) -> RamReport:
         nonlocal best
         total = sum(tensors[v].bytes for v in live) + workspace
         if total > best[0]:
-            split = dict.fromkeys(KINDS, 0)
+            split: dict[str, int] = dict.fromkeys(KINDS, 0)
             split["workspace"] = workspace
             for v in live:
                 split[kind(v)] += tensors[v].bytes

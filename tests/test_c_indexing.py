@@ -1,7 +1,7 @@
 """Index arithmetic of the C backend: the printed C has the value of the affine expression."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr
 
@@ -84,12 +84,14 @@ def points() -> st.SearchStrategy[tuple[int, ...]]:
     return st.tuples(*(st.integers(low, high) for low, high in BOUNDS))
 
 
+@settings(deadline=None)
 @given(expressions(), points())
 def test_value(expression: AffineExpr, values: tuple[int, ...]) -> None:
     index = from_affine(expression, DIMS)
     assert evaluate(to_c(index), values) == expression.eval(values, ())
 
 
+@settings(deadline=None)
 @given(expressions(), points())
 def test_bounds(expression: AffineExpr, values: tuple[int, ...]) -> None:
     low, high = from_affine(expression, DIMS).bounds
@@ -97,6 +99,7 @@ def test_bounds(expression: AffineExpr, values: tuple[int, ...]) -> None:
     assert low <= expression.eval(values, ()) <= high
 
 
+@settings(deadline=None)
 @given(expressions(), expressions(), points())
 def test_value_under_guard(
     expression: AffineExpr, guard: AffineExpr, values: tuple[int, ...]
@@ -108,6 +111,7 @@ def test_value_under_guard(
         assert evaluate(text, values) == expression.eval(values, ())
 
 
+@settings(deadline=None)
 @given(expressions(), points(), st.sampled_from([">=", "=="]))
 def test_comparison(expression: AffineExpr, values: tuple[int, ...], operator: str) -> None:
     text = comparison(from_affine(expression, DIMS), operator)

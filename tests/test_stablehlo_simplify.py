@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
 from poetc.interpreter import run_func
+from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims
 from poetc.ir.text import parse_module
@@ -108,6 +109,7 @@ def chlo_function(name: str, size: int) -> ModuleOp:
 # --- random programs ----------------------------------------------------------------------------
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -8.0, math.inf, -math.inf, math.nan, 1e-45, 3e38]
+CHOICES = {f32: SPECIAL, i32: [0, 1, -1, 2, 7, 2**31 - 1], i1: [False, True]}
 SHAPES = [(), (1,), (3,), (1, 3), (2, 3), (3, 1), (2, 1, 3)]
 
 
@@ -129,8 +131,7 @@ class Program:
             and element in (None, hlo.element_type_of(value))
             and shape in (None, hlo.shape_of(value))
         ]
-        late = fitting[-12:]
-        return self.rng.choice(late if self.flip() else fitting)
+        return self.rng.choice(fitting[-3:] if self.flip() else fitting)
 
     def flip(self) -> bool:
         return self.rng.random() < 0.5
@@ -143,16 +144,16 @@ class Program:
         self.function.body.block.add_op(op)
         self.values.append(op.result)
 
+    def splat(self, type) -> SSAValue:
+        """A constant of equal elements."""
+        value = self.rng.choice(CHOICES[hlo.element_type_of(type)])
+        self.add(hlo.ConstantOp.splat(value, type))
+        return self.values[-1]
+
     def constant(self) -> None:
-        shape = self.rng.choice(SHAPES)
-        count = math.prod(shape)
-        kind = self.rng.choice("fib")
-        choices = {"f": SPECIAL, "i": [0, 1, -1, 2, 7, 2**31 - 1], "b": [False, True]}[kind]
-        if self.flip():
-            elements = [self.rng.choice(choices)] * count
-        else:
-            elements = self.rng.choices(choices, k=count)
-        dtype = {"f": np.float32, "i": np.int32, "b": np.bool_}[kind]
+        shape, element = self.rng.choice(SHAPES), self.rng.choice([f32, i32, i1])
+        elements = self.rng.choices(CHOICES[element], k=math.prod(shape))
+        dtype = dense.dtype_of(element)
         self.add(hlo.ConstantOp(np.array(elements, dtype).reshape(shape)))
 
     def iota(self) -> None:
@@ -164,8 +165,9 @@ class Program:
     def binary(self) -> None:
         cls = self.rng.choice(BINARY)
         lhs = self.pick(element=self.rng.choice(cls.ELEMENTS))
-        rhs = lhs if self.rng.randint(0, 9) == 0 else self.pick(type=lhs.type)
-        self.add(cls(lhs, rhs))
+        operands = [lhs, self.splat(lhs.type) if self.flip() else self.pick(type=lhs.type)]
+        self.rng.shuffle(operands)
+        self.add(cls(*operands))
 
     def unary(self) -> None:
         cls = self.rng.choice(UNARY)
@@ -178,7 +180,7 @@ class Program:
 
     def compare(self) -> None:
         lhs = self.pick()
-        rhs = self.pick(type=lhs.type)
+        rhs = self.splat(lhs.type) if self.flip() else self.pick(type=lhs.type)
         direction = self.rng.choice(["EQ", "NE", "LT", "LE", "GT", "GE"])
         self.add(hlo.CompareOp(lhs, rhs, direction))
 
@@ -258,7 +260,7 @@ class Program:
 
     def module(self) -> ModuleOp:
         """The function returning its latest values."""
-        results = self.values[-6:]
+        results = self.values[-10:]
         block = self.function.body.block
         block.add_op(ReturnOp(*results))
         self.function.update_function_type()
@@ -317,15 +319,8 @@ def arguments_of(module: ModuleOp, seed: int) -> list[np.ndarray]:
     arrays = []
     for argument in main.args:
         shape, element = hlo.shape_of(argument), hlo.element_type_of(argument)
-        if element == f32:
-            choices = np.array([*SPECIAL, 1.5, -2.25, 0.1], np.float32)
-            arrays.append(rng.choice(choices, shape).astype(np.float32).reshape(shape))
-        elif element == i32:
-            arrays.append(
-                rng.choice(np.array([0, 1, -1, 5, 2**31 - 1], np.int32), shape).reshape(shape)
-            )
-        else:
-            arrays.append(rng.choice(np.array([True, False]), shape).reshape(shape))
+        choices = [*CHOICES[element], *([1.5, -2.25, 0.1] if element == f32 else [])]
+        arrays.append(rng.choice(np.array(choices, dense.dtype_of(element)), shape))
     return [np.asarray(array) for array in arrays]
 
 

@@ -1,4 +1,4 @@
-"""poet-fuse: merge one-op computes into kernels so that as few tensors as possible are stored.
+"""poet-fuse: merge one-op computes into kernels so that few tensors as possible are stored.
 
 The pass sees the graph as one flat DAG of StableHLO ops and answers two questions.
 
@@ -14,8 +14,8 @@ The pass sees the graph as one flat DAG of StableHLO ops and answers two questio
      element-wise consumer that reads each of its elements once: bias, activation, the parameter
      update. A kernel has at most one anchor.
 
-2. *Which stored values share a kernel?* Softmax, layer norm and batch norm: reductions over the same
-   axes of the same space, with the element-wise results between and after them, become one kernel
+2. *Which stored values share a kernel?* Softmax, layer norm and batch norm: reductions over
+   the same axes of one space, with the element-wise results between and after them, become one kernel
    whose outer loops run over the rows. Element-wise updates of several parameters from the same
    gradient (Adam) become one kernel with several results. Merging never makes a cycle.
 
@@ -198,7 +198,7 @@ class _Flat:
                         self._bind(compute, result, self.resolve(value))
                 else:
                     self.ops.append(op)
-        self.position = {op.results[0]: i for i, op in enumerate(self.ops)}
+        self.position: dict[SSAValue, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
 
     def resolve(self, value: SSAValue) -> SSAValue:
         return self.alias.get(value, value)
@@ -281,7 +281,9 @@ class _Fuser:
         flat = self.flat
         self.stored = {v for v in self.results if isinstance(v.owner, Operation)}
         self.stored |= self.forced
-        uses = {op.results[0]: self._uses(op.results[0]) for op in flat.ops if op in self.live}
+        uses: dict[SSAValue, list[_Use]] = {
+            op.results[0]: self._uses(op.results[0]) for op in flat.ops if op in self.live
+        }
         # Backward: values that would be evaluated too often if they were not stored.
         reads: dict[SSAValue, float] = {}
         for op in reversed(flat.ops):
@@ -306,6 +308,10 @@ class _Fuser:
         cost: dict[SSAValue, int] = {}
         leaves: dict[SSAValue, set[SSAValue]] = {}
         anchor: dict[SSAValue, Operation | None] = {}
+
+        def place(op: Operation) -> int:
+            return flat.position[op.results[0]]
+
         for op in flat.ops:
             if op not in self.live:
                 continue
@@ -315,11 +321,8 @@ class _Fuser:
             cost[value] = _flops(op) + sum(cost[v] for v in inner)
             leaves[value] = {v for v in ins if v not in inner}.union(*(leaves[v] for v in inner))
             held = [v for v in inner if anchor.get(v) is not None]
-            anchor[value] = max(
-                (holder for v in held if (holder := anchor[v]) is not None),
-                key=lambda o: flat.position[o.results[0]],
-                default=None,
-            )
+            inside = [h for v in held if (h := anchor[v]) is not None]
+            anchor[value] = max(inside, key=place, default=None)
             if isinstance(op, LEAVES):
                 continue
             if isinstance(op, VIEWS) and value not in self.stored:
@@ -333,10 +336,7 @@ class _Fuser:
                     anchor[value] = op
                 continue
             parameter = flat.updates.get(value)
-            holders = sorted(
-                {holder for v in held if (holder := anchor[v]) is not None},
-                key=lambda o: flat.position[o.results[0]],
-            )
+            holders = sorted(set(inside), key=place)
             for holder in holders:
                 reads_own = parameter is not None and parameter in leaves[holder.results[0]]
                 if holder is holders[-1] and not reads_own:
@@ -471,7 +471,7 @@ class _Fuser:
     def groups(self) -> list[_Group]:
         order = [op.results[0] for op in self.flat.ops if op.results[0] in self.stored]
         groups = [self._group_of(v) for v in order]
-        home = {g.members[0]: g for g in groups}
+        home: dict[SSAValue, _Group] = {g.members[0]: g for g in groups}
         changed = True
         while changed:
             changed = False
