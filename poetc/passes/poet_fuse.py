@@ -15,7 +15,7 @@ The pass sees the graph as one flat DAG of StableHLO ops and answers two questio
      update. A kernel has at most one anchor.
 
 2. *Which stored values share a kernel?* Softmax, layer norm and batch norm: reductions over
-   the same axes of one space, with the element-wise results between and after them, become one kernel
+   the same axes of one space, with the element-wise results between and after, become one kernel
    whose outer loops run over the rows. Element-wise updates of several parameters from the same
    gradient (Adam) become one kernel with several results. Merging never makes a cycle.
 

@@ -550,7 +550,8 @@ CC ?= cc
 CFLAGS ?= -O2
 
 # Without -ffp-contract=off, compilers may fuse multiplications and additions, and results differ.
-REQUIRED = -std=c99 -ffp-contract=off
+# Bytes of the arena hold floats and integers by turns, which link-time optimisation must know.
+REQUIRED = -std=c99 -ffp-contract=off -fno-strict-aliasing
 WARNINGS = -Wall -Wextra -Wconversion
 
 SOURCES = {sources}

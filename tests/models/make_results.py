@@ -1,0 +1,62 @@
+"""Remakes the expected results in `*.npz` from their arguments, with XLA on the CPU.
+
+    pip install 'poetc[jax]' && python tests/models/make_results.py [NAME ...]
+
+The `.mlir` files are training steps written in JAX, lowered by
+`jax.jit(step, donate_argnums=0).lower(...).as_text()` with JAX 0.10.2. Each `.npz` holds the arguments
+of one step (`arg0`, ...; parameters as initialised, a batch of random data) and what XLA returns for
+them (`out0`, ...). With `--check` nothing is written and differences are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+MODELS = Path(__file__).parent
+
+
+def xla_results(text: str, arguments: list[np.ndarray]) -> list[np.ndarray]:
+    """Compile StableHLO text with XLA and run it once on the CPU."""
+    import jax
+    from jax._src.interpreters import mlir as jax_mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+
+    client = jax.devices("cpu")[0].client
+    with jax_mlir.make_ir_context():
+        module = ir.Module.parse(text)
+        devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
+        program = client.compile_and_load(module, devices, xla_client.CompileOptions())
+    buffers = [jax.device_put(a) for a in arguments]
+    results = program.execute_sharded(buffers).disassemble_into_single_device_arrays()
+    return [np.asarray(shards[0]) for shards in results]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    names = options.names or sorted(p.stem for p in MODELS.glob("*.npz"))
+    for name in names:
+        path = MODELS / f"{name}.npz"
+        with np.load(path) as old:
+            arrays = {k: old[k] for k in old}
+        count = sum(k.startswith("arg") for k in arrays)
+        arguments = [arrays[f"arg{i}"] for i in range(count)]
+        results = xla_results((MODELS / f"{name}.mlir").read_text(), arguments)
+        for i, result in enumerate(results):
+            if options.check:
+                expected = arrays[f"out{i}"]
+                scale = max(float(np.max(np.abs(expected))), 1e-12)
+                print(f"{name} out{i}: {float(np.max(np.abs(result - expected))) / scale:.1e}")
+            arrays[f"out{i}"] = result
+        if not options.check:
+            np.savez_compressed(path, **arrays)
+
+
+if __name__ == "__main__":
+    main()
