@@ -7,7 +7,6 @@ import json
 import math
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from poetc import __version__
 from poetc.errors import InputError, PoetcError
+from poetc.files import write_whole
 from poetc.units import format_energy, parse_bytes, parse_duration_ns, parse_fraction
 
 if TYPE_CHECKING:
@@ -252,22 +252,7 @@ def _write_text(output: str | None, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    target = Path(output)
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=target.absolute().parent, prefix=f".{target.name}.", delete=False
-        ) as file:
-            file.write(text)
-        Path(file.name).chmod(0o666 & ~_umask())
-        Path(file.name).replace(target)
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(Path(output), text)
 
 
 class _Observer:

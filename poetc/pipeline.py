@@ -186,26 +186,29 @@ def _schedule(
             f"of static data and {options.stack_bytes} bytes of stack are set aside"
         )
     try:
-        return schedule_and_plan(
-            graph,
-            ScheduleOptions(
-                ram_bytes=budget,
-                deadline_ns=deadline_ns,
-                strategy=options.strategy,
-                paging=options.paging,
-                remat=options.remat,
-                time_limit_s=options.time_limit_s,
-                gap=options.gap,
-                device=options.device,
-                ram_scope=options.ram_scope,
-                align=max(ALIGN_BYTES, options.device.alignment_bytes),
-            ),
-            progress,
-        )
+        return schedule_and_plan(graph, schedule_options(options, budget, deadline_ns), progress)
     except InfeasibleError as error:
         if isinstance(error.__cause__, InfeasibleProblem):
             raise _explain(error.__cause__, graph, options) from error
         raise
+
+
+def schedule_options(
+    options: Options, arena_bytes: int | None, deadline_ns: int | None
+) -> ScheduleOptions:
+    """What the scheduler is asked for when that much of the RAM is left for the arena."""
+    return ScheduleOptions(
+        ram_bytes=arena_bytes,
+        deadline_ns=deadline_ns,
+        strategy=options.strategy,
+        paging=options.paging,
+        remat=options.remat,
+        time_limit_s=options.time_limit_s,
+        gap=options.gap,
+        device=options.device,
+        ram_scope=options.ram_scope,
+        align=max(ALIGN_BYTES, options.device.alignment_bytes),
+    )
 
 
 def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> InfeasibleError:

@@ -20,7 +20,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims
 from poetc.ir.text import parse_module
 from poetc.passes.stablehlo_simplify import RULES, StableHLOSimplifyPass
-from poetc.simplify.driver import simplify_block
+from poetc.simplify.driver import Rules, simplify_block
 
 
 def simplified(module: ModuleOp) -> ModuleOp:
@@ -33,7 +33,7 @@ def simplified(module: ModuleOp) -> ModuleOp:
 def with_chlo_expanded(module: ModuleOp) -> ModuleOp:
     """Only what changes bits by intention: the interpreter rounds erf exactly."""
     copy = module.clone()
-    rules = {op: RULES[op] for op in (hlo.SquareOp, hlo.ErfOp, hlo.ErfcOp)}
+    rules: Rules = {op: RULES[op] for op in (hlo.SquareOp, hlo.ErfOp, hlo.ErfcOp)}
     for function in copy.ops:
         assert isinstance(function, FuncOp)
         simplify_block(function.body.block, rules)

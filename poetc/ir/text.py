@@ -53,7 +53,10 @@ _OPERATION = re.compile(
 
 _MODULE = re.compile(r'\b(?:builtin\.)?module\b|\bfunc\.func\b|\bpoet\.graph\b|"[a-z]\w*\.\w+"\(')
 
-_LOCATION_ALIAS = re.compile(r"^#loc\d* = loc\(.*$|[ \t]loc\((?:#loc\d*|unknown)\)", re.MULTILINE)
+_LOCATION_ALIAS = re.compile(
+    r'^#loc\d* = loc\(.*$|[ \t]loc\((?:unknown|#loc\d*|"(?:[^"\\\n]|\\.)*"\(#loc\d*\))\)',
+    re.MULTILINE,
+)
 
 
 def make_context() -> Context:
@@ -249,9 +252,9 @@ def _check_types(masked: str, lines: _Lines) -> None:
             f"dynamic shape {match[0]}: lower the step with static shapes",
             lines.at(match.start()),
         )
-    match = re.search(r"(?<![%@#!^\w.$-])[su]?i\d{5,}\b", masked)
+    match = re.search(r"(?<![%@#!^\w.$-])(?:\d+x)*([su]?i\d{5,})\b", masked)
     if match is not None:
-        raise InputError(f"no such type: {match[0][:12]}...", lines.at(match.start()))
+        raise InputError(f"no such type: {match[1][:12]}...", lines.at(match.start(1)))
 
 
 # --- checks on the module -----------------------------------------------------------------------

@@ -12,7 +12,6 @@ offsets of the memory plan.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -49,6 +48,7 @@ from poetc.backends.c.printer import (
     tables_of,
 )
 from poetc.errors import InputError
+from poetc.files import umask
 from poetc.ir.graph import element_bytes, graphs, tensor_bytes
 from poetc.ir.locations import source_location
 from poetc.ir.poet import ComputeOp, FreeOp, GraphOp, PageInOp, PageOutOp, ReturnOp
@@ -581,7 +581,7 @@ def _write(files: Mapping[str, str], target: Path) -> None:
     try:
         for name, text in files.items():
             (fresh / name).write_text(text)
-        fresh.chmod(0o777 & ~_umask())
+        fresh.chmod(0o777 & ~umask())
         if not target.exists():
             fresh.rename(target)
             return
@@ -606,9 +606,3 @@ def _is_generated(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return _MARK.encode() in file.read(256)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
