@@ -61,6 +61,7 @@ from poetc.ir.stablehlo_attributes import (
     ScatterDimsAttr,
     parse_conv_dims,
     parse_dims,
+    parse_int,
     print_conv_dims,
     print_dims,
 )
@@ -729,7 +730,7 @@ class IotaOp(PrettyOp):
     def parse(cls, parser: Parser) -> "IotaOp":
         parser.parse_keyword("dim")
         parser.parse_punctuation("=")
-        dim = parser.parse_integer(allow_boolean=False)
+        dim = parse_int(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         return cls.create(
@@ -939,12 +940,12 @@ class SliceOp(PrettyOp):
         operands = _parse_operands(parser, 1)
 
         def parse_range() -> tuple[int, int, int]:
-            start = parser.parse_integer(allow_boolean=False)
+            start = parse_int(parser)
             parser.parse_punctuation(":")
-            limit = parser.parse_integer(allow_boolean=False)
+            limit = parse_int(parser)
             if parser.parse_optional_punctuation(":") is None:
                 return start, limit, 1
-            return start, limit, parser.parse_integer(allow_boolean=False)
+            return start, limit, parse_int(parser)
 
         ranges = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parse_range)
         names = ("start_indices", "limit_indices", "strides")
@@ -1082,7 +1083,7 @@ class ConcatenateOp(PrettyOp):
             operands.append(parser.parse_unresolved_operand("expected operand or 'dim'"))
             parser.parse_punctuation(",")
         parser.parse_punctuation("=")
-        return operands, {"dimension": _int_attr(parser.parse_integer(allow_boolean=False))}
+        return operands, {"dimension": _int_attr(parse_int(parser))}
 
     def print_head(self, printer: Printer) -> None:
         self._print_operands(printer)

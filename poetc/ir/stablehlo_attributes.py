@@ -16,12 +16,19 @@ from xdsl.printer import Printer
 Dims = tuple[int, ...]
 
 
+def parse_int(parser: AttrParser) -> int:
+    """Parse an integer of 64 bits."""
+    position = parser.pos
+    value = parser.parse_integer(allow_boolean=False)
+    if not -(1 << 63) <= value < 1 << 63:
+        parser.raise_error("integer does not fit in i64", position, parser.pos)
+    return value
+
+
 def parse_dims(parser: AttrParser) -> Dims:
     """Parse `[0, 1, -2]`."""
     return tuple(
-        parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
-        )
+        parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_int(parser))
     )
 
 
@@ -106,7 +113,7 @@ class StructAttr(Data[StructT], Generic[StructT]):
                 parser.raise_error(f"field '{name}' given twice in #{cls.name}")
             parser.parse_punctuation("=")
             if isinstance(defaults[name], int):
-                values[name] = parser.parse_integer(allow_boolean=False)
+                values[name] = parse_int(parser)
             else:
                 values[name] = parse_dims(parser)
 

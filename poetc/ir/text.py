@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from poetc.errors import InputError, SourceLocation
 from poetc.ir.locations import source_location
+from poetc.ir.stablehlo import ELEMENT_TYPES
 from poetc.simplify.inline import callees_first
 from poetc.universe import UNIVERSE
 
@@ -40,7 +41,9 @@ _XDSL_DIALECTS = ("builtin", "func", "affine", "arith", "math", "memref")
 # Deeper nesting than this is junk; xDSL's recursive parser needs some ten frames for each level.
 _MAX_DEPTH = 40
 
-_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
+# Exactly the strings that xDSL reads. On any other it backtracks without end, so a quote left when
+# these are taken out is reported before xDSL sees it.
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"|//[^\n]*')
 
 # An operation at the start of a line, after its results: `%0:2 = a.b` or `"a.b"(`.
 # A name before `=` or `,` is the key of an attribute.
@@ -57,6 +60,13 @@ _LOCATION_ALIAS = re.compile(
     r'^#loc\d* = loc\(.*$|[ \t]loc\((?:unknown|#loc\d*|"(?:[^"\\\n]|\\.)*"\(#loc\d*\))\)',
     re.MULTILINE,
 )
+
+
+# Messages of xDSL's parser that do not say what is wrong.
+_UNCLEAR_MESSAGES = {
+    " in block definition": "expected an operation, a block or '}'",
+    "Expected suffix identifier after {first_char}": "expected a name after '%', '#', '!' or '^'",
+}
 
 
 def make_context() -> Context:
@@ -128,6 +138,8 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
             "not MLIR: expected a module as jax.jit(step).lower(...).as_text() prints it",
             lines.at(len(text) - len(text.lstrip())),
         )
+    if '"' in masked:
+        raise InputError("unterminated or malformed string", lines.at(masked.index('"')))
     context = make_context()
     _check_brackets(masked, lines)
     _check_operations(text, context, lines)
@@ -138,8 +150,8 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
     try:
         parser = _LocatingParser(context, text, lines)
         module = parser.parse_module()
-    except VerifyException as error:
-        # An attribute or type that does not verify, made just before the next token.
+    except (VerifyException, ValueError) as error:
+        # An attribute or type that cannot be made of what stands just before the next token.
         place = lines.at(parser.pos if parser is not None else 0)
         raise InputError(str(error), place) from error
     except ParseError as error:
@@ -152,7 +164,7 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
 
 def _syntax_error(error: ParseError, text: str, lines: _Lines) -> InputError:
     start = min(error.span.start, len(text))
-    message = error.msg
+    message = _UNCLEAR_MESSAGES.get(error.msg, error.msg)
     undefined = re.match(r"values used but not defined: \[%([\w$.-]+)", message)
     if undefined is not None:
         # Noticed at the end of the file: point to the first use instead.
@@ -327,7 +339,7 @@ def _check_function(function: FuncOp) -> None:
             not isinstance(type, TensorType)
             or not isinstance(type.encoding, NoneAttr)
             or DYNAMIC_INDEX in type.get_shape()
-            or str(type.element_type) not in ("f32", "i32", "i1")
+            or type.element_type not in ELEMENT_TYPES
         ):
             raise InputError(
                 f"@{name} takes or returns {type}; supported are static tensors of f32, i32 or i1",
