@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from conftest import MODELS, load_arrays, read_model
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
-from poetc.interpreter import run_graph
+from poetc.interpreter import run_func, run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.poet import ComputeOp, GraphOp
-from poetc.ir.text import make_context
+from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_fuse import ANCHORS, VIEWS, PoetFusePass
+from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
+from poetc.pipeline import front_passes, run_passes
 
 KERNELS = {
     "gesture_mlp": 13,
@@ -76,3 +80,86 @@ def test_fusing_twice_changes_nothing() -> None:
     once = str(module)
     PoetFusePass().apply(make_context(), module)
     assert str(module) == once
+
+
+def _step(parameters: str, inputs: str, body: str, results: str) -> str:
+    """A step whose first results are the new values of its parameters, all of one type."""
+    names = [f"%{p}" for p in parameters.split()]
+    types = ", ".join(f"tensor<{inputs}>" for _ in results.split())
+    arguments = [
+        f"{name}: tensor<{inputs}> {{tf.aliasing_output = {i} : i32}}"
+        for i, name in enumerate(names)
+    ]
+    returned = ", ".join(f"%{r}" for r in results.split())
+    return (
+        f"func.func public @main({', '.join(arguments)}, %x: tensor<{inputs}>) -> ({types}) {{\n"
+        f"{body}\n  return {returned} : {types}\n}}\n"
+    )
+
+
+def _op(result: str, name: str, *operands: str, type: str = "4x4xf32") -> str:
+    return f"  %{result} = stablehlo.{name} {', '.join(f'%{o}' for o in operands)} : tensor<{type}>"
+
+
+_DOT = (
+    "  %{0} = stablehlo.dot_general %{1}, %{2}, contracting_dims = [1] x [0] : "
+    "(tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>"
+)
+_TRANSPOSE = (
+    "  %{0} = stablehlo.transpose %{1}, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>"
+)
+
+ENTANGLED = {
+    "swap": _step("a b", "4x4xf32", "", "b a"),
+    "rotate": _step("a b c", "4x4xf32", "", "b c a"),
+    "swap and compute": _step(
+        "a b", "4x4xf32", _op("t", "tanh", "b") + "\n" + _op("s", "add", "a", "b"), "t s"
+    ),
+    "each reads the other": _step(
+        "w m",
+        "4x4xf32",
+        "\n".join(
+            (
+                _DOT.format("y", "x", "m"),
+                _DOT.format("z", "x", "w"),
+                _op("w1", "subtract", "w", "y"),
+                _op("m1", "subtract", "m", "z"),
+            )
+        ),
+        "w1 m1",
+    ),
+    "average that reads the old and the new": _step(
+        "w e",
+        "4x4xf32",
+        "\n".join(
+            (
+                _op("w1", "subtract", "w", "e"),
+                _op("e1", "add", "e", "w1"),
+                _op("p", "multiply", "e", "w"),
+            )
+        ),
+        "w1 e1 p",
+    ),
+    "transposed": _step("w", "4x4xf32", _TRANSPOSE.format("t", "w"), "t"),
+    "minus its transpose": _step(
+        "w", "4x4xf32", _TRANSPOSE.format("t", "w") + "\n" + _op("d", "subtract", "w", "t"), "d"
+    ),
+    "one value for two": _step("a b", "4x4xf32", _op("t", "add", "a", "x"), "t t"),
+    "returned as well": _step("a", "4x4xf32", _op("t", "add", "a", "x"), "t t"),
+}
+"""Steps whose updates get in each other's way."""
+
+
+@pytest.mark.parametrize("case", ENTANGLED)
+def test_entangled_updates(case: str) -> None:
+    module = parse_module(ENTANGLED[case])
+    entry = next(op for op in module.ops if isinstance(op, FuncOp))
+    random = np.random.default_rng(0)
+    arguments = [
+        random.standard_normal((4, 4)).astype(np.float32) for _ in entry.function_type.inputs
+    ]
+    expected = run_func(module, arguments)
+    run_passes(make_context(), module, front_passes(module, "host"), lambda *_: None)
+    schedule_and_plan(graphs(module)[0], ScheduleOptions())
+    got = run_graph(graphs(module)[0], arguments, arena=True).results
+    assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]

@@ -26,7 +26,7 @@ never merged with the update of that parameter.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -34,6 +34,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, YieldOp
 
@@ -140,6 +141,8 @@ def _operand_tags(op: Operation, index: int, tags: Sequence[int]) -> tuple[int, 
                 return (OPAQUE,) * len(shape)
             rest = iter(kept)
             found = [UNIT if n == 1 else next(rest) for n in shape]
+        case hlo.ScatterOp() if index == 0:
+            found = list(tags)
         case hlo.ReduceOp() if index == 0:
             rest = iter(tags)
             found = [d if d in op.dims else next(rest) for d in range(len(shape))]
@@ -176,47 +179,54 @@ class _Use:
 class _Flat:
     """The graph as one DAG of StableHLO ops; values are arguments or results of those ops."""
 
-    def __init__(self, graph: GraphOp) -> None:
+    def __init__(self, graph: GraphOp, keep_copies: bool = False) -> None:
+        """With `keep_copies`, the copy that ends an update stays apart from what it copies."""
         self.graph = graph
+        self.keep_copies = keep_copies
         self.ops: list[Operation] = []
         self.alias: dict[SSAValue, SSAValue] = {}
         self.updates: dict[SSAValue, SSAValue] = {}
         """New value of a parameter → the parameter whose buffer it takes over."""
         self.copies: set[SSAValue] = set()
-        names: dict[SSAValue, SSAValue] = self.alias
-        for compute in graph.body.block.ops:
-            if isinstance(compute, ReturnOp):
-                self.results = [self.resolve(v) for v in compute.operands]
-                continue
-            assert isinstance(compute, ComputeOp), "poet-fuse runs before scheduling"
-            block = compute.body.block
-            for inner, outer in zip(block.args, compute.operands, strict=True):
-                names[inner] = self.resolve(outer)
-            for op in block.ops:
-                if isinstance(op, YieldOp):
-                    for result, value in zip(compute.results, op.operands, strict=True):
-                        self._bind(compute, result, self.resolve(value))
-                else:
-                    self.ops.append(op)
+        for compute in graph.computes:
+            for inner, outer in zip(compute.block.args, compute.operands, strict=True):
+                self.alias[inner] = self.resolve(outer)
+            self.ops += [op for op in compute.block.ops if op is not compute.yield_op]
+            for index, yielded in enumerate(compute.yield_op.operands):
+                self._bind(compute, index, yielded)
+        self.results = [self.resolve(v) for v in graph.return_op.operands]
         self.position: dict[SSAValue, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
 
     def resolve(self, value: SSAValue) -> SSAValue:
         return self.alias.get(value, value)
 
-    def _bind(self, compute: ComputeOp, result: SSAValue, value: SSAValue) -> None:
-        """Make `result` another name of `value`; a copy stays an op where one is needed."""
+    def _bind(self, compute: ComputeOp, index: int, yielded: SSAValue) -> None:
+        """Make result `index` another name of what the body yields.
+
+        A compute that yields an operand is a copy: an op of its own, unless it only moves a value
+        that nobody else keeps into the buffer of a parameter, where that can be made directly.
+        """
         pairs = dict(compute.inplace_pairs)
-        index = compute.results.index(result)
         parameter = self.resolve(compute.operands[pairs[index]]) if index in pairs else None
-        if value in self.updates or not isinstance(value.owner, Operation):
-            # A second home for one value, or an argument passed on: a buffer of its own.
-            copy = hlo.ReshapeOp(value, _shape(value))
-            self.ops.append(copy)
-            self.copies.add(copy.results[0])
-            value = copy.results[0]
+        value = self.resolve(yielded)
+        if yielded in compute.block.args:
+            source = compute.operands[compute.block.args.index(yielded)]
+            direct = (
+                not self.keep_copies
+                and parameter is not None
+                and isinstance(value.owner, Operation)
+                and value not in self.updates
+                and value not in self.copies
+                and source not in self.graph.return_op.operands
+            )
+            if not direct:
+                copy = hlo.ReshapeOp(value, _shape(value))
+                self.ops.append(copy)
+                value = copy.results[0]
+                self.copies.add(value)
         if parameter is not None:
             self.updates[value] = parameter
-        self.alias[result] = value
+        self.alias[compute.results[index]] = value
 
     def operands(self, op: Operation) -> list[SSAValue]:
         return [self.resolve(v) for v in op.operands]
@@ -270,7 +280,7 @@ class _Fuser:
             for op, index in self.users.get(current, ()):
                 if op not in self.live:
                     continue
-                if isinstance(op, VIEWS) and op.results[0] not in self.results:
+                if isinstance(op, VIEWS) and op.results[0] not in self.stored:
                     grow = _elements(op.results[0]) / max(1, _elements(current))
                     stack.append((op.results[0], ratio * grow, once and _reads_once(op)))
                 else:
@@ -280,7 +290,7 @@ class _Fuser:
     def decide_stored(self) -> None:
         flat = self.flat
         self.stored = {v for v in self.results if isinstance(v.owner, Operation)}
-        self.stored |= self.forced
+        self.stored |= self.forced | flat.copies
         uses: dict[SSAValue, list[_Use]] = {
             op.results[0]: self._uses(op.results[0]) for op in flat.ops if op in self.live
         }
@@ -696,20 +706,23 @@ class PoetFusePass(ModulePass):
 
 def fuse_graph(graph: GraphOp) -> None:
     """Rewrite an unscheduled graph in place so that each compute is one kernel."""
-    flat = _Flat(graph)
-    fuser = _Fuser(flat)
+    for op in graph.block.ops:
+        if not isinstance(op, ComputeOp | ReturnOp):
+            raise InputError(f"poet-fuse runs before poet-schedule, but found {op.name}")
+    fuser = _Fuser(_Flat(graph))
     fuser.decide_stored()
     try:
         groups = fuser.groups()
     except _UnsafeError:
-        # Keep what reads an updated parameter out of later kernels.
+        # Parameters whose updates read each other, or that are read other than element by element:
+        # what reads one is stored, in program order, and copies stay as they are.
+        flat = _Flat(graph, keep_copies=True)
+        fuser = _Fuser(flat)
         updated = set(flat.updates.values())
         fuser.forced = {
             op.results[0]
             for op in flat.ops
-            if op in fuser.live
-            and not isinstance(op, LEAVES + ANCHORS)
-            and updated.intersection(flat.operands(op))
+            if op in fuser.live and updated.intersection(flat.operands(op))
         }
         fuser.decide_stored()
         groups = fuser.groups()
@@ -739,7 +752,7 @@ def _rebuild(graph: GraphOp, fuser: _Fuser, groups: list[_Group]) -> None:
             (i, operands.index(flat.updates[v])) for i, v in enumerate(results) if v in flat.updates
         ]
         compute = ComputeOp(
-            _label(ops),
+            _label([op for op in ops if op.results[0] not in flat.copies]),
             [value_of[v] for v in operands],
             [v.type for v in results],
             inplace=pairs,
@@ -747,6 +760,9 @@ def _rebuild(graph: GraphOp, fuser: _Fuser, groups: list[_Group]) -> None:
         body = compute.block
         local: dict[SSAValue, SSAValue] = dict(zip(operands, body.args, strict=True))
         for op in sorted(ops, key=lambda o: flat.position[o.results[0]]):
+            if op.results[0] in flat.copies:
+                local[op.results[0]] = local[flat.resolve(op.operands[0])]
+                continue
             clone = op.clone({v: local[flat.resolve(v)] for v in op.operands})
             clone.results[0].name_hint = op.results[0].name_hint
             local[op.results[0]] = clone.results[0]
@@ -775,7 +791,7 @@ def _needed_outside(fuser: _Fuser, groups: list[_Group]) -> set[SSAValue]:
 _SHORT = {"dot_general": "dot", "convolution": "conv", "reduce_window": "pool"}
 
 
-def _label(ops: Iterable[Operation]) -> str:
+def _label(ops: Sequence[Operation]) -> str:
     """A name from what the kernel does: its anchors and reductions, then its arithmetic."""
 
     def words(chosen: Iterator[Operation]) -> list[str]:
