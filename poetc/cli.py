@@ -15,16 +15,29 @@ from typing import TYPE_CHECKING
 from poetc import __version__
 from poetc.errors import InputError, PoetcError
 from poetc.files import write_whole
-from poetc.units import format_energy, parse_bytes, parse_duration_ns, parse_fraction
+from poetc.units import format_bytes, format_energy, parse_bytes, parse_duration_ns, parse_fraction
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from poetc.pipeline import Options
+    from poetc.pipeline import Compiled, Options
     from poetc.schedule.solve import Progress
 
 DEFAULT_DEVICE = "nrf52840"
-STRATEGIES = ("auto", "poet", "keep-all")
+STRATEGIES = (
+    "auto",
+    "poet",
+    "checkmate",
+    "remat-only",
+    "paging-only",
+    "pofo",
+    "capuchin",
+    "dtr",
+    "chen-sqrt",
+    "chen-greedy",
+    "griewank",
+    "keep-all",
+)
 EMIT = ("ir", "c")
 
 
@@ -69,9 +82,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    arguments = build_parser().parse_args(argv)
     try:
-        return _run(arguments)
+        return _run(build_parser().parse_args(argv))
     except PoetcError as error:
         print(f"poetc: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -85,14 +97,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RecursionError:
         print("poetc: error: the input is nested too deeply", file=sys.stderr)
         return InputError.exit_code
+    except Exception as error:
+        if os.environ.get("POETC_TRACEBACK"):
+            raise
+        print(
+            f"poetc: internal error: {type(error).__name__}: {error}\n"
+            "This is a defect of poetc. With POETC_TRACEBACK=1 it shows where.",
+            file=sys.stderr,
+        )
+        return PoetcError.exit_code
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.list_devices:
         from poetc.costmodel.device import known_devices, load_device
 
-        for name in known_devices():
-            print(f"{name:<12} {load_device(name).description}")
+        names = known_devices()
+        lines = [f"{name:<12} {load_device(name).description}\n" for name in names]
+        _write_text(None, "".join(lines))
         return 0
     if arguments.input is None:
         raise InputError("no input file; see poetc --help")
@@ -122,7 +144,6 @@ def _compile(
 ) -> int:
     from poetc.ir.text import module_text
     from poetc.pipeline import compile_module
-    from poetc.report import summarize
 
     progress = _Terminal() if sys.stderr.isatty() and not arguments.quiet else None
     compiled = compile_module(
@@ -142,15 +163,21 @@ def _compile(
         _write_text(arguments.output, module_text(compiled.module))
     observer.finish()
     interrupted = compiled.report is not None and compiled.report.interrupted
-    if arguments.quiet:
-        pass
-    elif compiled.report is None:
-        print("poetc: the input was scheduled already; its schedule is kept", file=sys.stderr)
-    else:
-        summary = summarize(compiled, options, name, interrupted)
-        text = json.dumps(summary.to_json(), indent=2) if arguments.json else summary.to_text()
-        print(text, file=sys.stderr)
+    if not arguments.quiet:
+        print(_summary(compiled, options, name, arguments.json), file=sys.stderr)
     return 130 if interrupted else 0
+
+
+def _summary(compiled: Compiled, options: Options, name: str, as_json: bool) -> str:
+    from poetc.report import ram_report, summarize
+
+    if compiled.report is not None:
+        summary = summarize(compiled, options, name)
+        return json.dumps(summary.to_json(), indent=2) if as_json else summary.to_text()
+    ram = ram_report(compiled.graph, options)
+    if as_json:
+        return json.dumps({"input": name, "scheduled_before": True, "ram": ram.to_json()}, indent=2)
+    return f"{name} was scheduled already; it takes {format_bytes(ram.total_bytes)} of RAM"
 
 
 def _run_passes(
@@ -178,7 +205,15 @@ def _run_passes(
             passes.append(known[spec.name]().from_spec(spec))
         except (ArgSpecParseError, ValueError, TypeError) as error:
             raise InputError(f"--passes: {spec.name}: {error}") from error
-    run_passes(context, module, tuple(passes), observer)  # pyright: ignore[reportArgumentType]
+    for step in passes:
+        try:
+            run_passes(context, module, (step,), observer)  # pyright: ignore[reportArgumentType]
+        except PoetcError:
+            raise
+        except Exception as error:
+            if type(step).__module__.startswith("poetc."):
+                raise
+            raise InputError(f"--passes: {step.name} does not apply here: {error}") from error
     _write_text(arguments.output, module_text(module))
     observer.finish()
     return 0
@@ -192,7 +227,8 @@ def _options(arguments: argparse.Namespace) -> Options:
     ram_bytes = None
     if arguments.ram is not None:
         ram_bytes = parse_bytes(arguments.ram, "--ram")
-        if arguments.ram.strip().isdigit() and ram_bytes < 1024:
+        bare = arguments.ram.strip().isdigit() and arguments.ram_scope == "all"
+        if bare and ram_bytes < 1024:
             print(
                 f"poetc: warning: --ram={arguments.ram} is {ram_bytes} bytes; "
                 f"did you mean {arguments.ram}KB?",
@@ -227,12 +263,13 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def _read(path: str) -> tuple[str, bytes]:
-    if path == "-":
-        return "<stdin>", sys.stdin.buffer.read()
     try:
+        if path == "-":
+            # Python leaves out a standard input that was closed.
+            return "<stdin>", sys.stdin.buffer.read() if sys.stdin is not None else b""
         return path, Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
 
 
 def _check_writable(output: str | None) -> None:
@@ -247,12 +284,21 @@ def _check_writable(output: str | None) -> None:
 
 
 def _write_text(output: str | None, text: str) -> None:
-    """Write all of a file or nothing."""
-    if output is None:
+    """Write all of a file or nothing; without a name, standard output."""
+    if output is not None:
+        write_whole(Path(output), text)
+        return
+    if sys.stdout is None:
+        raise InputError("cannot write standard output: it is closed")
+    try:
         sys.stdout.write(text)
         sys.stdout.flush()
-        return
-    write_whole(Path(output), text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Nothing more can be flushed at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(f"cannot write standard output: {error.strerror}") from error
 
 
 class _Observer:

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
 from poetc.costmodel.device import Device
-from poetc.errors import InfeasibleError, InputError
+from poetc.errors import InfeasibleError, InputError, PoetcError
 from poetc.ir.graph import ALIGN_BYTES, graphs
 from poetc.ir.poet import GraphOp
 from poetc.passes.poet_annotate import PoetAnnotatePass
@@ -86,8 +86,14 @@ class Compiled:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def front_passes(module: ModuleOp, device_name: str) -> tuple[ModulePass, ...]:
-    """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is."""
+def front_passes(
+    module: ModuleOp, device_name: str, device: Device | None = None
+) -> tuple[ModulePass, ...]:
+    """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
+
+    Costs that were made for another device than `device` are made again; costs without a device,
+    written by hand, are kept.
+    """
     found = graphs(module)
     if not found:
         return (
@@ -104,7 +110,9 @@ def front_passes(module: ModuleOp, device_name: str) -> tuple[ModulePass, ...]:
         return ()
     if any(compute.kernel is None for compute in computes):
         passes += [PoetFusePass(), PoetLowerKernelsPass()]
-    if any(compute.cost is None for compute in computes):
+    made_for = {graph.attributes.get("device") for graph in found} - {None}
+    stale = device is not None and made_for - {StringAttr(device.name)}
+    if stale or any(compute.cost is None for compute in computes):
         passes += [PoetAnnotatePass(device=device_name), PoetOrderPass()]
     return tuple(passes)
 
@@ -148,17 +156,31 @@ def compile_module(
         seconds[name] = seconds.get(name, 0.0) + taken
         observe(name, module, taken)
 
-    run_passes(ctx, module, front_passes(module, options.device_name), record)
+    passes = front_passes(module, options.device_name, options.device)
+    run_passes(ctx, module, passes, record)
     graph = _only_graph(module)
+    given = graph.is_scheduled
     report = None
     started = time.monotonic()
-    if not graph.is_scheduled:
+    if not given:
         report = _schedule(graph, options, progress)
         record("poet-schedule", module, time.monotonic() - started)
     elif graph.arena_bytes is None:
         plan_graph_memory(graph)
         record("poet-plan-memory", module, time.monotonic() - started)
-    run_passes(ctx, module, (PoetVerifyPass(),), record)
+    try:
+        run_passes(ctx, module, (PoetVerifyPass(),), record)
+    except PoetcError as error:
+        if given:
+            # The schedule is the user's: what is wrong with it is wrong with the input.
+            raise InputError(error.message, error.location) from error
+        raise
+    used = (graph.arena_bytes or 0) + options.static_bytes + options.stack_bytes
+    if given and options.ram_bytes is not None and used > options.ram_bytes:
+        raise InputError(
+            f"the input is scheduled already and takes {format_bytes(used)}, more than the "
+            f"{format_bytes(options.ram_bytes)} asked for; give the IR from before poet-schedule"
+        )
     return Compiled(module, graph, report, seconds)
 
 

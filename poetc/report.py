@@ -7,7 +7,6 @@ from typing import Any
 
 from poetc.ir.graph import view_scheduled
 from poetc.ir.poet import GraphOp
-from poetc.passes.poet_schedule import ScheduleReport
 from poetc.pipeline import Compiled, Options
 from poetc.schedule.problem import Compute, Free, PageIn, Place
 from poetc.units import format_bytes, format_energy, format_time
@@ -31,6 +30,10 @@ class RamReport:
     @property
     def total_bytes(self) -> int:
         return self.arena_bytes + self.static_bytes + self.stack_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return asdict(self) | {"total_bytes": self.total_bytes}
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,7 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain data."""
-        data = asdict(self)
-        data["ram"]["total_bytes"] = self.ram.total_bytes
-        return data
+        return asdict(self) | {"ram": self.ram.to_json()}
 
     def to_text(self) -> str:
         """The summary for a terminal, one topic a block."""
@@ -107,9 +108,7 @@ def _against(text: str, value: int, unlimited: int) -> str:
     return f"{text} ({value / max(1, unlimited):.4f} of unlimited)"
 
 
-def summarize(
-    compiled: Compiled, options: Options, input_name: str, interrupted: bool = False
-) -> Summary:
+def summarize(compiled: Compiled, options: Options, input_name: str) -> Summary:
     """The summary of a compilation that scheduled its input."""
     report = compiled.report
     assert report is not None
@@ -119,7 +118,7 @@ def summarize(
         device=options.device.name,
         deadline_ns=report.problem.deadline_ns,
         kernels=len(report.problem.operations),
-        ram=_ram(compiled.graph, report, options),
+        ram=ram_report(compiled.graph, options),
         storage_bytes=compiled.graph.storage_bytes or 0,
         recomputes=len(use.recomputes),
         page_ins=use.page_ins,
@@ -135,11 +134,12 @@ def summarize(
         status=report.status,
         strategy=report.strategy,
         solver_seconds=report.solve_s,
-        interrupted=interrupted,
+        interrupted=report.interrupted,
     )
 
 
-def _ram(graph: GraphOp, report: ScheduleReport, options: Options) -> RamReport:
+def ram_report(graph: GraphOp, options: Options) -> RamReport:
+    """What a scheduled graph with a memory plan keeps in RAM."""
     view = view_scheduled(graph)
     tensors = view.problem.tensors
     params = {i for i in range(len(graph.arguments)) if graph.role(i) == "param"}

@@ -6,6 +6,9 @@ import re
 
 from poetc.errors import InputError
 
+_LARGEST = 2**62
+"""Sizes and times stay well inside the 64-bit integers of the IR."""
+
 _NUMBER = re.compile(r"([+-]?[0-9]*\.?[0-9]+)\s*([A-Za-z%]*)")
 _BYTES = {"": 1, "B": 1, "KB": 1024, "KIB": 1024, "K": 1024, "MB": 1024**2, "MIB": 1024**2}
 _BYTES |= {"M": 1024**2, "GB": 1024**3, "GIB": 1024**3, "G": 1024**3}
@@ -24,6 +27,8 @@ def parse_bytes(text: str, option: str) -> int:
     size = float(match.group(1)) * unit
     if size <= 0:
         raise InputError(f"{option}={text}: must be more than zero")
+    if size > _LARGEST:
+        raise InputError(f"{option}={text}: too large")
     if size != int(size):
         raise InputError(f"{option}={text}: not a whole number of bytes")
     return int(size)
@@ -41,6 +46,8 @@ def parse_duration_ns(text: str, option: str) -> int | float:
     value, unit = float(match.group(1)), match.group(2)
     if value <= 0:
         raise InputError(f"{option}={text}: must be more than zero")
+    if value * 1_000_000_000 > _LARGEST:
+        raise InputError(f"{option}={text}: too large")
     if unit in ("x", "X"):
         return value
     if unit not in _TIME_NS:

@@ -175,6 +175,10 @@ def test_binary_file(run, tmp_path: Path) -> None:
         ([GESTURE, "--ram=abc"], "--ram=abc"),
         ([GESTURE, "--ram=-1KB"], "--ram=-1KB"),
         ([GESTURE, "--ram=32QB"], "--ram=32QB"),
+        ([GESTURE, "--ram=" + "9" * 400], "too large"),
+        ([GESTURE, "--ram=17179869184GB"], "too large"),
+        ([GESTURE, "--deadline=" + "9" * 400 + "s"], "too large"),
+        ([GESTURE, "--passes=mlir-opt"], "mlir-opt"),
         ([GESTURE, "--deadline=5"], "--deadline=5"),
         ([GESTURE, "--gap=150%"], "--gap=150%"),
         ([GESTURE, "--time-limit=no"], "--time-limit=no"),
@@ -257,3 +261,40 @@ def test_interrupted_search_keeps_the_best_schedule() -> None:
     report = schedule_and_plan(graph, model.options(least, gap=0.0), press_ctrl_c)
     assert report.interrupted
     assert run_graph(graph, model.arguments, least, arena=True).peak_bytes <= least
+
+
+def test_scheduled_input_must_fit_too(run, tmp_path: Path) -> None:
+    scheduled = tmp_path / "scheduled.mlir"
+    assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
+    code, out, err = run(str(scheduled), "--ram=9600")
+    assert (code, out) == (2, "") and "scheduled already" in err
+    code, _, err = run(str(scheduled), "--ram=32KB", "--json")
+    assert code == 0 and json.loads(err)["ram"]["total_bytes"] <= 32 * 1024
+
+
+def test_a_broken_schedule_of_the_user_is_bad_input(run, tmp_path: Path) -> None:
+    scheduled = tmp_path / "scheduled.mlir"
+    assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
+    lines = scheduled.read_text().splitlines(keepends=True)
+    freed = next(i for i, line in enumerate(lines) if "poet.free" in line)
+    scheduled.write_text("".join(lines[:freed] + lines[freed + 1 :]))
+    code, out, err = run(str(scheduled))
+    assert (code, out) == (2, "") and "overlaps %arg7" in err
+
+
+def test_costs_of_another_device_are_made_again(run, tmp_path: Path) -> None:
+    annotated = tmp_path / "annotated.mlir"
+    passes = "stablehlo-simplify,stablehlo-to-poet,poet-fuse,poet-lower-kernels"
+    device = 'poet-annotate{device="mkr1000"}'
+    assert run(GESTURE, f"--passes={passes},{device}", "-o", str(annotated))[0] == 0
+    assert "mkr1000" in annotated.read_text()
+    expected = run(GESTURE, "--device=nrf52840", "-q")[1]
+    assert run(str(annotated), "--device=nrf52840", "-q")[1] == expected
+
+
+def test_standard_output_that_cannot_be_written() -> None:
+    command = [sys.executable, "-m", "poetc.cli", "--list-devices"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "poetc: error: cannot write standard output: No space left on device\n"

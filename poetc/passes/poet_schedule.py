@@ -41,7 +41,13 @@ from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
 from poetc.schedule.arena import page_bytes
 from poetc.schedule.checker import Report, check, replay
-from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
+from poetc.schedule.errors import (
+    InfeasibleProblem,
+    NoScheduleError,
+    SolverInterrupted,
+    SolverTimeLimit,
+    StrategyUndefinedError,
+)
 from poetc.schedule.memory import MemoryPlan, plan_memory
 from poetc.schedule.problem import Problem, Schedule, Step
 from poetc.schedule.transfers import overlap_transfers
@@ -230,8 +236,10 @@ class _Scheduler:
             if stop.schedule is None:
                 raise
             schedule, interrupted = stop.schedule, True
-        except InfeasibleProblem as error:
+        except (InfeasibleProblem, NoScheduleError) as error:
             raise InfeasibleError(f"{self.name}: {error}") from error
+        except StrategyUndefinedError as error:
+            raise InputError(f"{self.name}: {error}") from error
         except SolverTimeLimit as error:
             raise TimeLimitError(f"{self.name}: {error}") from error
         return ScheduleReport(
@@ -277,6 +285,9 @@ class _Scheduler:
                 budget = high - excess
                 if budget <= low:
                     budget = (low + high) // 2 // self.options.align * self.options.align
+        if excess > 0 and report.interrupted:
+            # The best schedule so far is of no use.
+            raise SolverInterrupted(None)
         if excess > 0:
             assert ram is not None
             raise ArenaOverflowError(
