@@ -158,7 +158,7 @@ def _compile(
     if arguments.emit == "c":
         from poetc.backends.c.emit import emit
 
-        emit(compiled.module, Path(arguments.output), stack_bytes=options.stack_bytes)
+        emit(compiled.module, arguments.output, stack_bytes=options.stack_bytes)
     else:
         _write_text(arguments.output, module_text(compiled.module))
     observer.finish()
@@ -276,7 +276,13 @@ def _check_writable(output: str | None) -> None:
     """Fail before the work is done, not after it."""
     if output is None:
         return
-    parent = Path(output).absolute().parent
+    target = Path(os.path.realpath(output))
+    if target.exists() and not target.is_file():
+        # A directory that gets files, or a device that is written as it is.
+        if not os.access(target, os.W_OK):
+            raise InputError(f"cannot write {output}: permission denied")
+        return
+    parent = target.parent
     if not parent.is_dir():
         raise InputError(f"cannot write {output}: {parent} is not a directory")
     if not os.access(parent, os.W_OK):
@@ -286,7 +292,7 @@ def _check_writable(output: str | None) -> None:
 def _write_text(output: str | None, text: str) -> None:
     """Write all of a file or nothing; without a name, standard output."""
     if output is not None:
-        write_whole(Path(output), text)
+        write_whole(output, text)
         return
     if sys.stdout is None:
         raise InputError("cannot write standard output: it is closed")

@@ -216,7 +216,11 @@ def from_affine(
 
 
 def to_c(index: Index, facts: Facts = NO_FACTS) -> str:
-    """The C expression of `index`, without parentheses around it."""
+    """The C expression of `index`, without parentheses around it.
+
+    Raises ValueError if, by the bounds of its variables, a part of it may exceed int32_t, or if the
+    sign of a dividend is unknown.
+    """
     return _sum(index, facts)
 
 
@@ -238,7 +242,7 @@ def comparison(index: Index, operator: str, facts: Facts = NO_FACTS) -> str:
 
 def _sum(index: Index, facts: Facts) -> str:
     constant = index.constant
-    parts: list[tuple[str, int]] = []
+    parts: list[tuple[str, int, Index]] = []  # text without its sign, sign, value
     # Positive terms first, so that the expression does not start with a minus.
     for term, coefficient in sorted(index.terms, key=lambda part: part[1] < 0):
         text, shift = _term(term, facts)
@@ -246,17 +250,24 @@ def _sum(index: Index, facts: Facts) -> str:
         size = abs(coefficient)
         if size != 1:
             text = f"{size} * {text if isinstance(term, Variable) else f'({text})'}"
-        parts.append((text, coefficient))
-    if constant > 0 and all(coefficient < 0 for _, coefficient in parts):
-        parts.insert(0, (str(constant), 1))
+        value = Index(((term, coefficient),), shift * coefficient)
+        parts.append((text, coefficient, value))
+    if constant > 0 and all(coefficient < 0 for _, coefficient, _ in parts):
+        parts.insert(0, (str(constant), 1, Index((), constant)))
     elif constant:
-        parts.append((str(abs(constant)), constant))
+        parts.append((str(abs(constant)), constant, Index((), constant)))
     result = ""
-    for text, sign in parts:
+    value = Index()
+    for text, sign, part in parts:
         if result:
             result += f" - {text}" if sign < 0 else f" + {text}"
         else:
             result = f"-{text}" if sign < 0 else text
+        value = Index((*value.terms, *part.terms), value.constant + part.constant)
+        for sub in (part, value):
+            low, high = sub.bounds
+            if (low is not None and low <= -(2**31)) or (high is not None and high >= 2**31):
+                raise ValueError(f"the index {result} does not fit in 32 bits")
     return result or "0"
 
 

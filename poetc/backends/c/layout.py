@@ -17,6 +17,9 @@ from poetc.ir.poet import ComputeOp, GraphOp, PageInOp
 ARENA_ALIGNMENT = 4
 """The arena begins at a multiple of this, so that float and int32_t in it are aligned."""
 
+MAX_BYTES = 2**31 - 1
+"""Of the arena, the storage and each tensor. Offsets are uint32_t, subscripts int32_t."""
+
 STATIC_BYTES = 32
 """Static data beside the arena: none in the generated code, and the handle of the page store, which
 the caller owns. No handle of the stores in `runtime/` is larger (on 64-bit hosts, too)."""
@@ -42,6 +45,25 @@ class TensorPlace:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.type.get_shape()
+
+
+def check_sizes(graph: GraphOp) -> None:
+    """Raises InputError for what 32-bit index arithmetic in generated code cannot reach."""
+    for i, argument in enumerate(graph.arguments):
+        _check_size(f"argument {graph.arg_name(i)}", tensor_bytes(argument.type))
+    for compute in graph.computes:
+        for result in compute.results:
+            name = f"%{result.name_hint}" if result.name_hint else f"result {result.index}"
+            what = f'tensor {name} of poet.compute "{compute.label.data}"'
+            _check_size(what, tensor_bytes(result.type))
+    name = graph.sym_name.data
+    _check_size(f"the arena of graph @{name}", graph.arena_bytes or 0)
+    _check_size(f"the storage of graph @{name}", graph.storage_bytes or 0)
+
+
+def _check_size(what: str, bytes: int) -> None:
+    if bytes > MAX_BYTES:
+        raise InputError(f"{what} has {bytes:,} bytes; the C backend can do {MAX_BYTES:,}")
 
 
 def static_ram_bytes(graph: GraphOp) -> int:

@@ -35,7 +35,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     ModuleOp,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstraintKind, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.hints import isa
@@ -343,6 +343,20 @@ def _is_finite(op: memref.GlobalOp) -> bool:
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
+def _check_order(region: Region, defined: set[SSAValue]) -> None:
+    """Raises InputError for a value that is used before it is defined or outside of its scope."""
+    for block in region.blocks:
+        inside = {*defined, *block.args}
+        for op in block.ops:
+            for operand in op.operands:
+                if operand not in inside:
+                    name = f"%{operand.name_hint}" if operand.name_hint else "a value"
+                    raise InputError(f"{op.name} uses {name} where it is not defined")
+            for nested in op.regions:
+                _check_order(nested, inside)
+            inside.update(op.results)
+
+
 class _Function:
     """State while one function is printed."""
 
@@ -350,6 +364,7 @@ class _Function:
         self.signature = signature
         self.stored = stored_arguments(function)
         self.tables = _tables(function)
+        _check_order(function.body, set())
         # Simplified in a copy: printing changes nothing.
         self.function = function.clone()
         _inline_single_iterations(self.function)
@@ -567,8 +582,9 @@ class _Function:
         text = expression.text
         if value.type == IntegerType(1):
             text = f"(uint8_t){expression.at(_Level.UNARY)}"
+        if not isinstance(buffer, BlockArgument) or buffer.block is not self.block:
+            raise InputError("a kernel stores to what is not one of its arguments")
         # Any pointer without `restrict` may point to what is stored.
-        assert isinstance(buffer, BlockArgument)
         position = buffer.index
         overlapping = self.signature.overlapping
         changed = overlapping if position in overlapping else {position}
@@ -1023,7 +1039,10 @@ def _inline_single_iterations(function: func.FuncOp) -> None:
     for op in list(function.walk()):
         if not isinstance(op, affine.ForOp) or op.lowerBoundOperands or op.upperBoundOperands:
             continue
-        (low,), (high,) = op.lowerBoundMap.data.eval([], []), op.upperBoundMap.data.eval([], [])
+        bounds = op.lowerBoundMap.data.eval([], []), op.upperBoundMap.data.eval([], [])
+        if any(len(results) != 1 for results in bounds):
+            continue
+        (low,), (high,) = bounds
         if not low < high <= low + op.step.value.data:
             continue
         start = arith.ConstantOp.from_int_and_width(low, IndexType())

@@ -66,7 +66,8 @@ static bool save(const char *directory, uint32_t i)
 static bool run(const char *directory, unsigned long steps, poetc_store *store)
 {
     for (unsigned long step = 0; step < steps; ++step) {
-        for (uint32_t i = 0; i < MODEL_ARGUMENTS; ++i) {
+        /* != because compilers warn of i < 0, if there are none. */
+        for (uint32_t i = 0; i != MODEL_ARGUMENTS; ++i) {
             if ((step == 0 || !model_argument_is_parameter(i)) && !load(directory, i)) {
                 return false;
             }
@@ -77,7 +78,7 @@ static bool run(const char *directory, unsigned long steps, poetc_store *store)
             return false;
         }
     }
-    for (uint32_t i = 0; i < MODEL_RESULTS; ++i) {
+    for (uint32_t i = 0; i != MODEL_RESULTS; ++i) {
         if (!save(directory, i)) {
             return false;
         }
