@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poetc.costmodel.cost import Cost, kernel_cost, pagein_cost, pageout_cost
+from poetc.costmodel.cost import MAX_COST, Cost, kernel_cost, pagein_cost, pageout_cost
 from poetc.costmodel.device import Device, Storage, known_devices, load_device
 from poetc.errors import InputError
 from poetc.ir.text import parse_module
@@ -135,6 +135,25 @@ def test_missing_file(tmp_path):
         ("flops_per_s = 1e6", "flops_per_s = 0", "board.toml:3:1: flops_per_s: must be positive"),
         ("flops_per_s = 1e6", "flops_per_s = nan", "board.toml:3:1: flops_per_s: must be finite"),
         ("bytes = 4", "bytes = 3", "board.toml:8:1: alignment_bytes: must be a power of two"),
+        ("= 1024", "= " + "9" * 5000, "board.toml is not valid: Exceeds the limit"),
+        (
+            "= 1024",
+            "= 0x" + "f" * 5000,
+            "board.toml:7:1: ram_bytes: must be finite, got an integer",
+        ),
+        ("= 1024", "= 9007199254740993", "board.toml:7:1: ram_bytes: must be at most 90071992"),
+        (
+            "flops_per_s = 1e6",
+            "flops_per_s = 1" + "0" * 400,
+            "board.toml:3:1: flops_per_s: must be",
+        ),
+        (
+            "_w = 0\n",
+            "_w = 1e300\n",
+            "board.toml:6:1: idle_power_w: must be at most 9007199, got 1e",
+        ),
+        ("false", "[0x" + "f" * 5000 + "]", "dma: must be true or false, got an array"),
+        ("false", "[" * 50_000, "board.toml is not valid: nested too deeply"),
         ("dma = false", "dma = maybe", "board.toml:9:7: not valid TOML: Invalid value"),
         ("dma = false", "dma = false\ndma = true", "board.toml:10:11: not valid TOML: Cannot over"),
         ("block_bytes = 512\n", "block_bytes = [", "board.toml:17:1: not valid TOML"),
@@ -155,6 +174,14 @@ def test_storage_must_be_a_table(tmp_path):
     path.write_text(FILE[: FILE.index("[storage]")] + "storage = 5\n")
     with pytest.raises(InputError, match=r"board.toml:11:1: storage: must be a table, got 5"):
         load_device(str(path))
+
+
+def test_a_directory_separator_makes_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "board").write_text(FILE)
+    assert load_device("./board").name == "board"
+    with pytest.raises(InputError, match=r"cannot read device file .*embedded null"):
+        load_device("./bo\0ard")
 
 
 def test_device_file_must_be_text(tmp_path):
@@ -194,6 +221,49 @@ def test_without_dma_the_processor_is_active_during_a_transfer():
     slow = replace(DEVICE, dma=False)
     assert pagein_cost(512, slow).time_ns == pagein_cost(512, DEVICE).time_ns
     assert pagein_cost(512, slow).energy_nj == 5 * pagein_cost(512, DEVICE).energy_nj
+
+
+@pytest.mark.parametrize(
+    ("device", "key"),
+    [
+        ({"flops_per_s": 1e-300}, "flops_per_s"),
+        ({"flops_per_s": 5e-324}, "flops_per_s"),
+        ({"memory_bytes_per_s": 1e-12}, "memory_bytes_per_s"),
+        ({"active_power_w": 1e19}, "active_power_w"),
+        ({"active_power_w": 1e308}, "active_power_w"),
+        ({"idle_power_w": 1e300}, "idle_power_w"),
+    ],
+)
+def test_kernel_cost_too_large(device, key):
+    device = replace(DEVICE, name="slow", **device)
+    with pytest.raises(InputError, match=f"^device slow: .*: look at {key}$"):
+        kernel_cost(work(1000, 400, 400), device)
+
+
+@pytest.mark.parametrize("transfer", [pagein_cost, pageout_cost])
+@pytest.mark.parametrize(
+    ("storage", "dma", "key"),
+    [
+        ({"read_latency_s": 1e300, "write_latency_s": 1e300}, True, r"storage.\w*_latency_s"),
+        ({"read_bytes_per_s": 1e-9, "write_bytes_per_s": 5e-324}, True, r"storage.\w*_bytes_per_s"),
+        ({"power_w": 1e300}, True, "storage.power_w"),
+        ({"power_w": 1e300}, False, "storage.power_w"),
+    ],
+)
+def test_transfer_cost_too_large(transfer, storage, dma, key):
+    device = replace(DEVICE, name="slow", storage=replace(STORAGE, **storage), dma=dma)
+    with pytest.raises(InputError, match=f"^device slow: .*: look at {key}$"):
+        transfer(4, device)
+
+
+def test_costs_up_to_the_limit():
+    slow = replace(DEVICE, idle_power_w=0.0, active_power_w=1.0, flops_per_s=1.0)
+    most_s = MAX_COST // 10**9
+    assert kernel_cost(work(most_s), slow) == Cost(most_s * 10**9, most_s * 10**9)
+    with pytest.raises(
+        InputError, match=r"9.01e.15 ns, more than 9.01e.15 ns: look at flops_per_s"
+    ):
+        kernel_cost(work(most_s + 1), slow)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))

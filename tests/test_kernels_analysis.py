@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from conftest import read_model
 from kernel_harness import Case, alias_pairs
 from test_kernels_bodies import random_case
 from test_kernels_ops import (
@@ -20,10 +21,13 @@ from xdsl.dialects import affine, arith, func, memref
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineConstraintKind
 
+from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
-from poetc.kernels.analysis import Work, element_bytes, may_alias, work, workspace_bytes
+from poetc.ir.text import make_context, module_text, parse_module
+from poetc.kernels.analysis import Work, buffers, element_bytes, may_alias, work, workspace_bytes
 from poetc.kernels.lower import lower
+from poetc.pipeline import front_passes, run_passes
 
 
 def counted(function: func.FuncOp) -> Counter[str]:
@@ -229,3 +233,118 @@ def test_constants_do_not_count():
     assert any(isinstance(op, arith.ConstantOp) for op in function.walk())
     done = work(function)
     assert (done.adds, done.int_ops, done.load_bytes) == (24, 0, 96)
+
+
+# Kernels read from text
+
+
+@pytest.mark.parametrize("model", ["gesture_mlp", "kws_conv"])
+def test_the_same_after_printing_and_parsing(model):
+    module = read_model(model)
+    passes = front_passes(module, "host")
+    run_passes(make_context(), module, passes, lambda name, module, seconds: None)
+    again = parse_module(module_text(module), model)
+    kernels = [[op for op in m.ops if isinstance(op, func.FuncOp)] for m in (module, again)]
+    proven = 0
+    for kernel, parsed in zip(*kernels, strict=True):
+        assert work(parsed) == work(kernel)
+        for r in range(len(buffers(kernel, "results"))):
+            for o in range(len(buffers(kernel, "inputs"))):
+                assert may_alias(parsed, r, o) == may_alias(kernel, r, o)
+                proven += may_alias(kernel, r, o)
+    assert proven
+
+
+def kernel(
+    body: str,
+    counts: str = "poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64",
+) -> func.FuncOp:
+    """A kernel on two buffers of 8 floats, from text."""
+    arguments = "%in0: memref<8xf32>, %out0: memref<8xf32>"
+    text = f"func.func private @k({arguments}) attributes {{{counts}}} {{\n{body}\nfunc.return\n}}"
+    (function,) = parse_module(text, "kernel.mlir").ops
+    assert isinstance(function, func.FuncOp)
+    return function
+
+
+@pytest.mark.parametrize(
+    ("load", "aliases"),
+    [
+        ("affine.load %in0[%i]", True),
+        ("affine.load %in0[1 * %i + 0]", True),
+        ("affine.load %in0[2 * %i - %i]", True),
+        ("affine.load %in0[7 - %i]", False),
+        ("affine.load %in0[%i floordiv 2]", False),
+        ("affine.load %in0[%zero]", False),
+        ("memref.load %in0[%i]", True),
+        ("memref.load %in0[%same]", True),
+        ("memref.load %in0[%back]", False),
+    ],
+)
+def test_index_maps_in_any_form(load, aliases):
+    function = kernel(f"""
+      %zero = arith.constant 0 : index
+      affine.for %i = 0 to 8 {{
+        %same = affine.apply affine_map<()[s0] -> (s0)> ()[%i]
+        %back = affine.apply affine_map<(d0)[s0] -> (s0 - d0)> (%i)[%zero]
+        %0 = {load} : memref<8xf32>
+        affine.store %0, %out0[%i] : memref<8xf32>
+      }}""")
+    assert may_alias(function, 0, 0) is aliases
+
+
+def test_guards_on_symbols_count_as_those_on_dimensions():
+    done = work(
+        kernel("""
+      affine.for %i = 0 to 8 {
+        affine.for %j = 0 to 8 {
+          "affine.if"(%i, %j) ({
+            %0 = affine.load %in0[%i] : memref<8xf32>
+            affine.store %0, %out0[%i] : memref<8xf32>
+            affine.yield
+          }, {}) {condition = affine_set<(d0)[s0] : (d0 - s0 >= 0)>} : (index, index) -> ()
+        }
+      }""")
+    )
+    assert done.load_bytes == done.store_bytes == 4 * (8 * 9 // 2)
+
+
+def test_a_buffer_used_in_an_unknown_way_is_not_shared():
+    function = kernel("""
+      affine.for %i = 0 to 8 {
+        %0 = affine.load %in0[%i] : memref<8xf32>
+        memref.store %0, %out0[%i] : memref<8xf32>
+      }""")
+    assert not may_alias(function, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ("", "kernel @k: poet.inputs must be a number of arguments, got None"),
+        ("poet.inputs = 3 : i2, poet.results = 1 : i64, poet.workspace = 0 : i64", "poet.inputs"),
+        ("poet.inputs = 3 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64", "is 4, it has"),
+        ('poet.inputs = 1 : i64, poet.results = "1", poet.workspace = 0 : i64', 'got "1"'),
+    ],
+)
+def test_wrong_counts_of_arguments(counts, message):
+    function = kernel("", counts)
+    for use in (work, workspace_bytes, lambda function: may_alias(function, 0, 0)):
+        with pytest.raises(InputError) as error:
+            use(function)
+        assert message in error.value.message
+        assert str(error.value.location) == "kernel.mlir:1:1"
+
+
+def test_no_such_buffer():
+    for result, operand in ((0, 1), (1, 0), (0, -1)):
+        with pytest.raises(InputError, match=r"kernel @k: no -?1 among its 1"):
+            may_alias(kernel(""), result, operand)
+
+
+@pytest.mark.parametrize("loop", ["1 to 8", "0 to 8 step 2", "0 to %n"])
+def test_other_loops_are_rejected(loop):
+    body = f"%n = arith.constant 8 : index\naffine.for %i = {loop} {{\n}}"
+    with pytest.raises(InputError, match="loops of kernels") as error:
+        work(kernel(body))
+    assert str(error.value.location) == "kernel.mlir:3:1"

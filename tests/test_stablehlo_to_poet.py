@@ -27,6 +27,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from poetc import interpreter
 from poetc.errors import InputError, SourceLocation
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp
@@ -156,6 +157,31 @@ def test_real_models(model: str):
     # w - lr * g is done in place as it is.
     assert not added
     assert all(isinstance(compute.location, type(main.location)) for compute in graph.computes)
+
+
+def test_each_result_has_a_buffer_of_its_own():
+    """Values, constants, arguments and new values of parameters, each returned several times."""
+    t = "tensor<3xf32>"
+    text = f"""func.func public @main(%w: {t} {{tf.aliasing_output = 3 : i32}}, %x: {t})
+    -> ({", ".join([t] * 10)}) {{
+  %k = stablehlo.constant dense<[1.0, 2.0, 3.0]> : {t}
+  %c = stablehlo.negate %x : {t}
+  %b = stablehlo.add %c, %x : {t}
+  %new = stablehlo.subtract %w, %c : {t}
+  func.return %c, %b, %c, %new, %new, %new, %k, %k, %x, %x : {", ".join([t] * 10)}
+}}
+"""
+    graph = convert(parse_module(text))
+    results = graph.return_op.arguments
+    assert len(set(results)) == 10
+    copies = [c for c in graph.computes if c.label.data == "copy"]
+    assert {copy.results[0] for copy in copies} == {results[i] for i in (2, 4, 5, 8, 9)}
+    assert all(list(copy.yield_op.operands) == list(copy.block.args) for copy in copies)
+    w, x = np.array([[4, 5, 6], [7, 8, 9]], np.float32)
+    k, c, new = np.arange(1, 4), -x, w + x
+    expected = [c, c + x, c, new, new, new, k, k, x, x]
+    for result, value in zip(interpreter.run_graph(graph, [w, x]).results, expected, strict=True):
+        np.testing.assert_array_equal(result, value)
 
 
 def test_errors_say_where():

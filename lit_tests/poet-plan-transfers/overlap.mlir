@@ -1,16 +1,16 @@
 // RUN: xdsl-opt %s -p 'poet-plan-transfers{device="nrf52840"},poet-verify' | filecheck %s
 // RUN: xdsl-opt %s -p 'poet-plan-transfers{device="host"},poet-verify' | filecheck %s --check-prefix=HOST
 
-// A transfer takes about 0.11 ms, a kernel 0.3 ms. With DMA, writing %h1 overlaps "f2" and reading it
-// back overlaps "b3"; its buffer stays until it is written, within the 256 bytes of RAM. Without
+// A transfer takes about 0.11 ms, a kernel 0.3 ms. With DMA, writing %h1 overlaps "f2", which may read it
+// meanwhile, and reading it back overlaps "b3", within the 256 bytes of RAM. Without
 // DMA nothing moves.
 
 // CHECK:      %h1 = poet.compute "f1"
-// CHECK:      %h2 = poet.compute "f2"
 // CHECK:      %h1_page = poet.pageout %h1
-// CHECK-NEXT: %h3 = poet.compute "f3"
+// CHECK:      %h2 = poet.compute "f2"
 // CHECK:      poet.free %h1 :
-// CHECK-NEXT: %h1_1 = poet.pagein %h1_page
+// CHECK-NEXT: %h3 = poet.compute "f3"
+// CHECK:      %h1_1 = poet.pagein %h1_page
 // CHECK-NEXT: %g2 = poet.compute "b3"
 // CHECK:      %g1 = poet.compute "b2" (%a = %g2 : tensor<16xf32>, %b = %h1_1
 

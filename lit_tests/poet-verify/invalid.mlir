@@ -342,3 +342,63 @@ poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> {
   %y = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   poet.return %y : tensor<4xf32>
 }
+
+// -----
+
+// CHECK: kernel @k: poet.inputs must be a number of arguments, got -1 : i2
+module {
+  poet.graph @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = poet.compute "y" (%a = %x : tensor<4xf32>) -> tensor<4xf32> kernel @k {
+      poet.yield %a : tensor<4xf32>
+    }
+    poet.return %y : tensor<4xf32>
+  }
+  func.func private @k(%in0: memref<4xf32>, %out0: memref<4xf32>) attributes {poet.inputs = 3 : i2, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+    func.return
+  }
+}
+
+// -----
+
+// CHECK: kernel @k: poet.inputs + poet.results + poet.workspace is 4, it has 2 arguments in 1 blocks
+module {
+  poet.graph @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = poet.compute "y" (%a = %x : tensor<4xf32>) -> tensor<4xf32> kernel @k {
+      poet.yield %a : tensor<4xf32>
+    }
+    poet.return %y : tensor<4xf32>
+  }
+  func.func private @k(%in0: memref<4xf32>, %out0: memref<4xf32>) attributes {poet.inputs = 3 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+    func.return
+  }
+}
+
+// -----
+
+// CHECK: kernel @k: its inputs are (memref<3xf32>), a compute that runs it needs (memref<4xf32>)
+module {
+  poet.graph @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = poet.compute "y" (%a = %x : tensor<4xf32>) -> tensor<4xf32> kernel @k {
+      poet.yield %a : tensor<4xf32>
+    }
+    poet.return %y : tensor<4xf32>
+  }
+  func.func private @k(%in0: memref<3xf32>, %out0: memref<4xf32>) attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+    func.return
+  }
+}
+
+// -----
+
+// CHECK: poet.compute "y" has 4 bytes of workspace, its kernel takes 8
+module {
+  poet.graph @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = poet.compute "y" (%a = %x : tensor<4xf32>) -> tensor<4xf32> kernel @k cost #poet.cost<energy_nj = 1, time_ns = 1, workspace = 4, flops = 1> {
+      poet.yield %a : tensor<4xf32>
+    }
+    poet.return %y : tensor<4xf32>
+  }
+  func.func private @k(%in0: memref<4xf32>, %out0: memref<4xf32>, %ws0: memref<2xf32>) attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 1 : i64} {
+    func.return
+  }
+}

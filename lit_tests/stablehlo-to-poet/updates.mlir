@@ -150,3 +150,31 @@ func.func public @main(%w: tensor<f32> {tf.aliasing_output = 1 : i32}, %x: tenso
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   func.return %zero, %zero, %x : tensor<f32>, tensor<f32>, tensor<f32>
 }
+
+// -----
+
+// A value returned twice: every further result is a copy.
+// CHECK-LABEL: poet.graph @main(%x: tensor<f32>
+// CHECK-NEXT:    %c = poet.compute "negate"
+// CHECK:         %c_1 = poet.compute "copy" (%a = %c : tensor<f32>) -> tensor<f32> {
+// CHECK-NEXT:      poet.yield %a : tensor<f32>
+// CHECK-NEXT:    }
+// CHECK-NEXT:    %b = poet.compute "add"
+// CHECK:         poet.return %c, %b, %c_1
+func.func public @main(%x: tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<f32>) {
+  %c = stablehlo.negate %x : tensor<f32>
+  %b = stablehlo.add %c, %x : tensor<f32>
+  func.return %c, %b, %c : tensor<f32>, tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// So is a constant, of which each result has its own.
+// CHECK-LABEL: poet.graph @main()
+// CHECK-NEXT:    %k = poet.compute "constant" () -> tensor<f32> {
+// CHECK:         %k_1 = poet.compute "constant" () -> tensor<f32> {
+// CHECK:         poet.return %k, %k_1
+func.func public @main() -> (tensor<f32>, tensor<f32>) {
+  %k = stablehlo.constant dense<1.0> : tensor<f32>
+  func.return %k, %k : tensor<f32>, tensor<f32>
+}

@@ -13,11 +13,16 @@ processor does the moving and draws its active power too:
     energy = (storage_power + (0 if DMA else active_power)) * time
 
 The power drawn all the time is not in these: it is counted once, over the whole step.
+
+No cost may exceed `MAX_COST`, so that costs are exact as floating-point numbers in the solvers and
+that of a whole step fits in 64 bits.
 """
 
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from poetc.costmodel.device import Device, Storage
@@ -34,29 +39,71 @@ class Cost(NamedTuple):
     energy_nj: int
 
 
-def _cost(time_s: float, power_w: float) -> Cost:
-    return Cost(max(1, math.ceil(time_s * 1e9)), max(1, math.ceil(time_s * power_w * 1e9)))
+MAX_COST = 1 << 53
+"""In nanoseconds (104 days) or nanojoules (9 MJ)."""
+
+
+def _cost(device: Device, times_s: Mapping[str, float], powers_w: Mapping[str, float]) -> Cost:
+    """Cost of what takes the sum of `times_s` at the sum of `powers_w`.
+
+    The keys are those of the device that each comes from: the greatest is to blame if the cost is
+    too large.
+    """
+    time_s, power_w = sum(times_s.values()), sum(powers_w.values())
+    _check(time_s * 1e9, "ns", device, times_s)
+    cost = Cost(max(1, math.ceil(time_s * 1e9)), 0)
+    # What is drawn all the time meanwhile must not be too large either.
+    all_w = {**powers_w, "idle_power_w": device.idle_power_w}
+    _check(cost.time_ns * sum(all_w.values()), "nJ", device, all_w)
+    return cost._replace(energy_nj=max(1, math.ceil(time_s * power_w * 1e9)))
+
+
+def _check(value: float, unit: str, device: Device, causes: Mapping[str, float]) -> None:
+    # Written so that NaN is too large.
+    if not value <= MAX_COST:
+        key = max(causes, key=lambda key: causes[key])
+        raise InputError(
+            f"device {device.name}: a kernel or transfer costs {value:.3g} {unit}, more than "
+            f"{MAX_COST:.3g} {unit}: look at {key}"
+        )
+
+
+def _seconds(amount: float, per_s: float) -> float:
+    """`amount / per_s`, infinite where that is more than a float holds."""
+    return amount / per_s if amount <= per_s * sys.float_info.max else math.inf
 
 
 def kernel_cost(work: Work, device: Device) -> Cost:
-    """Cost of one run of a kernel that does `work`."""
+    """Cost of one run of a kernel that does `work`.
+
+    This and the costs of transfers raise InputError where they exceed `MAX_COST`.
+    """
     moved_bytes = work.load_bytes + work.store_bytes
-    time_s = max(work.flops / device.flops_per_s, moved_bytes / device.memory_bytes_per_s)
-    return _cost(time_s, device.active_power_w)
+    halves_s = {
+        "flops_per_s": _seconds(work.flops, device.flops_per_s),
+        "memory_bytes_per_s": _seconds(moved_bytes, device.memory_bytes_per_s),
+    }
+    slower = max(halves_s, key=lambda key: halves_s[key])
+    power_w = {"active_power_w": device.active_power_w}
+    return _cost(device, {slower: halves_s[slower]}, power_w)
 
 
 def pagein_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of reading `size_bytes` from storage; InputError if the device has none."""
     storage = _storage(device)
     rate = storage.read_bytes_per_s
-    return _transfer(size_bytes, device, storage, storage.read_latency_s, rate)
+    times_s = {"storage.read_latency_s": storage.read_latency_s}
+    times_s["storage.read_bytes_per_s"] = _seconds(_moved_bytes(size_bytes, storage), rate)
+    return _transfer(device, storage, times_s)
 
 
 def pageout_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of writing `size_bytes` to storage; InputError if the device has none."""
     storage = _storage(device)
     rate = storage.write_bytes_per_s
-    return _transfer(size_bytes, device, storage, storage.write_latency_s, rate)
+    times_s = {"storage.write_latency_s": storage.write_latency_s}
+    times_s["storage.write_bytes_per_s"] = _seconds(_moved_bytes(size_bytes, storage), rate)
+    return _transfer(device, storage, times_s)
 
 
 def _storage(device: Device) -> Storage:
@@ -65,9 +112,12 @@ def _storage(device: Device) -> Storage:
     return device.storage
 
 
-def _transfer(
-    size_bytes: int, device: Device, storage: Storage, latency_s: float, bytes_per_s: float
-) -> Cost:
-    blocks = -(-size_bytes // storage.block_bytes)
-    power_w = storage.power_w + (0.0 if device.dma else device.active_power_w)
-    return _cost(latency_s + blocks * storage.block_bytes / bytes_per_s, power_w)
+def _moved_bytes(size_bytes: int, storage: Storage) -> int:
+    return -(-size_bytes // storage.block_bytes) * storage.block_bytes
+
+
+def _transfer(device: Device, storage: Storage, times_s: Mapping[str, float]) -> Cost:
+    powers_w = {"storage.power_w": storage.power_w}
+    if not device.dma:
+        powers_w["active_power_w"] = device.active_power_w
+    return _cost(device, times_s, powers_w)

@@ -11,8 +11,9 @@
 The keys are the fields of `Device` and `Storage`; each is required.
 """
 
-import math
+import os
 import re
+import sys
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -61,6 +62,10 @@ class Device:
     storage: Storage | None
 
 
+_MAX_INTEGER = 1 << 53
+"""Greatest integer in a device file, and greatest idle power in nanowatts, which is used as one:
+larger ones are not exact as floating-point numbers."""
+
 _MAY_BE_ZERO = {"idle_power_w", "read_latency_s", "write_latency_s"}
 
 
@@ -72,12 +77,12 @@ def known_devices() -> tuple[str, ...]:
 def load_device(name_or_path: str) -> Device:
     """The device of that name, or the one described by the TOML file at that path.
 
-    Anything that ends in `.toml` or contains a directory is a path. Raises InputError for an
-    unknown name (listing the known ones) and for a file that cannot be read or is not valid.
+    Anything that ends in `.toml` or contains a directory separator is a path. Raises InputError for
+    an unknown name (listing the known ones) and for a file that cannot be read or is not valid.
     """
-    path = Path(name_or_path)
-    if path.suffix == ".toml" or len(path.parts) > 1:
-        return _load(path)
+    # `Path` drops the directory of `./board`.
+    if name_or_path.endswith(".toml") or any(c in name_or_path for c in (os.sep, os.altsep) if c):
+        return _load(Path(name_or_path))
     if name_or_path not in known_devices():
         raise InputError(
             f"unknown device '{name_or_path}'; known devices are {', '.join(known_devices())} "
@@ -93,10 +98,18 @@ def _load(path: Path) -> Device:
         raise InputError(f"cannot read device file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"device file {path} is not UTF-8 text") from error
+    except ValueError as error:
+        raise InputError(f"cannot read device file {str(path)!r}: {error}") from error
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(path, text, error) from error
+    except (ValueError, RecursionError) as error:
+        # A number or date that Python does not convert, or arrays in arrays without end.
+        # Python's message goes on with advice for programmers.
+        deep = isinstance(error, RecursionError)
+        reason = "nested too deeply" if deep else str(error).split(";")[0]
+        raise InputError(f"device file {path} is not valid: {reason}") from error
     source = _Source(path, text)
     storage = table.get("storage")
     if storage is not None:
@@ -150,11 +163,20 @@ class _Source:
             names = {str: "a string", bool: "true or false", int: "an integer", float: "a number"}
             raise self.error(key, section, f"must be {names[kind]}, got {_show(value)}")
         if kind in (int, float):
-            if not math.isfinite(value):
-                raise self.error(key, section, f"must be finite, got {value}")
+            # Compared instead of converted, as an integer may be larger than any float.
+            if not abs(value) <= sys.float_info.max:
+                raise self.error(key, section, f"must be finite, got {_show(value)}")
             if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
                 least = "not negative" if key in _MAY_BE_ZERO else "positive"
-                raise self.error(key, section, f"must be {least}, got {value}")
+                raise self.error(key, section, f"must be {least}, got {_show(value)}")
+            if kind is int and value > _MAX_INTEGER:
+                raise self.error(
+                    key, section, f"must be at most {_MAX_INTEGER}, got {_show(value)}"
+                )
+            if key == "idle_power_w" and value > _MAX_INTEGER * 1e-9:
+                raise self.error(
+                    key, section, f"must be at most {_MAX_INTEGER * 1e-9:.0f}, got {_show(value)}"
+                )
         return kind(value)
 
     def error(self, key: str, section: str | None, message: str) -> InputError:
@@ -176,4 +198,9 @@ class _Source:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "an array"
+    if isinstance(value, int) and value.bit_length() > 128:
+        # Python does not print integers of any length.
+        return f"an integer of {value.bit_length()} bits"
     return f"'{value}'" if isinstance(value, str) else str(value).lower()

@@ -1,7 +1,12 @@
 """What a lowered kernel does: its work, and whether a result may take over an operand's buffer.
 
 Both read nothing but the function (docs/kernels.md says what it may contain) and neither runs it:
-work is counted from trip counts, aliasing is proven from index maps.
+work is counted from trip counts, aliasing is proven from index maps. A kernel may also come from
+the text of a user, so what is not as our own lowering makes it is an InputError that says where.
+
+The index maps of lowered kernels have loop variables as dimensions. In the text of an affine load
+or store these are not told from symbols, and xDSL reads all of them as symbols; hence dimensions
+and symbols are the same here.
 """
 
 from __future__ import annotations
@@ -14,19 +19,23 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, math, memref
-from xdsl.dialects.builtin import FixedBitwidthType, IntegerAttr, MemRefType
+from xdsl.dialects.builtin import FixedBitwidthType, IntegerAttr, MemRefType, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
     AffineConstantExpr,
+    AffineConstraintExpr,
     AffineConstraintKind,
     AffineDimExpr,
     AffineExpr,
     AffineMap,
     AffineSet,
+    AffineSymExpr,
 )
 
+from poetc.errors import InputError
+from poetc.ir.locations import source_location
 from poetc.kernels import mathlib
 
 # Work
@@ -97,7 +106,7 @@ def math_flops(name: str) -> int:
 
 @dataclass(frozen=True)
 class _Guard:
-    """One side of an affine.if."""
+    """One side of an affine.if. All variables of the condition are dimensions."""
 
     condition: AffineSet
     operands: tuple[SSAValue, ...]
@@ -105,15 +114,14 @@ class _Guard:
 
 
 def work(function: func.FuncOp) -> Work:
-    """The work of one run of a kernel."""
+    """The work of one run of a kernel; InputError for a function that is none."""
+    outside = {*buffers(function, "inputs"), *buffers(function, "results")}
     tally: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     touched: Counter[SSAValue] = Counter()
     _tally(function.body.block, (), (), tally, calls, touched)
     compulsory = sum(
-        min(count, _memref_bytes(buffer))
-        for buffer, count in touched.items()
-        if buffer in buffers(function, "inputs") or buffer in buffers(function, "results")
+        min(count, _memref_bytes(buffer)) for buffer, count in touched.items() if buffer in outside
     )
     return Work(math=tuple(sorted(calls.items())), compulsory_bytes=compulsory, **tally)
 
@@ -137,7 +145,7 @@ def _tally(
                 _tally(body, (*loops, body.args[0]), guards, tally, calls, touched)
             case affine.IfOp():
                 for region, holds in ((op.then_region, True), (op.else_region, False)):
-                    guard = _Guard(op.condition.data, tuple(op.args), holds)
+                    guard = _Guard(_without_symbols(op.condition.data), tuple(op.args), holds)
                     for side in region.blocks:
                         _tally(side, loops, (*guards, guard), tally, calls, touched)
             case affine.LoadOp() | memref.LoadOp():
@@ -166,7 +174,7 @@ def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
         sets = [guard.condition]
         if guard.holds:
             sets = [
-                AffineSet(guard.condition.num_dims, guard.condition.num_symbols, (constraint,))
+                AffineSet(guard.condition.num_dims, 0, (constraint,))
                 for constraint in guard.condition.constraints
             ]
         for one in sets:
@@ -231,7 +239,10 @@ def _values(
         case AffineConstantExpr():
             return np.asarray(expr.value)
         case AffineDimExpr():
-            return positions[operands[expr.position]]
+            variable = operands[expr.position]
+            if variable not in positions:
+                raise InputError("a guard in a kernel may depend on its loop variables only")
+            return positions[variable]
         case AffineBinaryOpExpr():
             lhs = _values(expr.lhs, operands, positions)
             rhs = _values(expr.rhs, operands, positions)
@@ -249,19 +260,73 @@ def _values(
     raise AssertionError(f"unexpected {expr} in a kernel")
 
 
+def _without_symbols(condition: AffineSet) -> AffineSet:
+    """The same set with the symbols as further dimensions; operands keep their order."""
+    dims, symbols = condition.num_dims, condition.num_symbols
+    further = [AffineExpr.dimension(dims + s) for s in range(symbols)]
+    constraints = (
+        AffineConstraintExpr(
+            c.kind,
+            c.lhs.replace_dims_and_symbols((), further),
+            c.rhs.replace_dims_and_symbols((), further),
+        )
+        for c in condition.constraints
+    )
+    return AffineSet(dims + symbols, 0, tuple(constraints))
+
+
 # Buffers
+
+_BUFFERS = ("inputs", "results", "workspace")
 
 
 def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
-    """The arguments of a kernel that are its "inputs", "results" or "workspace"."""
-    first = 0
-    for name in ("inputs", "results", "workspace"):
-        attribute = function.attributes.get(f"poet.{name}")
-        number = attribute.value.data if isinstance(attribute, IntegerAttr) else 0
-        if name == kind:
-            return tuple(function.body.block.args[first : first + number])
-        first += number
-    raise KeyError(kind)
+    """The arguments of a kernel that are its "inputs", "results" or "workspace".
+
+    Raises InputError unless `poet.inputs`, `poet.results` and `poet.workspace` count its arguments.
+    """
+    counts = [_count(function, name) for name in _BUFFERS]
+    arguments = function.body.block.args if len(function.body.blocks) == 1 else ()
+    if len(function.body.blocks) != 1 or sum(counts) != len(arguments):
+        raise _error(
+            function,
+            f"poet.inputs + poet.results + poet.workspace is {sum(counts)}, "
+            f"it has {len(arguments)} arguments in {len(function.body.blocks)} blocks",
+        )
+    at = _BUFFERS.index(kind)
+    first = sum(counts[:at])
+    return tuple(arguments[first : first + counts[at]])
+
+
+def _count(function: func.FuncOp, name: str) -> int:
+    attribute = function.attributes.get(f"poet.{name}")
+    number = attribute.value.data if isinstance(attribute, IntegerAttr) else -1
+    if number < 0:
+        raise _error(function, f"poet.{name} must be a number of arguments, got {attribute}")
+    return number
+
+
+def check_call(
+    function: func.FuncOp, operands: Sequence[Attribute], results: Sequence[Attribute]
+) -> None:
+    """Raises InputError unless a kernel takes buffers for operands and results of these types."""
+    for kind, types in (("inputs", operands), ("results", results)):
+        own = [buffer.type for buffer in buffers(function, kind)]
+        needed = [
+            MemRefType(type.element_type, type.get_shape())
+            for type in types
+            if isinstance(type, TensorType)
+        ]
+        if own != needed:
+            raise _error(
+                function,
+                f"its {kind} are ({', '.join(map(str, own))}), "
+                f"a compute that runs it needs ({', '.join(map(str, needed))})",
+            )
+
+
+def _error(function: func.FuncOp, message: str) -> InputError:
+    return InputError(f"kernel @{function.sym_name.data}: {message}", source_location(function))
 
 
 def workspace_bytes(function: func.FuncOp) -> int:
@@ -271,20 +336,27 @@ def workspace_bytes(function: func.FuncOp) -> int:
 
 def element_bytes(type: Attribute) -> int:
     """Bytes of an element in memory; a boolean takes one."""
-    assert isinstance(type, FixedBitwidthType)
+    if not isinstance(type, FixedBitwidthType):
+        raise InputError(f"elements of type {type} have no size in memory")
     return max(type.bitwidth // 8, 1)
 
 
 def _memref_bytes(buffer: SSAValue) -> int:
-    assert isinstance(buffer.type, MemRefType)
+    if not isinstance(buffer.type, MemRefType) or not buffer.type.has_static_shape():
+        raise InputError(
+            f"a buffer of a kernel must be a memref of static shape, got {buffer.type}"
+        )
     return prod(buffer.type.get_shape()) * element_bytes(buffer.type.element_type)
 
 
 def extent(loop: affine.ForOp) -> int:
-    """Trip count of a loop with constant bounds."""
-    low, high = loop.lowerBoundMap.data.results[0], loop.upperBoundMap.data.results[0]
-    assert isinstance(low, AffineConstantExpr) and isinstance(high, AffineConstantExpr)
-    return max(0, -(-(high.value - low.value) // loop.step.value.data))
+    """Trip count of a loop from 0 to a constant in steps of 1, InputError for any other."""
+    low, high = loop.lowerBoundMap.data.results, loop.upperBoundMap.data.results
+    if low != (AffineConstantExpr(0),) or loop.step.value.data != 1 or len(high) != 1:
+        raise InputError("loops of kernels start at 0 and have step 1", source_location(loop))
+    if not isinstance(high[0], AffineConstantExpr):
+        raise InputError("loops of kernels have constant bounds", source_location(loop))
+    return max(0, high[0].value)
 
 
 def _extent_of(variable: SSAValue) -> int:
@@ -299,13 +371,14 @@ def _extent_of(variable: SSAValue) -> int:
 
 @dataclass(frozen=True)
 class _Linear:
-    """`Σ coefficient · loop variable + rest`, where the rest is some number in `low .. high`; None
-    for a bound that is not known. Variables inside the rest are in `hidden`."""
+    """`Σ coefficient · loop variable + rest`. A rest of None is any number, at each evaluation
+    another one."""
 
     terms: Mapping[SSAValue, int]
-    low: int | None = 0
-    high: int | None = 0
-    hidden: frozenset[SSAValue] = frozenset()
+    rest: int | None = 0
+
+
+_UNKNOWN = _Linear({}, None)
 
 
 def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> bool:
@@ -314,15 +387,30 @@ def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> b
     True is a proof: no element of the operand is read after the result element in its place is
     stored. For every load of the operand and every store of the result it must follow from the
     index maps that equal addresses mean equal iterations of all loops around both, and within such
-    an iteration the load comes first. False means that there is no such proof.
+    an iteration the load comes first. False means that there is no such proof. Raises InputError
+    where there is no such result or operand.
     """
-    result = buffers(function, "results")[result_index]
-    operand = buffers(function, "inputs")[operand_index]
+    result = _buffer(function, "results", result_index)
+    operand = _buffer(function, "inputs", operand_index)
     if result.type != operand.type:
         return False
     stores = [op for op in _users(result) if isinstance(op, affine.StoreOp)]
     loads = [op for op in _users(operand) if isinstance(op, affine.LoadOp | memref.LoadOp)]
-    return all(_reads_first(load, store) for load in loads for store in stores)
+    # Kernels use buffers in no other way, but a function written by hand may.
+    others = [op for op in _users(operand) if op not in loads]
+    others += (
+        op
+        for op in _users(result)
+        if not isinstance(op, affine.StoreOp | affine.LoadOp | memref.LoadOp)
+    )
+    return not others and all(_reads_first(load, store) for load in loads for store in stores)
+
+
+def _buffer(function: func.FuncOp, kind: str, index: int) -> BlockArgument:
+    of_kind = buffers(function, kind)
+    if not 0 <= index < len(of_kind):
+        raise _error(function, f"no {index} among its {len(of_kind)} {kind}")
+    return of_kind[index]
 
 
 def _users(value: SSAValue) -> Iterator[Operation]:
@@ -376,18 +464,14 @@ def _pins(
 ) -> set[SSAValue]:
     """The common loop variables that equal indices `stored` and `loaded` force to be equal: where
     they are the leading digits of a mixed-radix number whose last digits are the rest."""
-    free = [v for v in variables if v not in pinned]
-    hidden = stored.hidden | loaded.hidden
-    digits = [v for v in free if stored.terms.get(v, 0) or loaded.terms.get(v, 0)]
-    if any(v in hidden for v in free) or any(
-        stored.terms.get(v, 0) != loaded.terms.get(v, 0) for v in variables
-    ):
+    if stored.rest is None or loaded.rest is None:
         return set()
-    rest_stored = _rest(stored, variables)
-    rest_loaded = _rest(loaded, variables)
-    if rest_stored is None or rest_loaded is None:
+    if any(stored.terms.get(v, 0) != loaded.terms.get(v, 0) for v in variables):
         return set()
-    reach = max(rest_loaded[1] - rest_stored[0], rest_stored[1] - rest_loaded[0])
+    digits = [v for v in variables if v not in pinned and stored.terms.get(v, 0)]
+    stored_low, stored_high = _range(stored, variables)
+    loaded_low, loaded_high = _range(loaded, variables)
+    reach = max(loaded_high - stored_low, stored_high - loaded_low)
     for v in sorted(digits, key=lambda v: abs(stored.terms[v])):
         weight = abs(stored.terms[v])
         if weight <= reach:
@@ -396,13 +480,12 @@ def _pins(
     return set(digits)
 
 
-def _rest(index: _Linear, variables: Sequence[SSAValue]) -> tuple[int, int] | None:
-    """Range of the index without the common loop variables."""
-    if index.low is None or index.high is None:
-        return None
-    low, high = index.low, index.high
+def _range(index: _Linear, without: Sequence[SSAValue]) -> tuple[int, int]:
+    """Least and greatest value of a known index without these loop variables."""
+    assert index.rest is not None
+    low = high = index.rest
     for v, c in index.terms.items():
-        if v not in variables:
+        if v not in without:
             reach = c * (_extent_of(v) - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
     return low, high
@@ -423,34 +506,36 @@ def _linear_value(value: SSAValue) -> _Linear:
     elif isinstance(owner, affine.ApplyOp):
         return _linear(owner.map.data.results[0], owner.map.data, owner.mapOperands)
     elif isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        number = owner.value.value.data
-        return _Linear({}, number, number)
-    return _Linear({}, None, None)
+        return _Linear({}, owner.value.value.data)
+    return _UNKNOWN
 
 
 def _linear(expr: AffineExpr, map: AffineMap, operands: Sequence[SSAValue]) -> _Linear:
     match expr:
         case AffineConstantExpr():
-            return _Linear({}, expr.value, expr.value)
+            return _Linear({}, expr.value)
         case AffineDimExpr():
-            return _Linear({operands[expr.position]: 1})
+            return _linear_value(operands[expr.position])
+        case AffineSymExpr():
+            return _linear_value(operands[map.num_dims + expr.position])
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
             a, b = _linear(expr.lhs, map, operands), _linear(expr.rhs, map, operands)
+            if a.rest is None or b.rest is None:
+                return _UNKNOWN
             terms = dict(a.terms)
             for v, c in b.terms.items():
                 terms[v] = terms.get(v, 0) + c
-            low = None if a.low is None or b.low is None else a.low + b.low
-            high = None if a.high is None or b.high is None else a.high + b.high
-            return _Linear(terms, low, high, a.hidden | b.hidden)
-        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr(value=c)):
-            a = _linear(expr.lhs, map, operands)
-            terms = {v: k * c for v, k in a.terms.items()}
-            if a.low is None or a.high is None:
-                return _Linear(terms, None, None, a.hidden)
-            low, high = sorted((a.low * c, a.high * c))
-            return _Linear(terms, low, high, a.hidden)
-    hidden = frozenset(operands[d] for d in expr.used_dims())
-    return _Linear({}, None, None, hidden)
+            return _Linear(terms, a.rest + b.rest)
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul):
+            a, b = _linear(expr.lhs, map, operands), _linear(expr.rhs, map, operands)
+            if a.rest is None or b.rest is None or (a.terms and b.terms):
+                return _UNKNOWN
+            # Either factor may be the constant one.
+            factor, scaled = (a.rest, b) if b.terms else (b.rest, a)
+            assert factor is not None and scaled.rest is not None
+            terms = {v: c * factor for v, c in scaled.terms.items()}
+            return _Linear(terms, scaled.rest * factor)
+    return _UNKNOWN
 
 
-__all__ = ["Work", "buffers", "extent", "may_alias", "work", "workspace_bytes"]
+__all__ = ["Work", "buffers", "check_call", "extent", "may_alias", "work", "workspace_bytes"]

@@ -15,9 +15,10 @@ def inplace_candidates(graph: GraphOp) -> MayShare:
 
     None for a compute without a kernel. A tensor that is several operands is given as the first,
     and only where the result may lie over each of them. The proof is `kernels.analysis.may_alias`;
-    computes that share a kernel share it.
+    computes that share a kernel share it. The function raises InputError where a compute does not
+    fit its kernel.
     """
-    from poetc.kernels.analysis import may_alias
+    from poetc.kernels.analysis import check_call, may_alias
 
     table: dict[str, FuncOp] = {}
     module = graph.parent_op()
@@ -37,6 +38,7 @@ def inplace_candidates(graph: GraphOp) -> MayShare:
         kernel = compute.kernel.string_value() if compute.kernel is not None else None
         if kernel not in table:
             return
+        check_call(table[kernel], compute.operand_types, compute.result_types)
         first = {value: at for at, value in reversed(list(enumerate(compute.operands)))}
         for r, result in enumerate(compute.results):
             for value, operand in sorted(first.items(), key=lambda item: item[1]):

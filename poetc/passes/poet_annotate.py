@@ -19,22 +19,24 @@ from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
 from poetc.ir.poet import ComputeOp, CostAttr
-from poetc.kernels.analysis import work, workspace_bytes
+from poetc.kernels.analysis import check_call, work, workspace_bytes
 
 
 def annotate(module: ModuleOp, device: Device) -> None:
     """Sets the cost of every compute of every graph in `module`.
 
-    Raises InputError for a compute without a kernel.
+    Raises InputError for a compute without a kernel or with one that does not fit it, and where the
+    numbers of the device give costs that are too large.
     """
     kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
     costs: dict[str, CostAttr] = {}
     for graph in graphs(module):
         for compute in graph.computes:
             name = _kernel_name(compute)
+            if name not in kernels:
+                raise _error(compute, f"there is no kernel @{name} in the module")
+            check_call(kernels[name], compute.operand_types, compute.result_types)
             if name not in costs:
-                if name not in kernels:
-                    raise _error(compute, f"there is no kernel @{name} in the module")
                 costs[name] = _cost(kernels[name], device)
             compute.cost = costs[name]
         graph.attributes["device"] = StringAttr(device.name)

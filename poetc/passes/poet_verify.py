@@ -9,8 +9,11 @@ nothing is used after its end, and the bytes in RAM never exceed the budget `ram
 planned, no two buffers that are in use at the same time overlap, neither in the arena nor in
 auxiliary storage, and all lie within `arena_bytes` and `storage_bytes`.
 
-The proof reads the graph alone. It shares no code with the scheduler or with the checker of
-schedules, so that a mistake there is found here.
+Where computes have kernels, each kernel takes the buffers that the compute has, and no more
+workspace than its cost says.
+
+The proof reads the graph and the arguments of its kernels alone. It shares no code with the
+scheduler or with the checker of schedules, so that a mistake there is found here.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FixedBitwidthType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
-from poetc.errors import PoetcError
+from poetc.errors import InputError, PoetcError
 from poetc.ir.locations import source_location
 from poetc.ir.poet import (
     ComputeOp,
@@ -35,6 +39,7 @@ from poetc.ir.poet import (
     ReturnOp,
     offset_of,
 )
+from poetc.kernels.analysis import check_call, workspace_bytes
 
 
 class VerificationError(PoetcError):
@@ -54,11 +59,34 @@ class PoetVerifyPass(ModulePass):
 
 
 def verify_graph(graph: GraphOp) -> None:
-    """Raises a `VerificationError` that names operation and value if `graph` breaks a rule."""
+    """Raises a `VerificationError` that names operation and value if `graph` breaks a rule.
+
+    A kernel that is none, or another one than its compute needs, is an `InputError`.
+    """
+    _verify_kernels(graph)
     _Walk(graph).run()
     _verify_updates(graph)
     if _is_planned(graph):
         _verify_storage(graph)
+
+
+def _verify_kernels(graph: GraphOp) -> None:
+    module = graph.parent_op()
+    if not isinstance(module, ModuleOp):
+        return
+    kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    for compute in graph.computes:
+        # That the kernel exists is verified with the operation.
+        kernel = kernels.get(compute.kernel.string_value()) if compute.kernel else None
+        if kernel is None:
+            continue
+        check_call(kernel, compute.operand_types, compute.result_types)
+        needed, given = workspace_bytes(kernel), compute.cost.workspace if compute.cost else None
+        if given is not None and needed > given:
+            raise _error(
+                compute,
+                f"{_op(compute)} has {given} bytes of workspace, its kernel takes {needed}",
+            )
 
 
 # The walk through the operations, in execution order
@@ -361,7 +389,9 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
 
 def element_bytes(type: Attribute) -> int:
     """Bytes of one element of a tensor in RAM; an i1 takes one."""
-    assert isinstance(type, TensorType) and isinstance(type.element_type, FixedBitwidthType)
+    assert isinstance(type, TensorType)
+    if not isinstance(type.element_type, FixedBitwidthType):
+        raise InputError(f"tensors of {type.element_type} have no size in RAM")
     return (type.element_type.bitwidth + 7) // 8
 
 
