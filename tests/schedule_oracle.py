@@ -1,8 +1,10 @@
-"""Brute force: the cheapest schedule of a tiny problem, by Dijkstra over everything that can happen.
+"""Brute force: the cheapest schedule of a tiny problem, by Dijkstra over everything that can
+happen.
 
-A state is (stage, last operation run again in it, set in RAM, set on storage). In stage t operations
-before t may run again, each at most once and in index order, then t runs for the first time. Between
-runs anything may be freed, paged in or paged out. Knows nothing of `poetc.schedule` but the problem.
+A state is (stage, last operation run again in it, set in RAM, set on storage). In stage t
+operations before t may run again, each at most once and in index order, then t runs for the first
+time. Between runs anything may be freed, paged in or paged out. Knows nothing of `poetc.schedule`
+but the problem.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ class _Oracle:
         energy = sum(o.energy_nj for o in self.problem.operations)
         time = sum(o.time_ns for o in self.problem.operations)
         order = count()
-        queue = [(self.price(energy, time), next(order), energy, time, start)]
+        queue: list[tuple[float, int, int, int, State]] = []
+        heapq.heappush(queue, (self.price(energy, time), next(order), energy, time, start))
         settled: dict[State, list[int]] = {}
         while queue:
             _, _, energy, time, state = heapq.heappop(queue)
@@ -111,13 +114,16 @@ class _Oracle:
                         tensor.pageout_time_ns,
                         (stage, last, ram, stored | bit),
                     )
-            elif stored & bit and self.gone_after.get(v, self.n) >= stage:
-                if self.fits(used + tensor.bytes):
-                    yield (
-                        tensor.pagein_energy_nj,
-                        tensor.pagein_time_ns,
-                        (stage, last, ram | bit, stored),
-                    )
+            elif (
+                stored & bit
+                and self.gone_after.get(v, self.n) >= stage
+                and self.fits(used + tensor.bytes)
+            ):
+                yield (
+                    tensor.pagein_energy_nj,
+                    tensor.pagein_time_ns,
+                    (stage, last, ram | bit, stored),
+                )
         for k in range(last + 1, min(stage + 1, self.n)):
             operation = self.problem.operations[k]
             first = k == stage
@@ -158,3 +164,94 @@ def _matchings(pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[tuple[int, 
     yield from _matchings(rest)
     for others in _matchings(tuple(p for p in rest if p[0] != o and p[1] != i)):
         yield ((o, i), *others)
+
+
+def cheapest_of_paper(problem: Problem) -> int | None:
+    """Least energy (nJ) by the rules of the paper's model, for a problem that it knows: one result
+    per operation, nothing starts or ends anywhere, no deadline.
+
+    Page-outs happen at the start of a stage, page-ins at its end; what is in RAM at the start of a
+    stage stays until its last reader in that stage, or through the stage if it has none there.
+    """
+    n = len(problem.operations)
+    limit = problem.ram_bytes
+    assert limit is not None
+    size = [t.bytes for t in problem.tensors]
+    inputs = [sum(1 << v for v in o.inputs) for o in problem.operations]
+    best: dict[tuple[int, int], int] = {(0, 0): 0}
+    for stage in range(n):
+        following: dict[tuple[int, int], int] = {}
+        for (ram, stored), energy in best.items():
+            for reruns in range(1 << stage):
+                runs = reruns | 1 << stage
+                present = ram | runs
+                if any(runs >> k & 1 and inputs[k] & ~present & ~0 for k in range(n)):
+                    continue
+                if any(runs >> k & 1 and _reads_late(inputs[k], ram, k) for k in range(n)):
+                    continue
+                spent = energy + sum(
+                    o.energy_nj for k, o in enumerate(problem.operations) if runs >> k & 1
+                )
+                for out in _subsets(ram & ~stored):
+                    paged = spent + sum(
+                        t.pageout_energy_nj for v, t in enumerate(problem.tensors) if out >> v & 1
+                    )
+                    for kept in _subsets(present):
+                        if not _fits(problem, size, inputs, limit, ram, runs, kept):
+                            continue
+                        for come in _subsets(stored & ~kept):
+                            total = paged + sum(
+                                t.pagein_energy_nj
+                                for v, t in enumerate(problem.tensors)
+                                if come >> v & 1
+                            )
+                            key = kept | come, stored | out
+                            if total < following.get(key, total + 1):
+                                following[key] = total
+        best = {
+            (ram, stored): energy
+            for (ram, stored), energy in following.items()
+            if sum(s for v, s in enumerate(size) if ram >> v & 1) <= limit
+        }
+    return min(best.values(), default=None)
+
+
+def _reads_late(inputs: int, ram: int, k: int) -> bool:
+    """Does operation `k` read something not in RAM that is only made after it?"""
+    return bool(inputs & ~ram & ~((1 << k) - 1))
+
+
+def _subsets(mask: int) -> Iterator[int]:
+    subset = mask
+    while True:
+        yield subset
+        if not subset:
+            return
+        subset = (subset - 1) & mask
+
+
+def _fits(
+    problem: Problem,
+    size: list[int],
+    inputs: list[int],
+    limit: int,
+    ram: int,
+    runs: int,
+    kept: int,
+) -> bool:
+    """Checkmate's U: what was there and what was made, less what had its last reader and is not
+    kept. A tensor that is there and made again counts twice and is freed once."""
+    used = sum(s for v, s in enumerate(size) if ram >> v & 1)
+    if used > limit:
+        return False
+    order = [k for k in range(len(inputs)) if runs >> k & 1]
+    for position, k in enumerate(order):
+        used += size[k]
+        if used > limit:
+            return False
+        later = [inputs[j] for j in order[position + 1 :]]
+        for v in range(len(size)):
+            read = inputs[k] >> v & 1 or v == k
+            if read and not kept >> v & 1 and not any(mask >> v & 1 for mask in later):
+                used -= size[v]
+    return True

@@ -17,8 +17,8 @@ def problems(max_operations: int = 6, plain: bool = False) -> st.SearchStrategy[
 
 
 def random_problem(rng: random.Random, max_operations: int = 6, plain: bool = False) -> Problem:
-    """Mostly chains that come back to old tensors, as a training step does, with little RAM: that is
-    where there is something to decide."""
+    """Mostly chains that come back to old tensors, as a training step does, with little RAM: that
+    is where there is something to decide."""
     tensors: list[Tensor] = []
     operations: list[Operation] = []
     replaced: set[int] = set()

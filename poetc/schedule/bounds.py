@@ -8,11 +8,12 @@ from poetc.schedule.rebuild import share
 
 
 def ram_needed(instance: Instance) -> tuple[int, int | None]:
-    """Bytes of RAM below which there is no schedule, and the operation that needs them (None: what is
-    in RAM at the start or the end).
+    """Bytes of RAM below which there is no schedule, and the operation that needs them (None: what
+    is in RAM at the start or the end).
 
-    While an operation runs for the first time its inputs, outputs and workspace are in RAM, less what
-    may be shared in place, and so is every tensor that is still wanted and can be had in no other way.
+    While an operation runs for the first time its inputs, outputs and workspace are in RAM, less
+    what may be shared in place, and so is every tensor that is still wanted and can be had in no
+    other way.
     """
     tensors = instance.tensors
     size = [t.bytes for t in tensors]

@@ -26,9 +26,9 @@ from poetc.schedule.problem import (
 class Report:
     """What a schedule really uses.
 
-    `bytes_at_step[s]` is the RAM in use during step s; `peak_step` is the first step at the peak, None
-    when the peak is what is in RAM before the first step. `recomputes` are the steps that run an
-    operation again. `busy_ns` is the time spent computing, `bus_ns` the time spent in transfers;
+    `bytes_at_step[s]` is the RAM in use during step s; `peak_step` is the first step at the peak,
+    None when the peak is what is in RAM before the first step. `recomputes` are the steps that run
+    an operation again. `busy_ns` is the time spent computing, `bus_ns` the time spent in transfers;
     without DMA the makespan is their sum.
     """
 
@@ -61,7 +61,8 @@ class _Replay:
         self.runs = [0] * len(problem.operations)
         self.energy_nj = self.busy_ns = self.bus_ns = 0
         self.clock_ns = self.bus_free_ns = 0
-        self.transfer_end_ns: dict[int, int] = {}
+        self.page_in_end_ns: dict[int, int] = {}
+        self.page_out_end_ns: dict[int, int] = {}
         self.counts = {PageIn: 0, PageOut: 0}
         self.moved = {PageIn: 0, PageOut: 0}
 
@@ -73,9 +74,14 @@ class _Replay:
     def in_ram(self) -> int:
         return sum(self.problem.tensors[v].bytes for v in self.ram)
 
-    def wait(self, v: int) -> None:
-        """Computing goes on once the last transfer of `v` has finished."""
-        self.clock_ns = max(self.clock_ns, self.transfer_end_ns.get(v, 0))
+    def wait_to_read(self, v: int) -> None:
+        """Computing goes on once `v` has arrived; it may be read while it is being paged out."""
+        self.clock_ns = max(self.clock_ns, self.page_in_end_ns.get(v, 0))
+
+    def wait_to_overwrite(self, v: int) -> None:
+        """Computing goes on once no transfer uses the buffer of `v`."""
+        self.wait_to_read(v)
+        self.clock_ns = max(self.clock_ns, self.page_out_end_ns.get(v, 0))
 
     def name(self, v: int) -> str:
         return f"tensor {self.problem.tensors[v].name}"
@@ -118,15 +124,13 @@ class _Replay:
         outputs = sum(tensors[v].bytes for v in operation.outputs)
         used = self.in_ram() + outputs + operation.workspace_bytes - shared
         for v in operation.inputs:
-            self.wait(v)
+            self.wait_to_read(v)
         for o, i in step.inplace:
+            self.wait_to_overwrite(i)
             self.ram.discard(i)
             if tensors[o].replaces == i:
                 self.gone[i] = o
-                self.stored.discard(i)
         self.ram.update(operation.outputs)
-        for v in operation.outputs:
-            self.transfer_end_ns.pop(v, None)
         self.runs[step.operation] += 1
         self.energy_nj += operation.energy_nj
         self.busy_ns += operation.time_ns
@@ -139,8 +143,9 @@ class _Replay:
         self.energy_nj += energy_nj
         self.bus_ns += time_ns
         if self.problem.dma:
+            ends = self.page_in_end_ns if isinstance(step, PageIn) else self.page_out_end_ns
             start = max(self.clock_ns, self.bus_free_ns)
-            self.bus_free_ns = self.transfer_end_ns[v] = start + time_ns
+            self.bus_free_ns = ends[v] = start + time_ns
         else:
             self.clock_ns += time_ns
         self.counts[type(step)] += 1
@@ -181,16 +186,13 @@ class _Replay:
         if v not in self.ram:
             raise ScheduleError(f"free of {self.name(v)}, which is not in RAM", index)
         used = self.in_ram()
-        self.wait(v)
+        self.wait_to_overwrite(v)
         self.ram.discard(v)
         return used
 
     def run(self, step: Step, index: int) -> int:
         """Runs one step; returns the bytes of RAM in use during it."""
         if isinstance(step, Compute):
-            # An input that is being paged out may be overwritten only once the page is written.
-            for _, i in step.inplace:
-                self.wait(i)
             return self.compute(step, index)
         if not 0 <= step.tensor < len(self.problem.tensors):
             raise ScheduleError(f"tensor {step.tensor} does not exist", index)

@@ -17,7 +17,7 @@ class SolveError(Exception):
     """No schedule is returned."""
 
 
-class InfeasibleProblem(SolveError):
+class InfeasibleProblem(SolveError):  # noqa: N818
     """Proven: no schedule keeps to the limits.
 
     Exactly one of two cases. RAM: `least_ram_bytes` is the least RAM for which a schedule is known
@@ -44,8 +44,16 @@ class InfeasibleProblem(SolveError):
         self.time_bound_ns = time_bound_ns
 
 
-class SolverTimeLimit(SolveError):
+class SolverTimeLimit(SolveError):  # noqa: N818
     """The time limit passed without a schedule and without a proof that there is none."""
+
+
+class StrategyUndefinedError(SolveError):
+    """The strategy is not defined for a problem of this form; the message says why."""
+
+
+class NoScheduleError(SolveError):
+    """The strategy has nothing that keeps to the limits. That says nothing about other ones."""
 
 
 class SolverInterrupted(KeyboardInterrupt):

@@ -16,8 +16,8 @@ def load(
 ) -> Problem:
     """The problem of one graph and one of its devices ("m0", "m4", "a72").
 
-    Every operation makes one tensor; nothing starts or ends anywhere. `deadline` is a multiple of the
-    time that all operations take once. The files give no transfer times, so they are 0 here.
+    Every operation makes one tensor; nothing starts or ends anywhere. `deadline` is a multiple of
+    the time that all operations take once. The files give no transfer times, so they are 0 here.
     """
     data = json.loads(Path(path).read_text())
     costs = data["devices"][device]

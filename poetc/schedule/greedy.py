@@ -1,5 +1,5 @@
-"""A first schedule in a fraction of a second: run the operations in order and, when RAM is short, put
-away the tensor that is cheapest to get back for the bytes and the time that it makes free."""
+"""A first schedule in a fraction of a second: run the operations in order and, when RAM is short,
+put away the tensor that is cheapest to get back for the bytes and the time that it makes free."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event, Load, Run, share
 
 
-class _NoRoom(Exception):
+class _NoRoomError(Exception):
     """What is wanted cannot be brought into RAM from here."""
 
 
 @dataclass(frozen=True)
 class Taste:
     """How the greedy chooses. `time_weight` adds energy (nJ) per ns, `distance` is the power of the
-    distance to the next use in the score, `page` and `rerun` multiply the prices of the two ways."""
+    distance to the next use in the score, `page` and `rerun` multiply the prices of the two
+    ways."""
 
     time_weight: float = 0.0
     distance: float = 1.0
@@ -45,7 +46,7 @@ def greedy(instance: Instance, ram_bytes: float, taste: Taste) -> list[Event] | 
     """A sequence that fits in `ram_bytes`, or None where this taste leads to a dead end."""
     try:
         return _Greedy(instance, ram_bytes, taste).sequence()
-    except (_NoRoom, RecursionError):
+    except (_NoRoomError, RecursionError):
         return None
 
 
@@ -94,7 +95,7 @@ class _Greedy:
     def sequence(self) -> list[Event]:
         instance = self.instance
         if self.state.used > self.limit:
-            raise _NoRoom
+            raise _NoRoomError
         for k in range(instance.n + 1):
             self.stage = k
             for v in [v for v in self.state.ram if self.next_use(v) is None]:
@@ -160,7 +161,7 @@ class _Greedy:
                 )
                 scores = [entry for entry in scores if entry[0] < math.inf]
             if not scores:
-                raise _NoRoom
+                raise _NoRoomError
             missing = self.state.used + size - self.limit
             # The cheapest that is enough alone, when it is not dearer than the cheapest of all.
             total = {v: score * self.size[v] for score, v in scores}
@@ -209,11 +210,11 @@ class _Greedy:
                     assert producer is not None
                     self.run(producer, pinned)
                 return
-            except _NoRoom:
+            except _NoRoomError:
                 if saved is None:
                     raise
                 self.state = saved
-        raise _NoRoom
+        raise _NoRoomError
 
     def load(self, v: int, pinned: frozenset[int]) -> None:
         self.make_room(self.size[v], pinned)
@@ -241,7 +242,7 @@ class _Greedy:
         outputs = sum(self.size[v] for v in operation.outputs)
         try:
             self.make_room(outputs + operation.workspace_bytes - shared, held)
-        except _NoRoom:
+        except _NoRoomError:
             # Let outputs take over the buffers of inputs that can be had again.
             ready = {v for v in operation.inputs if v not in pinned and self._again(v, first)}
             pairs = share(instance.problem, k, dying | ready)

@@ -1,7 +1,7 @@
 """HiGHS behind a clock that is obeyed: linear programmes in NumPy arrays, solved in a thread.
 
-HiGHS is told the time limit, but does not always keep it; the waiting side returns at the limit with
-the best points and bound reported so far, whatever HiGHS is doing.
+HiGHS is told the time limit, but does not always keep it; the waiting side returns at the limit
+with the best points and bound reported so far, whatever HiGHS is doing.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class LinearProgram:
 class Outcome:
     """What a solve found out. `bound` is proven (-inf when nothing is), `infeasible` as well.
 
-    `x` is the best point or None, `objective` its value; `finished` says that HiGHS stopped by itself
-    with an optimum (for the gap asked) or an infeasibility proof; `duals` are the reduced costs of an
-    LP.
+    `x` is the best point or None, `objective` its value; `finished` says that HiGHS stopped by
+    itself with an optimum (for the gap asked) or an infeasibility proof; `duals` are the reduced
+    costs of an LP.
     """
 
     infeasible: bool = False
@@ -102,8 +102,8 @@ def solve_mip(
     relative_gap: float = 0.0,
     absolute_gap: float = 1e-6,
     start: np.ndarray | None = None,
-    on_point: Callable[[np.ndarray], None] | None = None,
-    on_bound: Callable[[float], None] | None = None,
+    on_point: Callable[[np.ndarray], object] | None = None,
+    on_bound: Callable[[float], object] | None = None,
     options: dict | None = None,
 ) -> Outcome:
     """Solves `lp` as a MILP. `on_point` and `on_bound` are called in the caller's thread."""
@@ -207,8 +207,8 @@ class _Job:
 
     def wait(
         self,
-        on_point: Callable[[np.ndarray], None] | None,
-        on_bound: Callable[[float], None] | None,
+        on_point: Callable[[np.ndarray], object] | None,
+        on_bound: Callable[[float], object] | None,
     ) -> Outcome:
         told = -INF
         try:

@@ -13,9 +13,9 @@ from poetc.schedule.problem import Place, Problem
 class Instance:
     """`problem` with rematerialization and paging allowed or not.
 
-    Without `paging` a tensor is moved only if it starts on storage or must end there. Without `remat`
-    each operation runs once. Energies include the idle power of the time they take where time adds up
-    (no DMA).
+    Without `paging` a tensor is moved only if it starts on storage or must end there. Without
+    `remat` each operation runs once. Energies include the idle power of the time they take where
+    time adds up (no DMA).
     """
 
     problem: Problem
@@ -37,7 +37,8 @@ class Instance:
 
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:
-        """Tensors that each operation reads, each once; a last entry for what must be in RAM at the end."""
+        """Tensors that each operation reads, each once; a last entry for what must be in RAM at the
+        end."""
         end = tuple(v for v, t in enumerate(self.tensors) if t.end is Place.RAM)
         return (*(tuple(dict.fromkeys(o.inputs)) for o in self.operations), end)
 
@@ -64,9 +65,9 @@ class Instance:
 
     @cached_property
     def last_rerun(self) -> tuple[int, ...]:
-        """Last stage in which running an operation again is possible and can be of use; its own index
-        where there is none. Running it again is of no use after the last operation that descends from
-        it, and not possible once one of its inputs has been replaced."""
+        """Last stage in which running an operation again is possible and can be of use; its own
+        index where there is none. Running it again is of no use after the last operation that
+        descends from it, and not possible once one of its inputs has been replaced."""
         n = self.n
         last = [0] * n
         for k in reversed(range(n)):
@@ -83,6 +84,22 @@ class Instance:
                 possible = k
             last[k] = max(k, min(useful, possible))
         return tuple(last)
+
+    @cached_property
+    def depth(self) -> tuple[dict[int, int], ...]:
+        """For each operation its ancestors, with the least number of edges to them; a last entry
+        for what must be in RAM at the end."""
+        result = []
+        for k in range(self.n + 1):
+            found: dict[int, int] = {}
+            front, distance = {k}, 0
+            while front:
+                distance += 1
+                makers = {self.producer[v] for j in front for v in self.inputs[j]}
+                front = {j for j in makers if j is not None and j not in found}
+                found.update(dict.fromkeys(front, distance))
+            result.append(found)
+        return tuple(result)
 
     @cached_property
     def slot(self) -> tuple[int, ...]:
@@ -122,7 +139,8 @@ class Instance:
 
     @cached_property
     def base_energy(self) -> float:
-        """No schedule uses less: each operation once, and the transfers that every schedule makes."""
+        """No schedule uses less: each operation once, and the transfers that every schedule
+        makes."""
         return self._base(self.run_energy, self.in_energy, self.out_energy) + (
             self.problem.idle_power_nw * self.base_time_ns * 1e-9 if self.problem.dma else 0.0
         )

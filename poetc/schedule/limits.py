@@ -14,21 +14,23 @@ from poetc.schedule.errors import InfeasibleProblem, ScheduleError
 from poetc.schedule.greedy import greedy, tastes
 from poetc.schedule.highs import solve_mip
 from poetc.schedule.instance import Instance
-from poetc.schedule.milp import SlotModel, all_slots, slots_where
+from poetc.schedule.milp import SlotModel, all_slots
 from poetc.schedule.problem import Compute, Problem, Step
 from poetc.schedule.rebuild import Event, rebuild
 from poetc.schedule.search import TOLERANCE, Search
 
-# Seconds that may be spent on finding the number for an error message.
-SECONDS = 10.0
+# Seconds that may be spent on finding the number for an error message, and the least of them when
+# the time limit is near.
+SECONDS = 5.0
+LEAST_SECONDS = 1.0
 # Optional slots beyond which the exact models are not tried for an error message.
 EXACT_SLOTS = 2_000
 
 
 @dataclass(frozen=True)
 class Least:
-    """The least of something: `known` is reached by a checked schedule (None: none found), `bound` is
-    proven necessary; `operation` is the one that needs it (None: the start or the end)."""
+    """The least of something: `known` is reached by a checked schedule (None: none found), `bound`
+    is proven necessary; `operation` is the one that needs it (None: the start or the end)."""
 
     known: int | None
     bound: int
@@ -84,12 +86,13 @@ def least_ram(instance: Instance, seconds: float = SECONDS) -> Least:
                 model.lp,
                 search.remaining,
                 threading.Event(),
-                on_point=lambda x: offer(model.sequence(x)) and None,
+                on_point=lambda x: offer(model.sequence(x)),
             )
             if outcome.x is not None:
                 offer(model.sequence(outcome.x))
             if outcome.bound > 0 and math.isfinite(outcome.bound):
-                # The model counts whole units; less than one more than the last but one is not ruled out.
+                # The model counts whole units; less than one more than the last but one is not
+                # ruled out.
                 proven = (math.ceil(outcome.bound - 1e-6) - 1) * free.unit + 1
                 bound = max(bound, proven if _odd_workspace(free) else proven + free.unit - 1)
     if best is None:
@@ -165,7 +168,7 @@ def refuse(search: Search, strategy: str) -> None:
     if strategy == "poet":
         raise InfeasibleProblem("the model of strategy poet has no schedule within these limits")
     if problem.deadline_ns is not None:
-        least = least_ram(instance)
+        least = least_ram(instance, _seconds(search))
         if problem.ram_bytes is None or (least.known or math.inf) <= problem.ram_bytes:
             _refuse_deadline(search)
     _refuse_ram(search)
@@ -188,6 +191,10 @@ def _refuse_keep_all(search: Search) -> None:
     )
 
 
+def _seconds(search: Search) -> float:
+    return min(SECONDS, max(LEAST_SECONDS, search.remaining))
+
+
 def _who(problem: Problem, operation: int | None) -> str:
     if operation is None:
         return "what must be in RAM at the start or the end"
@@ -196,9 +203,11 @@ def _who(problem: Problem, operation: int | None) -> str:
 
 def _refuse_ram(search: Search) -> None:
     problem = search.instance.problem
-    least = least_ram(search.instance)
+    least = least_ram(search.instance, _seconds(search))
     if least.known is None:
         needs = f"at least {least.bound} bytes are needed"
+        if problem.storage_bytes is not None:
+            needs += f", and more storage than {problem.storage_bytes} bytes"
     elif least.known == least.bound:
         needs = f"the least that works is {least.known} bytes"
     else:
@@ -214,7 +223,7 @@ def _refuse_ram(search: Search) -> None:
 
 def _refuse_deadline(search: Search) -> None:
     problem = search.instance.problem
-    least = fastest(search.instance)
+    least = fastest(search.instance, _seconds(search))
     if least.known is None:
         needs = f"at least {least.bound} ns are needed"
     elif least.known == least.bound:

@@ -1,20 +1,22 @@
 """Our model: a sequence of optional runs, and what is kept in RAM between the uses of each tensor.
 
-The model is given *slots*: places in a fixed sequence where an operation may run. The slot (t, t) is
-the first run of operation t and is obligatory; a slot (t, k), k < t, is an optional rerun of k on the
-way to t. `all_slots` gives every rerun in every stage (the whole problem); a solver may offer fewer.
-A last, empty slot reads what must be in RAM at the end.
+The model is given *slots*: places in a fixed sequence where an operation may run. The slot (t, t)
+is the first run of operation t and is obligatory; a slot (t, k), k < t, is an optional rerun of k
+on the way to t. `all_slots` gives every rerun in every stage (the whole problem); a solver may
+offer fewer. A last, empty slot reads what must be in RAM at the end.
 
 Binary columns:
 
 - `run[s]`      the optional slot s is used;
-- `load[v, s]`  tensor v is paged in just before slot s, which reads it. A page-in at any other moment
-                can be delayed to there: it costs the same and occupies RAM for a shorter time;
+- `load[v, s]`  tensor v is paged in just before slot s, which reads it. A page-in at any other
+                moment can be delayed to there: it costs the same and occupies RAM for a shorter
+                time;
 - `keep[v, e]`  v stays in RAM from its e-th event (start, slot that makes or reads it) to the next;
 - `write[v]`    v is written to storage, once, when it is first in RAM, where that needs no RAM;
 - `share[s, p]` the in-place pair p is used in slot s.
 
-Rows, with `before` for the keep column that ends at an event and `after` for the one that begins there:
+Rows, with `before` for the keep column that ends at an event and `after` for the one that begins
+there:
 
     run[s] <= before + load                      slot s reads v
     after  <= before + load                      slot s reads v
@@ -23,9 +25,9 @@ Rows, with `before` for the keep column that ends at an event and `after` for th
     share <= run[s],  share + after[input] <= 1, a tensor is in one pair at a time
     memory of slot s: keeps across s + inputs + outputs + workspace − shared <= ram
 
-Memory is a knapsack over binaries, written out for each slot. In an obligatory slot inputs and outputs
-are constants, so that the row says what may be kept beside them (the keep cuts), and a tensor bigger
-than that room is not kept at all.
+Memory is a knapsack over binaries, written out for each slot. In an obligatory slot inputs and
+outputs are constants, so that the row says what may be kept beside them (the keep cuts), and a
+tensor bigger than that room is not kept at all.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ import numpy as np
 from poetc.schedule.highs import INF, LinearProgram
 from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Place
-from poetc.schedule.rebuild import Event, Load, Run, prune
+from poetc.schedule.rebuild import Event, Load, Run, prune, stages
 
 NONE = -1
 # The objective is scaled so that the energy that no schedule can avoid is this much.
@@ -87,13 +89,27 @@ class SlotModel:
     """The MILP over `slots`. Columns are looked up in `run`, `events`, `write`, `share`.
 
     `minimise` is "energy" (nJ), "time" (ns) or "ram" (bytes); with "ram" the limit is the variable.
+    Page-ins that cost more than `overhead` nJ (the page-out included, where it is not due anyway)
+    are left out: a schedule that spends less than that beyond the least energy has none.
+
+    With DMA the deadline bounds computing and transfers each, a relaxation. With `sequential` it
+    bounds their sum, which is more than needed. An `outline` counts memory in obligatory slots
+    only: a relaxation whose LP is as good in practice, and several times faster.
     """
 
     def __init__(
-        self, instance: Instance, slots: Sequence[Slot], *, minimise: str = "energy"
+        self,
+        instance: Instance,
+        slots: Sequence[Slot],
+        *,
+        minimise: str = "energy",
+        overhead: float = INF,
+        sequential: bool = False,
+        outline: bool = False,
     ) -> None:
         self.instance = instance
-        self.minimise = minimise
+        self.minimise, self.overhead = minimise, overhead
+        self.sequential, self.outline = sequential, outline
         self.lp = LinearProgram()
         # Columns that rows bound from below: column -> those rows.
         self.derived: dict[int, list[int]] = {}
@@ -132,7 +148,7 @@ class SlotModel:
 
     def _columns(self) -> None:
         instance, lp = self.instance, self.lp
-        tensors = instance.tensors
+        tensors, overhead = instance.tensors, self.overhead
         run_cost, in_cost, out_cost = self.costs
         events: list[list[_Event]] = [
             [_Event(-1, True)] if tensor.start is Place.RAM else [] for tensor in tensors
@@ -154,11 +170,14 @@ class SlotModel:
         ]
         lp.offset += sum(run_cost) / self.scale
         self.write: dict[int, int] = {}
-        for v, tensor in enumerate(tensors):
+        for v in range(len(tensors)):
             if instance.stored_at_start[v] or not instance.pageable[v]:
                 continue
+            due = instance.must_store[v]
+            if not due and instance.in_energy[v] + instance.out_energy[v] > overhead:
+                continue
             self.write[v] = lp.column(out_cost[v] / self.scale)
-            if instance.must_store[v]:
+            if due:
                 lp.fix(self.write[v], 1.0)
         for v, uses in enumerate(events):
             self._tensor(v, uses, in_cost[v] / self.scale)
@@ -187,7 +206,7 @@ class SlotModel:
                     and (not previous.makes or self._obligatory(previous.slot))
                     and not self._may_overwrite(previous.slot, v)
                 )
-                if self.instance.pageable[v] and not adjacent:
+                if self._may_load(v) and not adjacent:
                     use.load = lp.column(load_cost)
                     if v in self.write:
                         self._at_most(use.load, (self.write[v],))
@@ -203,6 +222,9 @@ class SlotModel:
 
     def _obligatory(self, slot: int) -> bool:
         return slot < 0 or self.run[slot] == NONE
+
+    def _may_load(self, v: int) -> bool:
+        return v in self.write or self.instance.stored_at_start[v]
 
     def _may_overwrite(self, slot: int, v: int) -> bool:
         """May an output of the slot's operation take over the buffer of `v`?"""
@@ -247,7 +269,8 @@ class SlotModel:
                 active.pop(before, None)
                 touched.append((v, use, before))
                 position[v] = at + 1
-            self._memory_row(s, size, active, touched)
+            if not (slot.optional and self.outline):
+                self._memory_row(s, size, active, touched)
             for v, use, _ in touched:
                 if use.keep != NONE:
                     active[use.keep] = v
@@ -348,7 +371,8 @@ class SlotModel:
         once = sum(o.time_ns for o in problem.operations)
         # Time in thousandths of the deadline, or of the least time there is.
         tick = (problem.deadline_ns or instance.base_time_ns or 1) / 1e3
-        sums = [(runs, once), (transfers, 0)] if problem.dma else [(runs | transfers, once)]
+        apart = problem.dma and not self.sequential
+        sums = [(runs, once), (transfers, 0)] if apart else [(runs | transfers, once)]
         makespan = NONE
         if problem.dma and self.minimise in ("energy", "time"):
             per_tick = problem.idle_power_nw * 1e-9 * tick if self.minimise == "energy" else tick
@@ -425,12 +449,11 @@ class SlotModel:
         instance = self.instance
         kept, _ = prune(instance, sequence)
         where = {(slot.stage, slot.operation): s for s, slot in enumerate(self.slots)}
-        stages = self._stages(kept)
         x = np.zeros(self.lp.columns)
         used = {-1}
         waiting: list[int] = []
         loads: set[tuple[int, int]] = set()
-        for event, stage in zip(kept, stages, strict=True):
+        for event, stage in zip(kept, stages(instance.n, kept), strict=True):
             if isinstance(event, Load):
                 waiting.append(event.tensor)
                 continue
@@ -464,20 +487,6 @@ class SlotModel:
                 x[self.write[v]] = 1.0
         self._complete(x, used)
         return x if violation(self.lp, x) <= 1e-6 else None
-
-    def _stages(self, sequence: Sequence[Event]) -> list[int]:
-        """For each event the operation whose first run it leads to, n after the last one."""
-        seen: set[int] = set()
-        stages: list[int] = []
-        for event in sequence:
-            first = isinstance(event, Run) and event.operation not in seen
-            if first:
-                seen.add(event.operation)
-            stages.append(event.operation if first else NONE)
-        stage = self.instance.n
-        for index in reversed(range(len(stages))):
-            stage = stages[index] = stage if stages[index] == NONE else stages[index]
-        return stages
 
     def _complete(self, x: np.ndarray, used: set[int]) -> None:
         """Fills in the columns that follow from the others."""

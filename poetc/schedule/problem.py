@@ -1,7 +1,7 @@
 """What is scheduled and what a schedule is. Knows nothing of MLIR.
 
-A `Problem` is a list of operations in a fixed topological order, the tensors they read and make, and
-the limits (RAM, deadline, storage). A `Schedule` is a list of steps. Tensors and operations are
+A `Problem` is a list of operations in a fixed topological order, the tensors they read and make,
+and the limits (RAM, deadline, storage). A `Schedule` is a list of steps. Tensors and operations are
 referred to by their index. Bytes, nanoseconds (`_ns`), nanojoules (`_nj`) and nanowatts (`_nw`) are
 integers everywhere. `docs/schedule.md` states the rules that the steps obey.
 """
@@ -30,8 +30,9 @@ class Tensor:
 
     `start` is None for a tensor that an operation makes. `end` is None when nobody needs the tensor
     after the last step. `pageable` says that it may be moved between RAM and storage, at the costs
-    given. `replaces` is the index of the tensor whose buffer (and page, if it has one) this one takes
-    over: the new value of a parameter; the old value is gone everywhere once this one is made.
+    given. `replaces` is the index of the tensor whose buffer (and page, if it has one) this one
+    takes over: the new value of a parameter; the old value is gone everywhere once this one is
+    made.
     """
 
     name: str
@@ -50,8 +51,9 @@ class Tensor:
 class Operation:
     """One kernel: reads `inputs`, makes `outputs` (tensor indices).
 
-    `inplace` lists the pairs (output, input) that may share a buffer when the input dies here; a pair
-    whose output `replaces` the input always shares it. An operation that is not `repeatable` runs once.
+    `inplace` lists the pairs (output, input) that may share a buffer when the input dies here; a
+    pair whose output `replaces` the input always shares it. An operation that is not `repeatable`
+    runs once.
     """
 
     name: str
@@ -149,10 +151,10 @@ Step = Compute | PageOut | PageIn | Free
 class Schedule:
     """Steps in the order in which they are started, with what is known about them.
 
-    `energy_nj`, `makespan_ns` and `peak_bytes` are the checker's. `bound_nj`: no schedule that keeps
-    to the problem's limits and to the stage rules (`docs/schedule.md`) uses less energy. `status` is
-    "optimal" when the gap is within the tolerance that was asked for, else "feasible". `log` holds
-    what the solver did, a line each.
+    `energy_nj`, `makespan_ns` and `peak_bytes` are the checker's. `bound_nj`: no schedule that
+    keeps to the problem's limits and to the stage rules (`docs/schedule.md`) uses less energy.
+    `status` is "optimal" when the gap is within the tolerance that was asked for, else "feasible".
+    `log` holds what the solver did, a line each.
     """
 
     steps: tuple[Step, ...]
@@ -245,7 +247,8 @@ def _problems(problem: Problem) -> Iterator[str]:
         replaced.add(old)
         late = [j for j in readers[old] if j > k]
         if late:
-            yield f"operation {operations[late[0]].name} reads {name} after {tensor.name} replaced it"
+            reader = operations[late[0]].name
+            yield f"operation {reader} reads {name} after {tensor.name} replaced it"
 
 
 def _validate(problem: Problem) -> None:

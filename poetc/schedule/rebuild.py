@@ -1,9 +1,9 @@
 """From what runs and what is paged in, in order, to a complete schedule.
 
-A solver decides the sequence of runs and page-ins. The rest follows: a tensor stays in RAM exactly as
-long as something later reads that stay, it is written to storage the first time it is in RAM if it is
-ever paged in (or must end there), and an input that dies hands its buffer to an output where it may.
-No other choice needs less RAM or energy for the same sequence.
+A solver decides the sequence of runs and page-ins. The rest follows: a tensor stays in RAM exactly
+as long as something later reads that stay, it is written to storage the first time it is in RAM if
+it is ever paged in (or must end there), and an input that dies hands its buffer to an output where
+it may. No other choice needs less RAM or energy for the same sequence.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Event = Run | Load
 
 
 def prune(instance: Instance, events: Sequence[Event]) -> tuple[list[Event], list[set[int]]]:
-    """Drops runs and page-ins that nothing uses; returns the rest and what is in RAM before each event
-    and, last, at the end."""
+    """Drops runs and page-ins that nothing uses; returns the rest and what is in RAM before each
+    event and, last, at the end."""
     first: dict[int, int] = {}
     for index, event in enumerate(events):
         if isinstance(event, Run):
@@ -59,6 +59,21 @@ def prune(instance: Instance, events: Sequence[Event]) -> tuple[list[Event], lis
     kept.reverse()
     live.reverse()
     return kept, live
+
+
+def stages(n: int, events: Sequence[Event]) -> list[int]:
+    """For each event the operation whose first run it leads to, `n` after the last first run."""
+    result = [n] * len(events)
+    seen: set[int] = set()
+    for index, event in enumerate(events):
+        if isinstance(event, Run) and event.operation not in seen:
+            seen.add(event.operation)
+            result[index] = event.operation
+    for index in reversed(range(len(events) - 1)):
+        event = events[index]
+        if not (isinstance(event, Run) and event.operation == result[index]):
+            result[index] = result[index + 1]
+    return result
 
 
 def rebuild(instance: Instance, events: Sequence[Event]) -> tuple[Step, ...]:

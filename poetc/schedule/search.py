@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import time
@@ -13,6 +14,7 @@ from poetc.schedule.errors import ScheduleError
 from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Schedule, Step
 from poetc.schedule.rebuild import Event, rebuild
+from poetc.schedule.transfers import overlap_transfers
 
 # A gap below this is rounding in HiGHS, whose rows hold to 1e-6.
 TOLERANCE = 2e-6
@@ -34,8 +36,8 @@ class Progress:
 class Search:
     """Best schedule and best bound so far.
 
-    Schedules come in through `offer`, which rebuilds and checks them; nothing that fails the checker is
-    ever kept. `value` is what is minimised: energy, or makespan where `fastest` is set.
+    Schedules come in through `offer`, which rebuilds and checks them; nothing that fails the
+    checker is ever kept. `value` is what is minimised: energy, or makespan where `fastest` is set.
     """
 
     def __init__(
@@ -85,9 +87,13 @@ class Search:
 
     def offer(self, events: Sequence[Event], source: str = "") -> bool:
         """Takes a sequence if its schedule passes the checker and beats the best; says whether."""
+        problem = self.instance.problem
         steps = rebuild(self.instance, events)
         try:
-            report = replay(self.instance.problem, steps)
+            if problem.dma:
+                order = overlap_transfers(dataclasses.replace(problem, deadline_ns=None), steps)
+                steps = tuple(steps[index] for index in order)
+            report = replay(problem, steps)
         except ScheduleError as error:
             self.note(f"rejected ({source}): {error}")
             return False

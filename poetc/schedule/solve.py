@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
-from poetc.schedule import bounds, limits
+from poetc.schedule import limits
+from poetc.schedule.baselines.capuchin import capuchin
+from poetc.schedule.baselines.chen import chen_greedy, chen_sqrt
+from poetc.schedule.baselines.dtr import dtr
+from poetc.schedule.baselines.griewank import griewank
 from poetc.schedule.baselines.keep_all import keep_all
 from poetc.schedule.baselines.poet import poet
-from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
+from poetc.schedule.baselines.pofo import pofo
+from poetc.schedule.baselines.restricted import paging_only, remat_only
+from poetc.schedule.errors import (
+    NoScheduleError,
+    SolverInterrupted,
+    SolverTimeLimit,
+)
 from poetc.schedule.instance import Instance
 from poetc.schedule.portfolio import portfolio
 from poetc.schedule.problem import Problem, Schedule
 from poetc.schedule.search import Progress, Search
 
-# A strategy looks for schedules and bounds until the search is finished. It returns True when it has
-# proven that there is no schedule (of its own kind: only "auto" speaks for all).
+# A strategy looks for schedules and bounds until the search is finished. It returns True when it
+# has proven that there is no schedule (of its own kind: only "auto" speaks for all). The
+# `CONSTRUCTIVE` ones prove nothing: they return True when they have nothing more to try.
 STRATEGIES: dict[str, Callable[[Search], bool]] = {
     "auto": portfolio,
     "milp": portfolio,
     "poet": poet,
     "keep-all": keep_all,
+    "checkmate": remat_only,
+    "remat-only": remat_only,
+    "paging-only": paging_only,
+    "chen-sqrt": chen_sqrt,
+    "chen-greedy": chen_greedy,
+    "griewank": griewank,
+    "dtr": dtr,
+    "capuchin": capuchin,
+    "pofo": pofo,
 }
+CONSTRUCTIVE = ("chen-sqrt", "chen-greedy", "griewank", "dtr", "capuchin", "pofo")
 
 
 def solve(
@@ -36,14 +56,16 @@ def solve(
 ) -> Schedule:
     """The schedule of least energy that is found in the time, with a proven bound.
 
-    `gap` is the relative gap at which the search ends and "optimal" is said. `remat` allows operations
-    to run again, `paging` tensors to move to storage and back (without it only those move that start
-    or must end there). `progress` is called with each better schedule or bound; it may return False to
-    end the search.
+    `gap` is the relative gap at which the search ends and "optimal" is said. `remat` allows
+    operations to run again, `paging` tensors to move to storage and back (without it only those
+    move that start or must end there). `progress` is called with each better schedule or bound; it
+    may return False to end the search.
 
     Raises `InfeasibleProblem` when it is proven that no schedule keeps to the limits,
     `SolverTimeLimit` when the time ends without schedule or proof, `SolverInterrupted` (a
-    KeyboardInterrupt) on Ctrl-C with the best schedule so far, and ValueError for an unknown strategy.
+    KeyboardInterrupt) on Ctrl-C with the best schedule so far, and ValueError for an unknown
+    strategy. Baselines that construct schedules raise `NoScheduleError` where theirs do not keep to
+    the limits, which proves nothing, and `StrategyUndefinedError` where they do not apply.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}, there are {', '.join(STRATEGIES)}")
@@ -58,8 +80,22 @@ def solve(
     schedule = search.schedule(strategy)
     if schedule is not None:
         return schedule
+    if proven and strategy in CONSTRUCTIVE:
+        raise NoScheduleError(_nothing(search, strategy))
     if proven:
         limits.refuse(search, strategy)
     raise SolverTimeLimit(
         f"no schedule found in {time_limit_s:g} s, and no proof that there is none"
+    )
+
+
+def _nothing(search: Search, strategy: str) -> str:
+    """What to say when a strategy that constructs schedules has none within the limits."""
+    problem = search.instance.problem
+    sizes = {"of RAM": problem.ram_bytes, "of storage": problem.storage_bytes}
+    within = [f"{size} bytes {what}" for what, size in sizes.items() if size is not None]
+    within += [f"{problem.deadline_ns} ns"] if problem.deadline_ns is not None else []
+    return (
+        f"strategy {strategy} finds no schedule within {' and '.join(within) or 'no limits'}; "
+        "this proves nothing about other strategies"
     )

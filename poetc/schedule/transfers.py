@@ -63,11 +63,13 @@ class _Plan:
         self.now = self.run(range(len(steps)))
 
     def run(self, order: Iterable[int]) -> _Run:
-        """The timeline: transfers queue for the bus, computing and frees wait for theirs."""
+        """The timeline: transfers queue for the bus; a kernel waits for page-ins of what it reads,
+        a free or a reuse of a buffer for every transfer of its tensor."""
         tensors, operations, bytes = self.problem.tensors, self.problem.operations, self.bytes
         live = sum(t.bytes for t in tensors if t.start is Place.RAM)
         clock = bus = work = 0
         ends: dict[int, int] = {}
+        arrives: dict[int, int] = {}
         starts: list[int] = []
         works: list[int] = []
         used: list[int] = []
@@ -83,11 +85,18 @@ class _Plan:
                 shared = sum(min(bytes[o], bytes[i]) for o, i in step.inplace)
                 used.append(live + operation.workspace_bytes - shared)
                 live -= taken
-                clock = max(clock, *(ends.get(v, 0) for v in operation.inputs), 0)
+                reused = (i for _, i in step.inplace)
+                clock = max(
+                    clock,
+                    *(arrives.get(v, 0) for v in operation.inputs),
+                    *(ends.get(v, 0) for v in reused),
+                    0,
+                )
                 clock += operation.time_ns
                 work += operation.time_ns
                 for v in operation.outputs:
                     ends.pop(v, None)
+                    arrives.pop(v, None)
                 continue
             v = step.tensor
             if isinstance(step, PageIn):
@@ -98,6 +107,8 @@ class _Plan:
                 clock = max(clock, ends.get(v, 0))
             else:
                 bus = ends[v] = max(clock, bus) + self.duration_ns(step)
+                if isinstance(step, PageIn):
+                    arrives[v] = bus
         return _Run(order, steps, (*starts, clock), (*works, work), tuple(used), max(clock, bus))
 
     def duration_ns(self, step: PageIn | PageOut) -> int:
@@ -126,8 +137,8 @@ class _Plan:
     def page_out_early(self) -> None:
         """Each page-out where it delays nobody: once its tensor is made, or behind a reader of it.
 
-        A kernel waits for transfers of what it reads, so sooner is not always better; at equal
-        makespan the latest place is taken.
+        The bus may be wanted by a page-in, so sooner is not always better; at equal makespan the
+        latest place is taken.
         """
         for at in range(len(self.now.steps)):
             step = self.now.steps[at]

@@ -6,8 +6,12 @@ written when they are made.
 
 from __future__ import annotations
 
+import dataclasses
+
+from poetc.schedule.checker import replay
 from poetc.schedule.instance import Instance
-from poetc.schedule.rebuild import Event, Load, Run
+from poetc.schedule.problem import Compute
+from poetc.schedule.rebuild import Event, Load, Run, rebuild
 from poetc.schedule.search import Search
 
 
@@ -23,6 +27,19 @@ def sequence(instance: Instance) -> list[Event]:
         if k < instance.n:
             events.append(Run(k))
     return events
+
+
+def bytes_in_use(instance: Instance) -> list[int]:
+    """RAM in use while each operation runs, without any limit."""
+    free = dataclasses.replace(
+        instance.problem, ram_bytes=None, deadline_ns=None, storage_bytes=None
+    )
+    steps = rebuild(Instance(free), sequence(instance))
+    used = [0] * instance.n
+    for step, size in zip(steps, replay(free, steps).bytes_at_step, strict=True):
+        if isinstance(step, Compute):
+            used[step.operation] = size
+    return used
 
 
 def keep_all(search: Search) -> bool:

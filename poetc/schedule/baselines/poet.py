@@ -1,17 +1,18 @@
 """`poet`: the model of the POET paper (Patil et al., ICML 2022, Algorithm 1), unchanged.
 
-Stage t ends with the first run of operation t. Binaries per stage: R (run), S (in RAM at its start),
-A (on storage), M_in (paged in during the stage, in RAM at the start of the next), M_out (paged out).
-Memory is Checkmate's running sum U with FREE (Jain et al., MLSys 2020, equations 2 and 3).
+Stage t ends with the first run of operation t. Binaries per stage: R (run), S (in RAM at its
+start), A (on storage), M_in (paged in during the stage, in RAM at the start of the next), M_out
+(paged out). Memory is Checkmate's running sum U with FREE (Jain et al., MLSys 2020, equations 2 and
+3).
 
 The paper knows one result per operation and nothing about where tensors start and end. Carried over
-to our problems: S, A and M are per tensor; a stage before the first lets tensors that start on storage
-be paged in, one after the last lets tensors that must end there be paged out (neither exists in the
-paper's own problems); an updated parameter takes its old value's buffer; other in-place pairs are not
-used by the model.
+to our problems: S, A and M are per tensor; a stage before the first lets tensors that start on
+storage be paged in, one after the last lets tensors that must end there be paged out (neither
+exists in the paper's own problems); an updated parameter takes its old value's buffer; other
+in-place pairs are not used by the model.
 
-The paper's deadline counts computing only, ours also counts transfers. The model is first solved as it
-is; if the result misses our deadline it is solved again with the transfers in that row.
+The paper's deadline counts computing only, ours also counts transfers. The model is first solved as
+it is; if the result misses our deadline it is solved again with the transfers in that row.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ def poet(search: Search) -> bool:
             search.remaining,
             search.stop,
             relative_gap=search.gap,
-            on_point=lambda x, model=model: search.offer(model.sequence(x), "poet") and None,
+            on_point=lambda x, model=model: search.offer(model.sequence(x), "poet"),
         )
         search.note(
-            f"poet model: {outcome.status}, bound {outcome.bound * model.scale:.6g} nJ (of this model)"
+            f"poet model: {outcome.status}, its own bound {outcome.bound * model.scale:.6g} nJ"
         )
         infeasible = outcome.infeasible
         if outcome.x is not None:
@@ -57,8 +58,8 @@ def poet(search: Search) -> bool:
 
 
 class _Model:
-    """The columns by (stage, operation or tensor); stage −1 is before the first run, stage n after the
-    last. What does not exist is 0."""
+    """The columns by (stage, operation or tensor); stage −1 is before the first run, stage n after
+    the last. What does not exist is 0."""
 
     def __init__(self, instance: Instance, transfers_count: bool) -> None:
         self.instance = instance
@@ -111,7 +112,7 @@ class _Model:
 
     def _at_most(self, column: int | None, *others: int | None) -> None:
         """column <= sum of others, where None is 0."""
-        if column is None or column == self.one and self.one in others:
+        if column is None or (column == self.one and self.one in others):
             return
         present = [c for c in others if c is not None]
         self.lp.row((column, *present), (1, *[-1] * len(present)), upper=0)
@@ -179,7 +180,8 @@ class _Model:
                         before[free] = -float(size[v])
 
     def _free(self, t: int, v: int, k: int) -> int:
-        """FREE[t, v, k]: k runs in stage t, nothing after it in the stage reads v, v is not kept."""
+        """FREE[t, v, k]: k runs in stage t, nothing after it in the stage reads v, v is not
+        kept."""
         free = self.lp.column()
         self._at_most(free, self.R[t, k])
         hazards = [self.S.get((t + 1, v))]

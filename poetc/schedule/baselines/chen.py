@@ -1,0 +1,74 @@
+"""`chen-sqrt` and `chen-greedy`: Chen, Xu, Zhang, Guestrin, "Training Deep Nets with Sublinear
+Memory Cost" (2016): keep checkpoints in the forward part, make each segment again when the
+backward part reaches it.
+
+The paper has chains in mind. As in the comparison of Jain et al. (MLSys 2020, section 6.1)
+checkpoints are made at articulation points of the forward graph. Parameters that have been
+replaced, operations that may not run again and tensors that start or end somewhere are as in
+`chain.with_checkpoints`.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+
+from poetc.schedule.baselines.chain import Chain, forward_chain, with_checkpoints
+from poetc.schedule.search import Search
+
+# Thresholds tried by chen-greedy.
+THRESHOLDS = 60
+
+
+def chen_sqrt(search: Search) -> bool:
+    """Checkpoints at every √n-th of n blocks (section 3): about √n checkpoints, each segment made
+    again once. One schedule; True when it does not keep to the limits."""
+    chain = forward_chain(search.instance)
+    search.note(chain.describe())
+    stride = max(1, round(math.sqrt(chain.length)))
+    search.offer(with_checkpoints(chain, chain.cuts[stride:-1:stride]), f"every {stride} blocks")
+    return search.steps is None
+
+
+def chen_greedy(search: Search) -> bool:
+    """Checkpoint when the bytes made since the last checkpoint pass a threshold (algorithm 3), for
+    a sweep of thresholds; of the schedules that keep to the limits the one that uses least
+    energy."""
+    chain = forward_chain(search.instance)
+    search.note(chain.describe())
+    sizes = [_bytes(chain, b) for b in range(chain.length)]
+    for chosen in dict.fromkeys(_place(chain, sizes, size) for size in _thresholds(sizes)):
+        if search.finished:
+            break
+        search.offer(with_checkpoints(chain, chosen), f"{len(chosen)} checkpoints")
+    return search.steps is None and search.remaining > 0
+
+
+def _bytes(chain: Chain, b: int) -> int:
+    """Bytes of the results of block b."""
+    instance = chain.instance
+    made = range(chain.cuts[b], chain.cuts[b + 1])
+    return sum(instance.tensors[v].bytes for k in made for v in instance.operations[k].outputs)
+
+
+def _thresholds(sizes: list[int]) -> list[int]:
+    """The thresholds to try: sizes of segments, as only these make a difference; some of them where
+    there are many."""
+    sums = {0}
+    for begin in range(len(sizes)):
+        sums.update(accumulate(sizes[begin:]))
+    ordered = sorted(sums)
+    count = min(len(ordered), THRESHOLDS)
+    return [ordered[i * (len(ordered) - 1) // max(count - 1, 1)] for i in range(count)]
+
+
+def _place(chain: Chain, sizes: list[int], threshold: float) -> tuple[int, ...]:
+    """The cuts at which the bytes since the last one pass the threshold."""
+    chosen: list[int] = []
+    since = 0
+    for cut, size in zip(chain.cuts[1:-1], sizes, strict=False):
+        since += size
+        if since > threshold:
+            chosen.append(cut)
+            since = 0
+    return tuple(chosen)

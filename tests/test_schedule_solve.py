@@ -1,0 +1,275 @@
+"""`solve`: clock, cancellation, messages, reproducibility."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poetc.schedule.checker import check, replay
+from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
+from poetc.schedule.highs import LinearProgram, solve_lp, solve_mip
+from poetc.schedule.instance import Instance
+from poetc.schedule.limits import least_ram
+from poetc.schedule.milp import SlotModel, all_slots, violation
+from poetc.schedule.problem import Compute, Operation, PageIn, Place, Problem, Tensor
+from poetc.schedule.rebuild import Load, Run, rebuild
+from poetc.schedule.search import Progress
+from poetc.schedule.solve import STRATEGIES, solve
+
+
+def training_step(layers: int, ram_bytes: int | None, **changes) -> Problem:
+    """A chain of layers forward and backward: gradient t reads activation t and gradient t + 1."""
+    sizes = [40 + 24 * (k * 7 % 5) for k in range(layers)]
+    tensors = [Tensor(f"a{k}", size, **transfer(size)) for k, size in enumerate(sizes)]
+    tensors += [Tensor(f"g{k}", sizes[k], **transfer(sizes[k])) for k in reversed(range(layers))]
+    operations = []
+    for k in range(layers):
+        before = (k - 1,) if k else ()
+        time_ns, energy_nj = 100 + 30 * (k % 3), 1000 + 700 * (k % 4)
+        operations.append(Operation(f"f{k}", before, (k,), time_ns, energy_nj))
+    for index, k in enumerate(reversed(range(layers))):
+        read = {k, k - 1} & set(range(layers)) | ({layers + index - 1} if index else set())
+        operations.append(
+            Operation(f"b{k}", tuple(sorted(read)), (layers + index,), 200, 2000 + 500 * (k % 3))
+        )
+    return Problem(tuple(operations), tuple(tensors), ram_bytes=ram_bytes, **changes)
+
+
+def transfer(size: int) -> dict[str, Any]:
+    return {
+        "pagein_time_ns": size,
+        "pagein_energy_nj": 9 * size,
+        "pageout_time_ns": 2 * size,
+        "pageout_energy_nj": 11 * size,
+    }
+
+
+def least(problem: Problem) -> int:
+    known = least_ram(Instance(problem)).known
+    assert known is not None
+    return known
+
+
+def test_enough_ram_needs_nothing() -> None:
+    problem = training_step(8, None)
+    schedule = solve(problem)
+    assert schedule.energy_nj == schedule.bound_nj == sum(o.energy_nj for o in problem.operations)
+    assert schedule.status == "optimal"
+    assert schedule.gap == 0.0
+
+
+def test_no_operations() -> None:
+    assert solve(Problem((), ())).energy_nj == 0
+    kept = Problem((), (Tensor("x", 4, start=Place.STORAGE, end=Place.RAM),), ram_bytes=4)
+    assert solve(kept).steps == (PageIn(0),)
+
+
+def test_training_step_within_one_percent() -> None:
+    problem = training_step(20, None)
+    tight = replace(problem, ram_bytes=int(least(problem) * 1.1))
+    begin = time.monotonic()
+    schedule = solve(tight, time_limit_s=60)
+    assert time.monotonic() - begin < 30
+    check(tight, schedule)
+    assert schedule.status == "optimal"
+    assert schedule.gap <= 0.01
+
+
+def test_same_input_same_schedule() -> None:
+    problem = training_step(10, None)
+    tight = replace(problem, ram_bytes=int(least(problem) * 1.1))
+    assert solve(tight).steps == solve(tight).steps
+
+
+@pytest.mark.parametrize("strategy", ["auto", "poet"])
+def test_time_limit_is_kept(strategy: str) -> None:
+    problem = training_step(60, None)
+    tight = replace(problem, ram_bytes=900)
+    begin = time.monotonic()
+    try:
+        schedule = solve(tight, strategy=strategy, gap=0.0, time_limit_s=2)
+    except SolverTimeLimit:
+        assert strategy == "poet"
+    else:
+        check(tight, schedule)
+        assert schedule.status == "feasible"
+        assert schedule.bound_nj < schedule.energy_nj
+    assert time.monotonic() - begin < 4.5
+
+
+def test_time_limit_without_schedule() -> None:
+    problem = training_step(12, None)
+    tight = replace(problem, ram_bytes=least(problem))
+    with pytest.raises(SolverTimeLimit, match="no schedule found in 0 s"):
+        solve(tight, strategy="poet", time_limit_s=0)
+
+
+def test_progress_is_told_and_can_stop() -> None:
+    problem = replace(training_step(40, None), ram_bytes=900)
+    seen: list[Progress] = []
+
+    def progress(state: Progress) -> bool:
+        seen.append(state)
+        return len(seen) < 4
+
+    schedule = solve(problem, gap=0.0, progress=progress)
+    check(problem, schedule)
+    assert len(seen) <= 8
+    assert all(a.bound_nj <= b.bound_nj for a, b in pairwise(seen))
+    assert all(a.energy_nj >= b.energy_nj for a, b in pairwise(seen))
+    assert seen[-1].energy_nj == schedule.energy_nj
+
+
+def test_interrupt_returns_the_best_so_far() -> None:
+    problem = replace(training_step(60, None), ram_bytes=900)
+    begin = time.monotonic()
+    timer = threading.Timer(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(SolverInterrupted) as stop:
+            solve(problem, gap=0.0, time_limit_s=60)
+    finally:
+        timer.cancel()
+    assert time.monotonic() - begin < 6
+    assert stop.value.schedule is not None
+    check(problem, stop.value.schedule)
+
+
+def test_unknown_strategy() -> None:
+    with pytest.raises(ValueError, match="unknown strategy 'best', there are auto, "):
+        solve(training_step(3, None), strategy="best")
+    assert {"auto", "milp", "poet", "keep-all"} <= set(STRATEGIES)
+
+
+def test_too_little_ram_names_the_operation() -> None:
+    problem = training_step(6, None)
+    need = least(problem)
+    solve(replace(problem, ram_bytes=need))
+    with pytest.raises(InfeasibleProblem) as error:
+        solve(replace(problem, ram_bytes=need - 1))
+    assert error.value.least_ram_bytes == error.value.ram_bound_bytes == need
+    assert error.value.operation is not None
+    name = problem.operations[error.value.operation].name
+    assert str(error.value) == (
+        f"{need - 1} bytes of RAM are too few: the least that works is {need} bytes "
+        f"(for operation {name})"
+    )
+
+
+def test_too_little_ram_at_the_start() -> None:
+    tensors = (Tensor("x", 4, start=Place.RAM), Tensor("y", 1))
+    problem = Problem((Operation("f", (), (1,), 1, 1),), tensors, ram_bytes=3)
+    with pytest.raises(InfeasibleProblem, match="for what must be in RAM at the start or the end"):
+        solve(problem)
+
+
+def test_too_short_a_deadline() -> None:
+    problem = training_step(4, None)
+    total = sum(o.time_ns for o in problem.operations)
+    with pytest.raises(InfeasibleProblem) as error:
+        solve(replace(problem, deadline_ns=total - 1))
+    assert error.value.fastest_ns == error.value.time_bound_ns == total
+    assert str(error.value) == (
+        f"the deadline of {total - 1} ns is too short: the fastest possible is {total} ns"
+    )
+
+
+def test_deadline_too_short_for_the_ram() -> None:
+    problem = training_step(6, None)
+    tight = replace(problem, ram_bytes=least(problem))
+    with pytest.raises(InfeasibleProblem) as error:
+        solve(replace(tight, deadline_ns=sum(o.time_ns for o in problem.operations)))
+    fastest_ns = error.value.fastest_ns
+    assert fastest_ns is not None
+    assert fastest_ns == error.value.time_bound_ns
+    solve(replace(tight, deadline_ns=fastest_ns))
+    with pytest.raises(InfeasibleProblem):
+        solve(replace(tight, deadline_ns=fastest_ns - 1))
+
+
+def test_too_little_storage() -> None:
+    tensors = (Tensor("w", 8, start=Place.STORAGE),)
+    with pytest.raises(InfeasibleProblem, match="7 bytes of storage are less than the 8 that"):
+        solve(Problem((Operation("f", (0,), (), 1, 1),), tensors, storage_bytes=7))
+
+
+def test_keep_all_says_what_it_needs() -> None:
+    problem = training_step(6, None)
+    peak = solve(problem, strategy="keep-all").peak_bytes
+    with pytest.raises(InfeasibleProblem, match=f"keep-all needs {peak} bytes of RAM"):
+        solve(replace(problem, ram_bytes=peak - 1), strategy="keep-all")
+
+
+def test_options_are_kept() -> None:
+    problem = training_step(10, None)
+    tight = replace(problem, ram_bytes=int(least(problem) * 1.3))
+    no_remat = solve(tight, remat=False)
+    assert len(no_remat.computes) == len(problem.operations)
+    assert any(isinstance(step, PageIn) for step in no_remat.steps)
+    ram = least_ram(Instance(problem, paging=False)).known
+    no_paging = solve(replace(problem, ram_bytes=ram), paging=False)
+    assert not any(isinstance(step, PageIn) for step in no_paging.steps)
+
+
+def test_updated_parameter_is_read_before_its_update() -> None:
+    """The forward pass reads w, the update replaces it: nothing that reads w runs again later."""
+    tensors = (
+        Tensor("w", 8, start=Place.STORAGE, **transfer(8)),
+        Tensor("h", 8, **transfer(8)),
+        Tensor("w2", 8, end=Place.STORAGE, replaces=0, **transfer(8)),
+        Tensor("loss", 4, end=Place.RAM),
+    )
+    operations = (
+        Operation("forward", (0,), (1,), 10, 100),
+        Operation("update", (0,), (2,), 10, 100, workspace_bytes=8, inplace=((2, 0),)),
+        Operation("loss", (1,), (3,), 10, 100),
+    )
+    problem = Problem(operations, tensors, ram_bytes=16)
+    schedule = solve(problem, gap=0.0)
+    check(problem, schedule)
+    # h has no room during the update. Remaking it would be cheaper than paging, but w is gone.
+    assert PageIn(1) in schedule.steps
+    assert [step.operation for step in schedule.computes] == [0, 1, 2]
+
+
+def test_points_and_sequences_agree() -> None:
+    """A point made from a schedule satisfies the model and gives the same schedule back."""
+    problem = training_step(8, None)
+    tight = replace(problem, ram_bytes=int(least(problem) * 1.1))
+    schedule = solve(tight, gap=0.0)
+    events = [
+        Run(step.operation) if isinstance(step, Compute) else Load(step.tensor)
+        for step in schedule.steps
+        if isinstance(step, Compute | PageIn)
+    ]
+    instance = Instance(tight)
+    model = SlotModel(instance, all_slots(instance))
+    point = model.point(events)
+    assert point is not None
+    assert violation(model.lp, point) <= 1e-9
+    value = model.value(float(point @ np.array(model.lp.cost)) + model.lp.offset)
+    assert round(value) == schedule.energy_nj
+    assert replay(tight, rebuild(instance, model.sequence(point))).energy_nj == schedule.energy_nj
+
+
+def test_highs_answers() -> None:
+    lp = LinearProgram()
+    x, y = lp.column(cost=-3), lp.column(cost=-2)
+    lp.row((x, y), (2, 2), upper=3)
+    lp.offset = 10.0
+    stop = threading.Event()
+    assert solve_lp(lp, 5, stop).objective == pytest.approx(6.0)
+    outcome = solve_mip(lp, 5, stop)
+    assert outcome.finished
+    assert outcome.objective == pytest.approx(7.0)
+    lp.row((x, y), (1, 1), lower=2)
+    assert solve_mip(lp, 5, stop).infeasible
+    assert solve_lp(lp, 5, stop).infeasible
