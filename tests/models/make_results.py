@@ -3,9 +3,9 @@
     pip install 'poetc[jax]' && python tests/models/make_results.py [NAME ...]
 
 The `.mlir` files are training steps written in JAX, lowered by
-`jax.jit(step, donate_argnums=0).lower(...).as_text()` with JAX 0.10.2. Each `.npz` holds the arguments
-of one step (`arg0`, ...; parameters as initialised, a batch of random data) and what XLA returns for
-them (`out0`, ...). With `--check` nothing is written and differences are printed.
+`jax.jit(step, donate_argnums=0).lower(...).as_text()` with JAX 0.10.2. Each `.npz` holds the
+arguments of one step (`arg0`, ...; parameters as initialised, a batch of random data) and what XLA
+returns for them (`out0`, ...). With `--check` nothing is written and differences are printed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MODELS = Path(__file__).parent
 
 def xla_results(text: str, arguments: list[np.ndarray]) -> list[np.ndarray]:
     """Compile StableHLO text with XLA and run it once on the CPU."""
-    import jax
-    from jax._src.interpreters import mlir as jax_mlir
-    from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
+    import jax  # pyright: ignore[reportMissingImports]
+    from jax._src.interpreters import mlir as jax_mlir  # pyright: ignore[reportMissingImports]
+    from jax._src.lib import xla_client  # pyright: ignore[reportMissingImports]
+    from jax._src.lib.mlir import ir  # pyright: ignore[reportMissingImports]
 
     client = jax.devices("cpu")[0].client
     with jax_mlir.make_ir_context():
