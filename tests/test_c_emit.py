@@ -67,7 +67,8 @@ attributes {arena_bytes = 124 : i64, storage_bytes = 40 : i64} {
   poet.return %total, %w2, %mask : tensor<f32>, tensor<4xf32>, tensor<2x4xi1>
 }
 
-func.func private @exp(%x: memref<2x4xf32>, %w: memref<4xf32>, %out: memref<2x4xf32>) {
+func.func private @exp(%x: memref<2x4xf32>, %w: memref<4xf32>, %out: memref<2x4xf32>)
+    attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
   affine.for %i = 0 to 2 {
     affine.for %j = 0 to 4 {
       %a = affine.load %x[%i, %j] : memref<2x4xf32>
@@ -79,7 +80,8 @@ func.func private @exp(%x: memref<2x4xf32>, %w: memref<4xf32>, %out: memref<2x4x
   }
   func.return
 }
-func.func private @total(%x: memref<2x4xf32>, %out: memref<f32>, %ws: memref<2xf32>) {
+func.func private @total(%x: memref<2x4xf32>, %out: memref<f32>, %ws: memref<2xf32>)
+    attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 1 : i64} {
   %zero = arith.constant 0.0 : f32
   affine.for %i = 0 to 2 {
     %row = affine.for %j = 0 to 4 iter_args(%acc = %zero) -> (f32) {
@@ -97,7 +99,8 @@ func.func private @total(%x: memref<2x4xf32>, %out: memref<f32>, %ws: memref<2xf
   affine.store %sum, %out[] : memref<f32>
   func.return
 }
-func.func private @less(%x: memref<2x4xf32>, %y: memref<2x4xf32>, %out: memref<2x4xi1>) {
+func.func private @less(%x: memref<2x4xf32>, %y: memref<2x4xf32>, %out: memref<2x4xi1>)
+    attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
   affine.for %i = 0 to 2 {
     affine.for %j = 0 to 4 {
       %a = affine.load %x[%i, %j] : memref<2x4xf32>
@@ -108,7 +111,8 @@ func.func private @less(%x: memref<2x4xf32>, %y: memref<2x4xf32>, %out: memref<2
   }
   func.return
 }
-func.func private @update(%h: memref<2x4xf32>, %w: memref<4xf32>, %out: memref<4xf32>) {
+func.func private @update(%h: memref<2x4xf32>, %w: memref<4xf32>, %out: memref<4xf32>)
+    attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
   %zero = arith.constant 0.0 : f32
   affine.for %j = 0 to 4 {
     %g = affine.for %i = 0 to 2 iter_args(%acc = %zero) -> (f32) {
@@ -543,7 +547,8 @@ poet.graph @main() -> (tensor<2xf32>) attributes {arena_bytes = 8 : i64} {
   }
   poet.return %y : tensor<2xf32>
 }
-func.func private @one(%out: memref<2xf32>) {
+func.func private @one(%out: memref<2xf32>)
+    attributes {poet.inputs = 0 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
   %one = arith.constant 1.0 : f32
   affine.for %i = 0 to 2 {
     affine.store %one, %out[%i] : memref<2xf32>

@@ -11,6 +11,9 @@ from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event, Load, Run, share
 
+# A tensor is not remade by a longer chain of reruns than this.
+LONGEST = 30
+
 
 class _NoRoomError(Exception):
     """What is wanted cannot be brought into RAM from here."""
@@ -127,17 +130,25 @@ class _Greedy:
             return math.inf
         return self.in_price[v] + self.out_price[v]
 
-    def rerun_price(self, v: int, stage: int, depth: int = 0) -> float:
-        """Price of making `v` again in `stage`, with what is in RAM now."""
+    def rerun_price(self, v: int, stage: int) -> float:
+        """Price of making `v` again in `stage`, with what is in RAM now. What several operations on
+        the way need is paid for by each of them."""
+        return self._rerun_price(v, stage, {}, LONGEST)
+
+    def _rerun_price(self, v: int, stage: int, known: dict[int, float], depth: int) -> float:
+        if v in known:
+            return known[v]
         k = self.instance.producer[v]
-        if k is None or depth > 30 or self.instance.last_rerun[k] < stage or k >= stage:
+        if k is None or depth == 0 or self.instance.last_rerun[k] < stage or k >= stage:
             return math.inf
         price = self.run_price[k]
         for i in self.instance.inputs[k]:
             if i not in self.state.ram:
-                price += min(self.page_price(i), self.rerun_price(i, stage, depth + 1))
+                rerun = self._rerun_price(i, stage, known, depth - 1)
+                price += min(self.page_price(i), rerun)
                 if price == math.inf:
                     break
+        known[v] = price
         return price
 
     def price(self, v: int, stage: int) -> float:

@@ -126,8 +126,13 @@ class Search:
         if self.steps is None or self.report is None:
             return None
         report = self.report
-        # Energies are whole nJ, so a bound is rounded up, but for what HiGHS may be wrong by.
-        bound = math.ceil(self.bound_nj - TOLERANCE / 4 * max(self.bound_nj, 1.0))
+        # Energies are whole nJ, so a bound is rounded up, but for what HiGHS may be wrong by. The
+        # energy that no schedule avoids is a plain sum.
+        base = self.instance.base_energy
+        bound = max(
+            math.ceil(self.bound_nj - TOLERANCE / 4 * max(self.bound_nj, 1.0)),
+            math.ceil(base - max(1e-3, base * 1e-15)),
+        )
         return Schedule(
             steps=self.steps,
             energy_nj=report.energy_nj,
