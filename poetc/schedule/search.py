@@ -37,7 +37,7 @@ class Search:
     """Best schedule and best bound so far.
 
     Schedules come in through `offer`, which rebuilds and checks them; nothing that fails the
-    checker is ever kept. `value` is what is minimised: energy, or makespan where `fastest` is set.
+    checker is ever kept. Bounds come in through `raise_bound`.
     """
 
     def __init__(
@@ -46,10 +46,9 @@ class Search:
         time_limit_s: float,
         gap: float,
         progress: Callable[[Progress], bool | None] | None = None,
-        begin: float | None = None,
     ) -> None:
         self.instance, self.gap, self.progress = instance, gap, progress
-        self.begin = time.monotonic() if begin is None else begin
+        self.begin = time.monotonic()
         self.time_limit_s = time_limit_s
         self.stop = threading.Event()
         self.bound_nj = 0.0

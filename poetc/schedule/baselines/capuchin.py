@@ -1,7 +1,7 @@
 """`capuchin`: Peng et al., "Capuchin: Tensor-based GPU Memory Management for Deep Learning"
 (ASPLOS 2020).
 
-Three phases, as in the paper (sections 4 and 5):
+Three phases, as in the paper:
 
 1. measured execution: the unlimited run gives the time of every access to every tensor and the RAM
    in use. (The paper measures under the limit, with paging on demand, and takes transfers out of
@@ -11,8 +11,8 @@ Three phases, as in the paper (sections 4 and 5):
    transfers) is not negative costs nothing: the one with the most free time per second of transfer
    is taken. When there is none, the swap with the least time that is not hidden competes with the
    recompute that saves most bytes per second (MSPS), and the one that takes less time wins. The
-   time of a recompute takes into account what else has been put away by then, as the paper's
-   algorithm 2 does.
+   time of a recompute takes into account what else has been put away by then, as in the
+   paper.
 3. guided execution: the program runs with these decisions; what still does not fit is made to fit
    on demand by swapping out what was accessed least recently (the paper's passive mode).
 

@@ -173,7 +173,7 @@ class Emitter:
 
 
 def with_checkpoints(chain: Chain, chosen: Sequence[int]) -> list[Event]:
-    """The program with checkpoints at the cuts `chosen` (Chen et al. 2016, algorithm 1).
+    """The program with checkpoints at the cuts `chosen` (Chen et al. 2016).
 
     What crosses a chosen cut is kept. Everything else of the forward part that the backward part
     reads is dropped, but for the last segment, which the backward part begins with. The rest of a

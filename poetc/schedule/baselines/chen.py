@@ -2,7 +2,7 @@
 Memory Cost" (2016): keep checkpoints in the forward part, make each segment again when the
 backward part reaches it.
 
-The paper has chains in mind. As in the comparison of Jain et al. (MLSys 2020, section 6.1)
+The paper has chains in mind. As in the comparison of Jain et al. (MLSys 2020)
 checkpoints are made at articulation points of the forward graph. Parameters that have been
 replaced, operations that may not run again and tensors that start or end somewhere are as in
 `chain.with_checkpoints`.
@@ -21,7 +21,7 @@ THRESHOLDS = 60
 
 
 def chen_sqrt(search: Search) -> bool:
-    """Checkpoints at every √n-th of n blocks (section 3): about √n checkpoints, each segment made
+    """Checkpoints at every √n-th of n blocks: about √n checkpoints, each segment made
     again once. One schedule; True when it does not keep to the limits."""
     chain = forward_chain(search.instance)
     search.note(chain.describe())
@@ -31,7 +31,7 @@ def chen_sqrt(search: Search) -> bool:
 
 
 def chen_greedy(search: Search) -> bool:
-    """Checkpoint when the bytes made since the last checkpoint pass a threshold (algorithm 3), for
+    """Checkpoint when the bytes made since the last checkpoint pass a threshold, for
     a sweep of thresholds; of the schedules that keep to the limits the one that uses least
     energy."""
     chain = forward_chain(search.instance)

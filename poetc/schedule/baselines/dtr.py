@@ -1,11 +1,11 @@
 """`dtr`: Kirisame et al., "Dynamic Tensor Rematerialization" (ICLR 2021), simulated: the program
 runs in order, and when something does not fit the tensor with the least
 
-    h(t) = projected cost / (bytes · staleness)                       (section 3, h_DTR^eq)
+    h(t) = projected cost / (bytes · staleness)                       (h_DTR^eq)
 
 is evicted until it does. Staleness is the time since the last access, the projected cost the time
 to run the operation that makes t plus the costs of the evicted neighbourhoods of t. These are
-tracked in a union-find structure as the prototype does (appendix C.2): evicting t joins it with
+tracked in a union-find structure as the prototype does: evicting t joins it with
 its evicted parents and children; when t is made again its cost is subtracted from its set and the
 set is not split.
 

@@ -1,9 +1,9 @@
 """`checkmate`, `remat-only` and `paging-only`: our search with one of the two ways to save RAM.
 
-- `checkmate`: optimal recompute without paging (Jain et al., "Checkmate", MLSys 2020, section 4).
+- `checkmate`: optimal recompute without paging (Jain et al., "Checkmate", MLSys 2020).
   The paper minimises time under a memory limit; here it is energy, as everywhere, and the deadline
   holds as well.
-- `remat-only`, `paging-only`: the ablations of the POET paper (ICML 2022, section 5): its model
+- `remat-only`, `paging-only`: the ablations of the POET paper (ICML 2022): its model
   with one of the two. Without paging that is the question that Checkmate asks.
 
 The bound is a bound for schedules of the same kind.
