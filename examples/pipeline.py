@@ -1,0 +1,33 @@
+"""poetc inside another compiler: its passes on a module in memory, its schedule as data.
+
+python examples/pipeline.py examples/gesture_mlp.mlir
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from poetc.costmodel.device import load_device
+from poetc.ir.graph import graphs
+from poetc.ir.poet import ComputeOp, PageInOp, PageOutOp
+from poetc.ir.text import make_context, parse_module
+from poetc.pipeline import Options, compile_module
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    module = parse_module(path.read_text(), str(path))
+    options = Options(device=load_device("nrf52840"), device_name="nrf52840", ram_bytes=8_600)
+    report = compile_module(make_context(), module, options).report
+    assert report is not None
+    for op in graphs(module)[0].block.ops:
+        if isinstance(op, ComputeOp):
+            print(f"run {op.label.data:<40} results at {op.result_offsets}")
+        elif isinstance(op, PageOutOp | PageInOp):
+            print(f"{op.name} at offset {op.offset.value.data if op.offset else None}")
+    print(f"peak {report.use.peak_bytes} bytes, gap {report.gap:.2%}")
+
+
+if __name__ == "__main__":
+    main()

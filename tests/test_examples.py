@@ -1,0 +1,56 @@
+"""What the README shows is what happens."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from poetc.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_first_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The main job on the example, with the output that the README prints; then its C is run."""
+    command = re.search(r"pip install \. && poetc (.*)", README)
+    assert command is not None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    assert main(command[1].split()) == 0
+    # All but the time that the solver took.
+    printed = re.sub(r"auto, [\d.]+ s", "auto, 0.0 s", capsys.readouterr().err)
+    assert printed in README
+    subprocess.run(["make", "-s", "-C", "out"], check=True)
+    for arguments in ([], ["--steps", "20"]):
+        run = [sys.executable, "examples/run_c.py", "out", "examples/gesture_mlp.npz", *arguments]
+        done = subprocess.run(run, check=True, capture_output=True, text=True)
+        assert done.stdout in README
+
+
+def test_infeasible_budget(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["examples/gesture_mlp.mlir", "--ram=8KB"]) == 3
+    assert " ".join(capsys.readouterr().err.split()) in " ".join(README.split())
+
+
+def test_pipeline_in_python() -> None:
+    run = [sys.executable, "examples/pipeline.py", "examples/gesture_mlp.mlir"]
+    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "poet.pagein at offset" in done.stdout and "gap" in done.stdout
+
+
+def test_xdsl_opt_command() -> None:
+    command = re.search(r"^xdsl-opt (.*)$", README, re.MULTILINE)
+    assert command is not None
+    run = [str(Path(sys.executable).with_name("xdsl-opt")), *command[1].split()]
+    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "poet.graph @main" in done.stdout
