@@ -119,7 +119,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.input is None:
         raise InputError("no input file; see poetc --help")
     options = _options(arguments)
-    if arguments.emit == "c" and arguments.output is None and arguments.passes is None:
+    if arguments.passes is not None:
+        _refuse_with_passes(arguments)
+    elif arguments.emit == "c" and arguments.output is None:
         raise InputError("--emit=c needs -o DIRECTORY")
     _check_writable(arguments.output)
     name, data = _read(arguments.input)
@@ -132,6 +134,21 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.passes is not None:
         return _run_passes(arguments, context, module, observer)
     return _compile(arguments, options, context, module, observer, name)
+
+
+def _refuse_with_passes(arguments: argparse.Namespace) -> None:
+    """Options of the whole pipeline mean nothing to single passes."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("ram", "deadline", "stack")
+        if getattr(arguments, name) is not None
+    ]
+    given += ["--emit=c"] if arguments.emit == "c" else []
+    if given:
+        raise InputError(
+            f"{' '.join(given)} cannot go with --passes, which runs just those passes; "
+            "they have options of their own, for example poet-schedule{ram=8192}"
+        )
 
 
 def _compile(
@@ -163,6 +180,11 @@ def _compile(
         _write_text(arguments.output, module_text(compiled.module))
     observer.finish()
     interrupted = compiled.report is not None and compiled.report.interrupted
+    if not any(compiled.graph.updates(i) is not None for i in range(len(compiled.graph.arguments))):
+        _warn(
+            "no result is the new value of an argument, so nothing is kept from step to step; "
+            "lower the step with donate_argnums"
+        )
     if not arguments.quiet:
         print(_summary(compiled, options, name, arguments.json), file=sys.stderr)
     return 130 if interrupted else 0
@@ -188,6 +210,7 @@ def _run_passes(
     from xdsl.utils.arg_spec import parse_pipeline
     from xdsl.utils.exceptions import ArgSpecParseError
 
+    from poetc.ir.graph import graphs
     from poetc.ir.text import module_text
     from poetc.pipeline import run_passes
 
@@ -206,6 +229,11 @@ def _run_passes(
         except (ArgSpecParseError, ValueError, TypeError) as error:
             raise InputError(f"--passes: {spec.name}: {error}") from error
     for step in passes:
+        if step.name.startswith("poet-") and not graphs(module):
+            raise InputError(
+                f"--passes: {step.name} works on poet.graph and there is none; "
+                "stablehlo-simplify,stablehlo-to-poet make it"
+            )
         try:
             run_passes(context, module, (step,), observer)  # pyright: ignore[reportArgumentType]
         except PoetcError:
@@ -229,11 +257,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         ram_bytes = parse_bytes(arguments.ram, "--ram")
         bare = arguments.ram.strip().isdigit() and arguments.ram_scope == "all"
         if bare and ram_bytes < 1024:
-            print(
-                f"poetc: warning: --ram={arguments.ram} is {ram_bytes} bytes; "
-                f"did you mean {arguments.ram}KB?",
-                file=sys.stderr,
-            )
+            _warn(f"--ram={arguments.ram} is {ram_bytes} bytes; did you mean {arguments.ram}KB?")
     stack_bytes = DEFAULT_STACK_BYTES
     if arguments.stack is not None:
         stack_bytes = parse_bytes(arguments.stack, "--stack")
@@ -246,8 +270,11 @@ def _options(arguments: argparse.Namespace) -> Options:
         time_limit_s = -1.0
     if not 0 < time_limit_s < float("inf"):
         raise InputError(f"--time-limit={arguments.time_limit}: not a positive number of seconds")
+    device = load_device(arguments.device)
+    if ram_bytes is not None and ram_bytes > device.ram_bytes:
+        _warn(f"--ram={arguments.ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
     return Options(
-        device=load_device(arguments.device),
+        device=device,
         device_name=arguments.device,
         ram_bytes=ram_bytes,
         deadline=deadline,
@@ -260,6 +287,10 @@ def _options(arguments: argparse.Namespace) -> Options:
         gap=parse_fraction(arguments.gap, "--gap"),
         ram_scope=arguments.ram_scope,
     )
+
+
+def _warn(message: str) -> None:
+    print(f"poetc: warning: {message}", file=sys.stderr)
 
 
 def _read(path: str) -> tuple[str, bytes]:

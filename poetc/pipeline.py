@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
 from poetc.costmodel.device import Device
-from poetc.errors import InfeasibleError, InputError, PoetcError
+from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.ir.graph import ALIGN_BYTES, graphs
 from poetc.ir.poet import GraphOp
 from poetc.passes.poet_annotate import PoetAnnotatePass
@@ -175,13 +175,34 @@ def compile_module(
             # The schedule is the user's: what is wrong with it is wrong with the input.
             raise InputError(error.message, error.location) from error
         raise
+    if given:
+        _check_given(graph, options)
+    return Compiled(module, graph, report, seconds)
+
+
+def _check_given(graph: GraphOp, options: Options) -> None:
+    """Whether a schedule that came with the input keeps to the limits of the command line."""
+    hint = "give the IR from before poet-schedule"
     used = (graph.arena_bytes or 0) + options.static_bytes + options.stack_bytes
-    if given and options.ram_bytes is not None and used > options.ram_bytes:
+    if options.ram_bytes is not None and used > options.ram_bytes:
         raise InputError(
             f"the input is scheduled already and takes {format_bytes(used)}, more than the "
-            f"{format_bytes(options.ram_bytes)} asked for; give the IR from before poet-schedule"
+            f"{format_bytes(options.ram_bytes)} asked for; {hint}"
         )
-    return Compiled(module, graph, report, seconds)
+    if options.deadline is None:
+        return
+    found = graph.attributes.get("schedule")
+    known = found.data if isinstance(found, DictionaryAttr) else {}
+    times = [known.get(name) for name in ("makespan_ns", "unlimited_makespan_ns")]
+    if not all(isinstance(time_ns, IntegerAttr) for time_ns in times):
+        raise InputError(f"the input is scheduled already and does not say its time; {hint}")
+    makespan_ns, unlimited_ns = (t.value.data for t in times if isinstance(t, IntegerAttr))
+    limit = options.deadline * (unlimited_ns if isinstance(options.deadline, float) else 1)
+    if makespan_ns > limit:
+        raise InputError(
+            f"the input is scheduled already and takes {format_time(makespan_ns)}, longer than the "
+            f"deadline of {format_time(limit)}; {hint}"
+        )
 
 
 def _only_graph(module: ModuleOp) -> GraphOp:
@@ -212,7 +233,11 @@ def _schedule(
     except InfeasibleError as error:
         if isinstance(error.__cause__, InfeasibleProblem):
             raise _explain(error.__cause__, graph, options) from error
-        raise
+        raise InfeasibleError(f"{error.message}{_set_aside(options)}") from error
+    except TimeLimitError as error:
+        raise TimeLimitError(
+            f"{error.message}; more --ram, a later --deadline or a longer --time-limit may help"
+        ) from error
 
 
 def schedule_options(
@@ -257,9 +282,17 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
     if found.least_ram_bytes is not None:
         works = format_bytes(found.least_ram_bytes + reserved)
         lines.append(f"least RAM known to work: {works}")
-    if reserved:
-        lines.append(f"{reserved} B of that are static data and stack")
-    return InfeasibleError("; ".join(lines))
+        if options.strategy != "auto":
+            lines.append("a strategy other than auto may need more")
+    return InfeasibleError("; ".join(lines) + _set_aside(options))
+
+
+def _set_aside(options: Options) -> str:
+    """What of the RAM is not for tensors, for messages."""
+    reserved = options.static_bytes + options.stack_bytes
+    if options.ram_scope != "all" or not reserved:
+        return ""
+    return f"; {reserved} B of that are static data and stack"
 
 
 def _restrictions(options: Options) -> str:

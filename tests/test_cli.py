@@ -179,6 +179,8 @@ def test_binary_file(run, tmp_path: Path) -> None:
         ([GESTURE, "--ram=17179869184GB"], "too large"),
         ([GESTURE, "--deadline=" + "9" * 400 + "s"], "too large"),
         ([GESTURE, "--passes=mlir-opt"], "mlir-opt"),
+        ([GESTURE, "--passes=poet-order"], "there is none"),
+        ([GESTURE, "--passes=stablehlo-simplify", "--ram=8KB"], "--ram cannot go with --passes"),
         ([GESTURE, "--deadline=5"], "--deadline=5"),
         ([GESTURE, "--gap=150%"], "--gap=150%"),
         ([GESTURE, "--time-limit=no"], "--time-limit=no"),
@@ -268,6 +270,9 @@ def test_scheduled_input_must_fit_too(run, tmp_path: Path) -> None:
     assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
     code, out, err = run(str(scheduled), "--ram=9600")
     assert (code, out) == (2, "") and "scheduled already" in err
+    code, out, err = run(str(scheduled), "--deadline=1ms")
+    assert (code, out) == (2, "") and "longer than the deadline" in err
+    assert run(str(scheduled), "--deadline=1.5x", "-q")[0] == 0
     code, _, err = run(str(scheduled), "--ram=32KB", "--json")
     assert code == 0 and json.loads(err)["ram"]["total_bytes"] <= 32 * 1024
 
@@ -298,3 +303,12 @@ def test_standard_output_that_cannot_be_written() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
     assert done.stderr == "poetc: error: cannot write standard output: No space left on device\n"
+
+
+def test_warnings(run, tmp_path: Path) -> None:
+    code, _, err = run(GESTURE, "--device=mkr1000", "--ram=1MB", "-q")
+    assert code == 0 and "more than the 32,768 bytes of mkr1000" in err
+    source = tmp_path / "inference.mlir"
+    source.write_text(SMALL.replace(" {tf.aliasing_output = 0 : i32}", ""))
+    code, _, err = run(str(source), "-q")
+    assert code == 0 and "donate_argnums" in err

@@ -85,7 +85,8 @@ def solve(
     if proven:
         limits.refuse(search, strategy)
     raise SolverTimeLimit(
-        f"no schedule found in {time_limit_s:g} s, and no proof that there is none"
+        f"the search ended after {search.seconds:.1f} s without a schedule, and without a proof "
+        "that there is none"
     )
 
 

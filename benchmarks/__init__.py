@@ -1,0 +1,1 @@
+"""Measurements of poetc. Each script says what it measures and how it is run."""

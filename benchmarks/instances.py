@@ -1,0 +1,231 @@
+"""The instances of the optimiser benchmark.
+
+`poet`: the graphs of the POET paper's code with its device costs. `real`: training steps from
+`tests/models` after fusion, with our cost model. `random`: layered graphs from a seeded generator,
+rematerialization only, minimising time. The limits of an instance are relative to the least RAM,
+the unlimited peak and the unlimited time of its problem, so a `Case` says how to make the problem
+and how to limit it, and `limit` does so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from poetc.schedule.graphs import load
+from poetc.schedule.order import footprint
+from poetc.schedule.problem import Operation, Place, Problem, Tensor
+
+ROOT = Path(__file__).parent.parent
+POET_GRAPHS = Path(__file__).parent / "poet_graphs"
+MODELS = ROOT / "tests" / "models"
+
+POET_NAMES = (
+    "linear",
+    "transformer",
+    "vgg16",
+    "vgg16_cifar",
+    "resnet18",
+    "resnet18_cifar",
+    "bert",
+    "resnet50",
+)
+POET_DEVICES = ("m0", "m4", "a72")
+REAL_NAMES = ("resnet8", "dscnn", "bert_tiny", "vgg16", "resnet18", "bert_base")
+REAL_DEVICES = ("nrf52840", "rpi4b")
+RANDOM_LIMITS_S = {100: 60.0, 250: 64.0, 500: 180.0, 1000: 360.0}
+"""Operations of the random graphs, and their time limits: where there is a published time for the
+size, at least a tenth of it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a random graph: operations a layer, edges an operation, and the share of the edges that
+    come from any earlier layer instead of the last one."""
+
+    width: int
+    edges: int
+    skip: float
+
+
+SHAPES = {"narrow": Shape(6, 4, 0.2), "even": Shape(12, 6, 0.1), "wide": Shape(24, 8, 0.05)}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a problem without limits comes from: `group` is "poet", "real" or "random"; `device`
+    is the shape of a random graph, whose `graph` is its number of operations."""
+
+    group: str
+    graph: str
+    device: str
+
+    @property
+    def name(self) -> str:
+        """Unique."""
+        prefix = "random" if self.group == "random" else ""
+        return f"{prefix}{self.graph}/{self.device}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One instance: a source, its limits, and what the solver is asked for.
+
+    Exactly one of `ram_bytes`, `ram_of_least` (times the least RAM that is known to work) and
+    `ram_of_peak` (times the unlimited peak) is set. `deadline` is a multiple of the time that all
+    operations take once.
+    """
+
+    source: Source
+    ram_bytes: int | None = None
+    ram_of_least: float | None = None
+    ram_of_peak: float | None = None
+    deadline: float | None = None
+    time_limit_s: float = field(default=60.0, kw_only=True)
+    gap: float = field(default=0.01, kw_only=True)
+
+    @property
+    def ram(self) -> str:
+        """The RAM limit as it is asked for."""
+        if self.ram_of_least is not None:
+            return f"{self.ram_of_least:g}x"
+        return f"{self.ram_of_peak:.0%}" if self.ram_of_peak is not None else f"{self.ram_bytes}B"
+
+    @property
+    def name(self) -> str:
+        """Unique; RAM and deadline as they are asked for."""
+        deadline = f"/deadline{self.deadline:g}x" if self.deadline is not None else ""
+        return f"{self.source.name}/{self.ram}{deadline}"
+
+    def limit(self, problem: Problem, least_bytes: int | None) -> Problem:
+        """`problem`, which is that of the source, with the limits of this case."""
+        if self.ram_of_least is not None:
+            if least_bytes is None:
+                raise ValueError(f"{self.name} needs the least RAM of its problem")
+            ram = int(self.ram_of_least * least_bytes)
+        elif self.ram_of_peak is not None:
+            ram = int(self.ram_of_peak * peak_bytes(problem))
+        else:
+            ram = self.ram_bytes
+        total_ns = sum(o.time_ns for o in problem.operations)
+        deadline_ns = None if self.deadline is None else int(self.deadline * total_ns)
+        return dataclasses.replace(problem, ram_bytes=ram, deadline_ns=deadline_ns)
+
+
+def cases() -> tuple[Case, ...]:
+    """All instances, in the order of the tables."""
+    found: list[Case] = []
+    for graph in POET_NAMES:
+        for device in POET_DEVICES:
+            source = Source("poet", graph, device)
+            found += [Case(source, ram_of_least=r) for r in (1.02, 1.25, 1.5, 2.5)]
+            found.append(Case(source, ram_of_least=1.25, deadline=1.5))
+    # The example of the paper's released code, and a tighter one.
+    example = Source("poet", "resnet18_cifar", "m4")
+    found.append(Case(example, ram_bytes=737_719, deadline=1.5, time_limit_s=30.0, gap=0.001))
+    found.append(Case(example, ram_bytes=300_000, deadline=2.0))
+    for graph in REAL_NAMES:
+        for device in REAL_DEVICES:
+            source = Source("real", graph, device)
+            found += [Case(source, ram_of_least=r, time_limit_s=120.0) for r in (1.05, 1.5, 2.5)]
+    for operations, limit_s in RANDOM_LIMITS_S.items():
+        for shape in SHAPES:
+            source = Source("random", str(operations), shape)
+            # The overheads of interest are below 1%: the search must not stop at that gap.
+            found += [
+                Case(source, ram_of_peak=share, time_limit_s=limit_s, gap=0.001)
+                for share in (0.9, 0.8)
+            ]
+    return tuple(found)
+
+
+def build(source: Source) -> Problem:
+    """The problem of a source, without limits."""
+    if source.group == "poet":
+        return load(POET_GRAPHS / f"{source.graph}.json", source.device)
+    if source.group == "real":
+        return _real(source.graph, source.device)
+    return layered(int(source.graph), SHAPES[source.device])
+
+
+def layered(operations: int, shape: Shape, seed: int = 1) -> Problem:
+    """A random graph of layers of about `shape.width` operations, each with about `shape.edges`
+    distinct inputs and one result. Sizes are 1 to 100 KiB, times 1 to 100 µs, drawn uniformly;
+    energy is time; nothing can be paged."""
+    rng = random.Random(f"{operations} {shape} {seed}")
+    layers: list[range] = []
+    while (first := layers[-1].stop if layers else 0) < operations:
+        width = rng.randint(max(1, shape.width // 2), 3 * shape.width // 2)
+        layers.append(range(first, min(first + width, operations)))
+    inputs: list[set[int]] = [set() for _ in range(operations)]
+    for before, layer in itertools.pairwise(layers):
+        for k in layer:
+            wanted = rng.randint(max(1, shape.edges // 2), 3 * shape.edges // 2)
+            for _ in range(wanted):
+                near = rng.random() >= shape.skip
+                pool = before if near else range(before.stop)
+                choice = [v for v in pool if v not in inputs[k]] or range(before.stop)
+                inputs[k].add(rng.choice(choice))
+        # Whatever nothing reads would be of no use: an operation of the next layer reads it.
+        for v in set(before) - set().union(*(inputs[k] for k in layer)):
+            inputs[rng.choice(layer)].add(v)
+    times = [rng.randint(1, 100) * 1000 for _ in range(operations)]
+    return Problem(
+        tuple(
+            Operation(f"op{k}", tuple(sorted(inputs[k])), (k,), times[k], times[k])
+            for k in range(operations)
+        ),
+        tuple(
+            Tensor(f"t{v}", rng.randint(1, 100) * 1024, pageable=False) for v in range(operations)
+        ),
+    )
+
+
+def _real(model: str, device_name: str) -> Problem:
+    """A training step after fusion, ordered, with the costs of a device."""
+    from poetc.costmodel.device import load_device
+    from poetc.ir.graph import graphs
+    from poetc.ir.text import make_context, parse_module
+    from poetc.passes.poet_schedule import problem_view
+    from poetc.pipeline import Options, front_passes, run_passes, schedule_options
+
+    path = MODELS / f"{model}.mlir"
+    module = parse_module(path.read_text(), str(path))
+    run_passes(make_context(), module, front_passes(module, device_name), lambda *_: None)
+    options = Options(device=load_device(device_name), device_name=device_name)
+    return problem_view(graphs(module)[0], schedule_options(options, None, None)).problem
+
+
+def peak_bytes(problem: Problem) -> int:
+    """The most RAM in use when each operation runs once and everything is freed at its last use."""
+    return footprint(problem, range(len(problem.operations))).peak_bytes
+
+
+def to_json(problem: Problem) -> str:
+    """The same text for the same problem, always."""
+    return json.dumps(
+        dataclasses.asdict(problem), default=lambda place: place.value, separators=(",", ":")
+    )
+
+
+def from_json(text: str) -> Problem:
+    """The inverse of `to_json`."""
+    data = json.loads(text)
+
+    def place(value: str | None) -> Place | None:
+        return None if value is None else Place(value)
+
+    def tensor(fields: dict) -> Tensor:
+        return Tensor(**{**fields, "start": place(fields["start"]), "end": place(fields["end"])})
+
+    def operation(fields: dict) -> Operation:
+        lists = {name: tuple(fields[name]) for name in ("inputs", "outputs")}
+        return Operation(**{**fields, **lists, "inplace": tuple(map(tuple, fields["inplace"]))})
+
+    data["tensors"] = tuple(map(tensor, data["tensors"]))
+    data["operations"] = tuple(map(operation, data["operations"]))
+    return Problem(**data)

@@ -1,0 +1,629 @@
+"""What the strategies find on many problems, how fast, and how far from the bound.
+
+    python -m benchmarks.optimiser [--only REGEX] [--strategies A,B] [--time-limit S]
+        [--gap G] [--jobs N] [--list] [--cache DIR] [--output DIR]
+
+Writes optimiser.csv (every run) and optimiser.md (summary and tables), into docs/ after a run of
+everything, else into the cache directory, or where --output says. Each run is a process of its own.
+What has finished is kept in the cache under a hash of the problem, the options and the sources of
+`poetc.schedule`, so a benchmark that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.instances import (
+    MODELS,
+    ROOT,
+    Case,
+    Source,
+    build,
+    cases,
+    from_json,
+    to_json,
+)
+from poetc.schedule.problem import Problem
+
+STRATEGIES = (
+    "auto",
+    "poet",
+    "checkmate",
+    "paging-only",
+    "keep-all",
+    "chen-sqrt",
+    "chen-greedy",
+    "griewank",
+    "dtr",
+    "capuchin",
+    "pofo",
+)
+"""Without the synonyms `milp` (auto) and `remat-only` (checkmate)."""
+
+TARGET_GAP = 0.01
+LATE_S = 2.0
+"""Seconds by which a solve may miss its time limit."""
+MEMORY_BYTES = 8 * 2**30
+"""Address space of one run."""
+PUBLISHED = {
+    ("250", "90%"): (0.009, 55.0),
+    ("250", "80%"): (0.049, 640.0),
+    ("1000", "90%"): (0.007, 3600.0),
+    ("1000", "80%"): (0.034, 3600.0),
+}
+"""Overhead and seconds on 16 cores: Bartan et al., "Moccasin: Efficient Tensor Rematerialization
+for Neural Networks", ICML 2023, for their random layered graphs of that size and RAM."""
+
+
+def digest(*parts: str) -> str:
+    """A short hash of texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+def sources(*paths: str) -> str:
+    """A hash of the Python sources below these paths of the repository."""
+    found = sorted(file for path in paths for file in _sources(ROOT / path))
+    return digest(*(f"{file.relative_to(ROOT)}\0{file.read_text()}" for file in found))
+
+
+def _sources(path: Path) -> Iterable[Path]:
+    return [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.toml")]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One strategy on one case. `problem` has the limits of the case, `text` is its JSON."""
+
+    case: Case
+    strategy: str
+    problem: Problem
+    text: str
+    time_limit_s: float
+    gap: float
+
+    @property
+    def options(self) -> dict:
+        """What `solve` is called with."""
+        return {"strategy": self.strategy, "time_limit_s": self.time_limit_s, "gap": self.gap}
+
+    def key(self, schedule_sources: str) -> str:
+        """Changes with whatever the result depends on."""
+        return digest(self.text, json.dumps(self.options, sort_keys=True), schedule_sources)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. Energy, time and bound are relative to the step with unlimited RAM;
+    `status` is "optimal", "feasible" or why there is no schedule."""
+
+    group: str
+    instance: str
+    operations: int
+    ram_bytes: int
+    deadline: str
+    strategy: str
+    status: str
+    energy: float | None
+    time: float | None
+    bound: float | None
+    gap: float | None
+    seconds: float
+    peak_memory_mib: int
+    time_limit_s: float
+
+    @property
+    def met(self) -> bool:
+        """Within the target gap, in time."""
+        return (
+            self.gap is not None
+            and self.gap <= TARGET_GAP
+            and self.seconds <= self.time_limit_s + LATE_S
+        )
+
+
+class Cache:
+    """Finished results below a directory that Git ignores, a JSON file each."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / ".gitignore").write_text("*\n")
+
+    def get(self, kind: str, key: str) -> dict | None:
+        """What was kept, None if nothing was."""
+        path = self._path(kind, key)
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def put(self, kind: str, key: str, value: dict) -> None:
+        """Keeps a value; a reader never sees half of it."""
+        path = self._path(kind, key)
+        path.parent.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump(value, file)
+        Path(file.name).replace(path)
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.directory / kind / f"{key}.json"
+
+    def remember(self, kind: str, key: str, make: Callable[[], dict]) -> dict:
+        """What was kept, or what `make` returns, which is kept unless it says "crashed"."""
+        value = self.get(kind, key)
+        if value is None:
+            value = make()
+            if value.get("status") != "crashed":
+                self.put(kind, key, value)
+        return value
+
+
+def work(request: dict, timeout_s: float) -> dict:
+    """Runs one request (see `worker`) in a process of its own; adds its wall `seconds`, if it does
+    not say itself, and its peak `rss_bytes`. A process that fails has the status "killed" (too
+    late), "out of memory" or "crashed"."""
+    with tempfile.TemporaryDirectory() as directory:
+        asked, answer = Path(directory, "request.json"), Path(directory, "answer.json")
+        asked.write_text(json.dumps(request))
+        command = [sys.executable, "-m", "benchmarks.optimiser", "--worker", asked, answer]
+        errors = Path(directory, "errors.txt")
+        started = time.monotonic()
+        with errors.open("w") as stderr:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr)
+            late = threading.Event()
+            timer = threading.Timer(timeout_s, lambda: (late.set(), process.kill()))
+            timer.start()
+            try:
+                _, status, usage = os.wait4(process.pid, 0)
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        value: dict = {"seconds": time.monotonic() - started}
+        if answer.exists():
+            value |= json.loads(answer.read_text())
+        elif late.is_set():
+            value["status"] = "killed"
+        else:
+            message = errors.read_text().strip()
+            memory = re.search("MemoryError|bad_alloc|cannot allocate", message, re.IGNORECASE)
+            value["status"] = "out of memory" if memory else "crashed"
+            value["message"] = message[-2000:] or f"exit code {process.returncode}"
+        return value | {"rss_bytes": usage.ru_maxrss * 1024}
+
+
+def worker(request: dict) -> dict:
+    """In its own process: build the problem of a source, find its least RAM, or solve it."""
+    task = request["task"]
+    if task == "build":
+        return {"problem": to_json(build(Source(**request["source"])))}
+    problem = from_json(request["problem"])
+    if task == "least":
+        from poetc.schedule.instance import Instance
+        from poetc.schedule.limits import least_ram
+
+        least = least_ram(Instance(problem))
+        return {"known": least.known, "bound": least.bound}
+    return _solve(problem, request["options"])
+
+
+def _solve(problem: Problem, options: dict) -> dict:
+    from poetc.schedule.checker import check
+    from poetc.schedule.errors import (
+        InfeasibleProblem,
+        NoScheduleError,
+        SolverTimeLimit,
+        StrategyUndefinedError,
+    )
+    from poetc.schedule.solve import Progress, solve
+
+    free = dataclasses.replace(problem, ram_bytes=None, deadline_ns=None, storage_bytes=None)
+    unlimited = solve(free, strategy="keep-all")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    trace: list[tuple[float, float | None]] = []
+
+    def progress(now: Progress) -> None:
+        energy = now.energy_nj / max(unlimited.energy_nj, 1)
+        if energy < float("inf") and (not trace or energy != trace[-1][1]):
+            trace.append((round(now.seconds, 2), energy))
+
+    started = time.monotonic()
+    try:
+        schedule = solve(problem, **options, progress=progress)
+    except InfeasibleProblem as error:
+        result: dict = {"status": "infeasible", "message": str(error)}
+    except NoScheduleError as error:
+        result = {"status": "none found", "message": str(error)}
+    except StrategyUndefinedError as error:
+        result = {"status": "undefined", "message": str(error)}
+    except SolverTimeLimit as error:
+        result = {"status": "time limit", "message": str(error)}
+    else:
+        check(problem, schedule)
+        result = {
+            "status": schedule.status,
+            "energy": schedule.energy_nj / max(unlimited.energy_nj, 1),
+            "time": schedule.makespan_ns / max(unlimited.makespan_ns, 1),
+            "bound": schedule.bound_nj / max(unlimited.energy_nj, 1),
+            "gap": schedule.gap,
+            "log": schedule.log[-20:],
+        }
+    return result | {"seconds": time.monotonic() - started, "trace": trace}
+
+
+class Problems:
+    """The problems of the sources and their least RAM, each made once."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.built: dict[Source, Problem] = {}
+
+    def limited(self, case: Case) -> Problem:
+        """The problem of a case. Raises RuntimeError if it cannot be made."""
+        problem = self._problem(case.source)
+        return case.limit(problem, self._least(problem) if case.ram_of_least else None)
+
+    def _problem(self, source: Source) -> Problem:
+        if source not in self.built:
+            # Compiling a large model takes longer than many a solve; the others do not.
+            self.built[source] = self._compiled(source) if source.group == "real" else build(source)
+        return self.built[source]
+
+    def _compiled(self, source: Source) -> Problem:
+        request = {"task": "build", "source": dataclasses.asdict(source)}
+        text = (MODELS / f"{source.graph}.mlir").read_text()
+        key = digest(text, source.device, sources("poetc", "benchmarks/instances.py"))
+        return from_json(self._answer("problems", key, request)["problem"])
+
+    def _least(self, problem: Problem) -> int:
+        # Of the sources only the function itself counts: the value is the peak of a checked
+        # schedule, so it stays right when the solvers change, and instances stay the same.
+        text = to_json(problem)
+        key = digest(text, sources("poetc/schedule/limits.py"))
+        known = self._answer("least", key, {"task": "least", "problem": text})["known"]
+        if known is None:
+            raise RuntimeError("no schedule is known, whatever the RAM")
+        return known
+
+    def _answer(self, kind: str, key: str, request: dict) -> dict:
+        answer = self.cache.remember(kind, key, lambda: work(request, 600.0))
+        if "status" in answer:
+            raise RuntimeError(f"{request['task']}: {answer['status']}: {answer.get('message')}")
+        return answer
+
+
+def execute(runs: Sequence[Run], cache: Cache, jobs: int) -> list[dict]:
+    """The results of all runs, in order; says what is being done on standard error."""
+    version = sources("poetc/schedule")
+    done = 0
+    lock = threading.Lock()
+
+    def one(run: Run) -> dict:
+        nonlocal done
+        request = {"task": "solve", "problem": run.text, "options": run.options}
+        timeout_s = 2 * run.time_limit_s + 60
+        result = cache.remember("results", run.key(version), lambda: work(request, timeout_s))
+        with lock:
+            done += 1
+            shown = f"{result['energy']:.4f}" if "energy" in result else ""
+            print(
+                f"[{done}/{len(runs)}] {run.case.name} {run.strategy}: {result['status']} {shown} "
+                f"{result['seconds']:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+            if result["status"] == "crashed":
+                print(result["message"], file=sys.stderr, flush=True)
+        return result
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        return list(pool.map(one, runs))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def row(run: Run, result: dict) -> Row:
+    """The line of the table for a run."""
+    case = run.case
+    return Row(
+        case.source.group,
+        case.name,
+        len(run.problem.operations),
+        run.problem.ram_bytes or 0,
+        f"{case.deadline:g}x" if case.deadline is not None else "",
+        run.strategy,
+        result["status"],
+        result.get("energy"),
+        result.get("time"),
+        result.get("bound"),
+        result.get("gap"),
+        round(result["seconds"], 2),
+        round(result["rss_bytes"] / 2**20),
+        run.time_limit_s,
+    )
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """All rows, ratios with six digits after the point."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(field.name for field in dataclasses.fields(Row))
+        for line in rows:
+            values = dataclasses.astuple(line)
+            writer.writerow(f"{v:.6f}" if isinstance(v, float) else v for v in values)
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; None is an empty cell."""
+    cells = [head, ["---"] * len(head), *lines]
+    return "\n".join(
+        f"| {' | '.join('' if c is None else str(c) for c in line)} |" for line in cells
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Per group and time limit, what `auto` achieved."""
+    lines = []
+    for group, limit in dict.fromkeys((r.group, r.time_limit_s) for r in rows):
+        mine = [r for r in rows if (r.group, r.time_limit_s, r.strategy) == (group, limit, "auto")]
+        if not mine:
+            continue
+        gaps = [r.gap for r in mine if r.gap is not None]
+        lines.append(
+            (
+                group,
+                f"{limit:g} s",
+                len(mine),
+                len(gaps),
+                sum(r.met for r in mine),
+                _number(max(gaps, default=None), ".2%"),
+                f"{max(r.seconds for r in mine):.1f}",
+                max(r.peak_memory_mib for r in mine),
+            )
+        )
+    head = ("group", "limit", "instances", "with a schedule", f"gap ≤ {TARGET_GAP:.0%} in time")
+    return table((*head, "worst gap", "slowest, s", "most memory, MiB"), lines)
+
+
+def missed(rows: Sequence[Row]) -> str:
+    """The instances on which `auto` misses the target."""
+    lines = [
+        (r.instance, r.status, _number(r.energy, ".4f"), _number(r.gap, ".2%"), f"{r.seconds:.1f}")
+        for r in rows
+        if r.strategy == "auto" and not r.met
+    ]
+    return table(("instance", "status", "energy", "gap", "s"), lines) if lines else "None."
+
+
+def comparison(rows: Sequence[Row]) -> str:
+    """Per group and baseline, how much more energy than `auto` its schedules use."""
+    auto = {r.instance: r for r in rows if r.strategy == "auto"}
+    lines = []
+    for group, strategy in dict.fromkeys((r.group, r.strategy) for r in rows):
+        if strategy == "auto":
+            continue
+        both = only_auto = only_other = 0
+        more: list[float] = []
+        for other in rows:
+            if (other.group, other.strategy) != (group, strategy) or other.instance not in auto:
+                continue
+            mine = auto[other.instance].energy
+            if other.energy is not None and mine:
+                both += 1
+                more.append(other.energy / mine - 1)
+            only_auto += other.energy is None and mine is not None
+            only_other += other.energy is not None and mine is None
+        if not (both or only_auto or only_other):
+            continue
+        lines.append(
+            (
+                group,
+                strategy,
+                both,
+                only_auto,
+                only_other,
+                _number(statistics.median(more) if more else None, "+.2%"),
+                _number(max(more, default=None), "+.2%"),
+                sum(m < -1e-9 for m in more),
+                _number(-min(more) if more and min(more) < -1e-9 else None, ".2%"),
+            )
+        )
+    head = ("group", "strategy", "both have a schedule", "only auto", "only the baseline")
+    return table(
+        (*head, "median, to auto", "worst, to auto", "better than auto", "by at most"), lines
+    )
+
+
+def published(runs: Sequence[Run], results: Sequence[dict]) -> str:
+    """Random graphs of the sizes of the published ones: our overhead at a tenth of their time."""
+    lines = []
+    for run, result in zip(runs, results, strict=True):
+        source = run.case.source
+        known = PUBLISHED.get((source.graph, run.case.ram)) if source.group == "random" else None
+        if known is None or run.strategy != "auto":
+            continue
+        overhead, seconds = known
+        then = [e for s, e in result.get("trace", ()) if s <= seconds / 10]
+        there = [s for s, e in result.get("trace", ()) if e <= 1 + overhead]
+        lines.append(
+            (
+                run.case.name,
+                f"{overhead:.1%} in {seconds:g} s",
+                _number(min(then) - 1 if then else None, ".2%"),
+                _number(result["energy"] - 1 if "energy" in result else None, ".2%"),
+                _number(result["bound"] - 1 if "bound" in result else None, ".2%"),
+                _number(min(there) if there else None, ".1f"),
+            )
+        )
+    head = ("instance", "published", "ours in a tenth of that", "ours at the end", "bound")
+    return table((*head, "published overhead reached after, s"), lines) if lines else ""
+
+
+def details(rows: Sequence[Row]) -> str:
+    """`auto` in full for each instance of a group."""
+    return table(
+        ("instance", "operations", "RAM", "deadline", "energy", "time", "bound", "gap", "s", "MiB"),
+        (
+            (
+                r.instance,
+                r.operations,
+                f"{r.ram_bytes:,}",
+                r.deadline,
+                _number(r.energy, ".4f") or r.status,
+                _number(r.time, ".4f"),
+                _number(r.bound, ".4f"),
+                _number(r.gap, ".2%"),
+                f"{r.seconds:.1f}",
+                r.peak_memory_mib,
+            )
+            for r in rows
+            if r.strategy == "auto"
+        ),
+    )
+
+
+def energies(rows: Sequence[Row]) -> str:
+    """Energy of every strategy for each instance of a group."""
+    strategies = list(dict.fromkeys(r.strategy for r in rows))
+    found = {(r.instance, r.strategy): r for r in rows}
+    lines = []
+    for instance in dict.fromkeys(r.instance for r in rows):
+        cells = [found.get((instance, strategy)) for strategy in strategies]
+        lines.append(
+            (instance, *(_number(c.energy, ".4f") or c.status if c else "" for c in cells))
+        )
+    return table(("instance", *strategies), lines)
+
+
+INTRODUCTION = f"""\
+Energy, time and bound are relative to the step with unlimited RAM: each operation once, nothing
+paged that need not be. The bound is that of the strategy, see [schedule](schedule.md); the gap is
+between the energy and it. s is the wall time of `solve`, MiB the peak of its process, Python
+included. `linear/m0/1.25x/deadline1.5x`: RAM 1.25 times the least that is known to work, deadline
+1.5 times the time of all operations. `random250/even/90%`: RAM 90% of the unlimited peak. A
+strategy without a schedule: none found (its rules give none within the limits), undefined (not for
+such a graph), infeasible (proven, for its kind of schedules), time limit, killed (long after the
+limit) or out of memory ({MEMORY_BYTES >> 30} GiB)."""
+
+
+def write_markdown(path: Path, runs: Sequence[Run], results: Sequence[dict]) -> None:
+    """Summary first, then the tables of each group."""
+    rows = [row(run, result) for run, result in zip(runs, results, strict=True)]
+    parts = [
+        "# The optimiser",
+        "Made by `python -m benchmarks.optimiser`; every run is in [optimiser.csv](optimiser.csv).",
+        INTRODUCTION,
+        "## Summary",
+        summary(rows),
+        f"Where `auto` misses a gap of {TARGET_GAP:.0%} within its limit:",
+        missed(rows),
+        "## Baselines",
+        comparison(rows),
+    ]
+    if text := published(runs, results):
+        parts += [
+            "## Random graphs against published results",
+            "Bartan et al. (Moccasin, ICML 2023), 16 cores, random layered graphs of that size\n"
+            "from another generator. Overhead is time over unlimited time.",
+            text,
+        ]
+    for group in dict.fromkeys(r.group for r in rows):
+        of_group = [r for r in rows if r.group == group]
+        parts += [f"## Group {group}", details(of_group)]
+        if len({r.strategy for r in of_group}) > 1:
+            parts += ["Energy of all strategies:", energies(of_group)]
+    path.write_text("\n\n".join(parts) + "\n")
+
+
+def plan(
+    chosen: Sequence[Case],
+    strategies: Sequence[str],
+    cache: Cache,
+    time_limit_s: float | None = None,
+    gap: float | None = None,
+) -> list[Run]:
+    """The runs for these cases; problems and least RAM are made here. Cases that cannot be made are
+    reported on standard error and left out."""
+    problems = Problems(cache)
+    runs: list[Run] = []
+    for case in chosen:
+        try:
+            problem = problems.limited(case)
+        except RuntimeError as error:
+            print(f"{case.name}: {error}", file=sys.stderr)
+            continue
+        text = to_json(problem)
+        limit_s = case.time_limit_s if time_limit_s is None else time_limit_s
+        stop = case.gap if gap is None else gap
+        runs += [Run(case, name, problem, text, limit_s, stop) for name in strategies]
+    return runs
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.optimiser", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--only", metavar="REGEX", default="", help="instances whose name matches")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES), help="separated by commas")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="for every run")
+    parser.add_argument("--gap", type=float, metavar="G", help="to stop at, for every run")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--list", action="store_true", help="only name the instances")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".bench", metavar="DIR")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="where the tables go")
+    parser.add_argument("--worker", nargs=2, type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.worker:
+        asked, answer = options.worker
+        answer.write_text(json.dumps(worker(json.loads(asked.read_text()))))
+        # A solver thread that was left behind must not delay the end.
+        os._exit(0)
+    every = cases()
+    chosen = [case for case in every if re.search(options.only, case.name)]
+    strategies = tuple(options.strategies.split(","))
+    if options.list:
+        for case in chosen:
+            print(f"{case.name}  {case.time_limit_s:g} s")
+        return 0
+    if not chosen:
+        parser.error(f"no instance matches {options.only!r}")
+    if unknown := set(strategies) - {*STRATEGIES, "milp", "remat-only"}:
+        parser.error(f"no strategy {', '.join(sorted(unknown))}; there are {', '.join(STRATEGIES)}")
+    cache = Cache(options.cache)
+    runs = plan(chosen, strategies, cache, options.time_limit, options.gap)
+    results = execute(runs, cache, options.jobs)
+    everything = len(chosen) == len(every) and set(STRATEGIES) <= set(strategies)
+    complete = everything and options.time_limit is None and options.gap is None
+    output = options.output or (ROOT / "docs" if complete else options.cache)
+    output.mkdir(parents=True, exist_ok=True)
+    rows = [row(run, result) for run, result in zip(runs, results, strict=True)]
+    write_csv(output / "optimiser.csv", rows)
+    write_markdown(output / "optimiser.md", runs, results)
+    print(f"{len(rows)} runs: {output / 'optimiser.csv'}, {output / 'optimiser.md'}")
+    crashed = any(result["status"] == "crashed" for result in results)
+    return 1 if crashed or len(runs) < len(chosen) * len(strategies) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The benchmark of the optimiser: its instances, its cache and its tables."""
+
+import csv
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.instances import SHAPES, Case, Source, build, cases, from_json, layered, to_json
+from benchmarks.optimiser import Cache, Run, main, work
+
+
+def test_names_are_unique():
+    names = [case.name for case in cases()]
+    assert len(names) == len(set(names)) == 8 * 3 * 5 + 2 + 6 * 2 * 3 + 4 * 3 * 2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_graphs(shape: str):
+    problem = layered(250, SHAPES[shape])
+    assert problem == layered(250, SHAPES[shape]) == from_json(to_json(problem))
+    assert problem != layered(250, SHAPES[shape], seed=2)
+    assert len(problem.operations) == 250
+    edges = sum(len(operation.inputs) for operation in problem.operations) / 250
+    assert 0.7 * SHAPES[shape].edges < edges < 1.3 * SHAPES[shape].edges
+    # Only the last layer has results that nothing reads.
+    assert all(problem.readers()[: -2 * SHAPES[shape].width])
+
+
+def test_all_sources_but_the_compiled_ones_give_problems():
+    for source in {case.source for case in cases() if case.source.group != "real"}:
+        problem = build(source)
+        assert from_json(to_json(problem)) == problem
+
+
+def test_a_training_step_gives_a_problem():
+    problem = build(Source("real", "dscnn", "nrf52840"))
+    assert from_json(to_json(problem)) == problem and len(problem.operations) > 20
+
+
+def test_limits():
+    problem = build(Source("poet", "linear", "m4"))
+    source = Source("poet", "linear", "m4")
+    limited = Case(source, ram_of_least=1.25, deadline=1.5).limit(problem, 1000)
+    total_ns = sum(operation.time_ns for operation in problem.operations)
+    assert (limited.ram_bytes, limited.deadline_ns) == (1250, int(1.5 * total_ns))
+    assert Case(source, ram_of_peak=1.0).limit(problem, None).ram_bytes == 7416
+    with pytest.raises(ValueError, match="least RAM"):
+        Case(source, ram_of_least=1.25).limit(problem, None)
+
+
+def test_key_changes_with_content():
+    case = cases()[0]
+    problem = build(case.source)
+    run = Run(case, "auto", problem, to_json(problem), 60.0, 0.01)
+    more = to_json(dataclasses.replace(problem, ram_bytes=5000))
+    keys = {
+        run.key("sources"),
+        run.key("other sources"),
+        dataclasses.replace(run, text=more).key("sources"),
+        dataclasses.replace(run, strategy="dtr").key("sources"),
+        dataclasses.replace(run, time_limit_s=61.0).key("sources"),
+        dataclasses.replace(run, gap=0.02).key("sources"),
+    }
+    assert len(keys) == 6
+    assert dataclasses.replace(run).key("sources") in keys
+
+
+def test_crashes_are_reported_and_not_kept(tmp_path: Path):
+    cache = Cache(tmp_path)
+    result = cache.remember("results", "key", lambda: work({"task": "least"}, 60.0))
+    assert result["status"] == "crashed" and "KeyError" in result["message"]
+    assert cache.get("results", "key") is None
+
+
+def test_two_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["--only", "^linear/m4/(1.02|1.5)x$", "--strategies", "auto,keep-all"]
+    arguments += ["--time-limit", "1", "--cache", str(tmp_path / "cache")]
+    arguments += ["--output", str(tmp_path / "docs"), "--jobs", "2"]
+    assert main(arguments) == 0
+    with (tmp_path / "docs" / "optimiser.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["instance"], r["strategy"]) for r in rows] == [
+        (instance, strategy)
+        for instance in ("linear/m4/1.02x", "linear/m4/1.5x")
+        for strategy in ("auto", "keep-all")
+    ]
+    assert rows[0]["ram_bytes"] == str(int(1.02 * 3256))
+    assert rows[1]["status"] == "infeasible" and rows[1]["energy"] == ""
+    assert float(rows[0]["energy"]) >= float(rows[0]["bound"]) > 0
+    assert all(int(r["peak_memory_mib"]) > 20 for r in rows)
+    text = (tmp_path / "docs" / "optimiser.md").read_text()
+    assert re.search(r"^\| poet \| 1 s \| 2 \| 2 \| 2 \|", text, re.MULTILINE)
+    # The second time everything is there already.
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*.json")}
+    assert len(before) == 5 and main(arguments) == 0
+    assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*.json")}
+    assert (tmp_path / "docs" / "optimiser.md").read_text() == text
+    capsys.readouterr()
