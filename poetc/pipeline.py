@@ -233,7 +233,10 @@ def _schedule(
     except InfeasibleError as error:
         if isinstance(error.__cause__, InfeasibleProblem):
             raise _explain(error.__cause__, graph, options) from error
-        raise InfeasibleError(f"{error.message}{_set_aside(options)}") from error
+        reserved = options.static_bytes + options.stack_bytes
+        beside = f"; {reserved} B of --ram are set aside for static data and stack"
+        shown = beside if options.ram_scope == "all" and reserved else ""
+        raise InfeasibleError(f"{error.message}{shown}") from error
     except TimeLimitError as error:
         raise TimeLimitError(
             f"{error.message}; more --ram, a later --deadline or a longer --time-limit may help"
@@ -284,15 +287,9 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
         lines.append(f"least RAM known to work: {works}")
         if options.strategy != "auto":
             lines.append("a strategy other than auto may need more")
-    return InfeasibleError("; ".join(lines) + _set_aside(options))
-
-
-def _set_aside(options: Options) -> str:
-    """What of the RAM is not for tensors, for messages."""
-    reserved = options.static_bytes + options.stack_bytes
-    if options.ram_scope != "all" or not reserved:
-        return ""
-    return f"; {reserved} B of that are static data and stack"
+    if reserved:
+        lines.append(f"{reserved} B of that are static data and stack")
+    return InfeasibleError("; ".join(lines))
 
 
 def _restrictions(options: Options) -> str:
