@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 import signal
 import threading
 import time
@@ -130,14 +130,14 @@ def test_progress_is_told_and_can_stop() -> None:
 
 def test_interrupt_returns_the_best_so_far() -> None:
     problem = replace(training_step(60, None), ram_bytes=900)
+
+    def press_ctrl_c(progress: Progress) -> None:
+        if math.isfinite(progress.energy_nj):
+            signal.raise_signal(signal.SIGINT)
+
     begin = time.monotonic()
-    timer = threading.Timer(3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(SolverInterrupted) as stop:
-            solve(problem, gap=0.0, time_limit_s=60)
-    finally:
-        timer.cancel()
+    with pytest.raises(SolverInterrupted) as stop:
+        solve(problem, gap=0.0, time_limit_s=60, progress=press_ctrl_c)
     assert time.monotonic() - begin < 6
     assert stop.value.schedule is not None
     check(problem, stop.value.schedule)
