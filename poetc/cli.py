@@ -18,12 +18,14 @@ from poetc.files import write_whole
 from poetc.units import format_bytes, format_energy, parse_bytes, parse_duration_ns, parse_fraction
 
 if TYPE_CHECKING:
+    from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
     from poetc.pipeline import Compiled, Options
     from poetc.schedule.solve import Progress
 
 DEFAULT_DEVICE = "nrf52840"
+# Those of schedule/solve.py, which --help must not import for the solver it brings along.
 STRATEGIES = (
     "auto",
     "poet",
@@ -154,7 +156,7 @@ def _refuse_with_passes(arguments: argparse.Namespace) -> None:
 def _compile(
     arguments: argparse.Namespace,
     options: Options,
-    context: object,
+    context: Context,
     module: ModuleOp,
     observer: _Observer,
     name: str,
@@ -164,7 +166,7 @@ def _compile(
 
     progress = _Terminal() if sys.stderr.isatty() and not arguments.quiet else None
     compiled = compile_module(
-        context,  # pyright: ignore[reportArgumentType]
+        context,
         module,
         options,
         progress=progress,
@@ -203,7 +205,7 @@ def _summary(compiled: Compiled, options: Options, name: str, as_json: bool) -> 
 
 
 def _run_passes(
-    arguments: argparse.Namespace, context: object, module: ModuleOp, observer: _Observer
+    arguments: argparse.Namespace, context: Context, module: ModuleOp, observer: _Observer
 ) -> int:
     from xdsl.passes import ModulePass
     from xdsl.universe import Universe
@@ -235,7 +237,7 @@ def _run_passes(
                 "stablehlo-simplify,stablehlo-to-poet make it"
             )
         try:
-            run_passes(context, module, (step,), observer)  # pyright: ignore[reportArgumentType]
+            run_passes(context, module, (step,), observer)
         except PoetcError:
             raise
         except Exception as error:

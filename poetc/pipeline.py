@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
@@ -83,7 +83,6 @@ class Compiled:
     module: ModuleOp
     graph: GraphOp
     report: ScheduleReport | None
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def front_passes(
@@ -150,26 +149,20 @@ def compile_module(
     Raises InputError for what cannot be compiled, InfeasibleError where no schedule exists,
     TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
     """
-    seconds: dict[str, float] = {}
-
-    def record(name: str, module: ModuleOp, taken: float) -> None:
-        seconds[name] = seconds.get(name, 0.0) + taken
-        observe(name, module, taken)
-
     passes = front_passes(module, options.device_name, options.device)
-    run_passes(ctx, module, passes, record)
+    run_passes(ctx, module, passes, observe)
     graph = _only_graph(module)
     given = graph.is_scheduled
     report = None
     started = time.monotonic()
     if not given:
         report = _schedule(graph, options, progress)
-        record("poet-schedule", module, time.monotonic() - started)
+        observe("poet-schedule", module, time.monotonic() - started)
     elif graph.arena_bytes is None:
         plan_graph_memory(graph)
-        record("poet-plan-memory", module, time.monotonic() - started)
+        observe("poet-plan-memory", module, time.monotonic() - started)
     try:
-        run_passes(ctx, module, (PoetVerifyPass(),), record)
+        run_passes(ctx, module, (PoetVerifyPass(),), observe)
     except PoetcError as error:
         if given:
             # The schedule is the user's: what is wrong with it is wrong with the input.
@@ -177,7 +170,7 @@ def compile_module(
         raise
     if given:
         _check_given(graph, options)
-    return Compiled(module, graph, report, seconds)
+    return Compiled(module, graph, report)
 
 
 def _check_given(graph: GraphOp, options: Options) -> None:

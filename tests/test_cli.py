@@ -14,10 +14,11 @@ import pytest
 from compiled import prepare
 from conftest import MODELS
 
-from poetc.cli import main
+from poetc.cli import STRATEGIES, main
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.schedule import solve
 from poetc.schedule.search import Progress
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
@@ -315,3 +316,8 @@ def test_warnings(run, tmp_path: Path) -> None:
     source.write_text(SMALL.replace(" {tf.aliasing_output = 0 : i32}", ""))
     code, _, err = run(str(source), "-q")
     assert code == 0 and "donate_argnums" in err
+
+
+def test_the_command_line_knows_every_strategy() -> None:
+    # `milp` is another name of `auto`.
+    assert set(STRATEGIES) == set(solve.STRATEGIES) - {"milp"}

@@ -1,4 +1,4 @@
-"""poet-fuse: merge one-op computes into kernels so that few tensors as possible are stored.
+"""poet-fuse: merge one-op computes into kernels, so that as few tensors as can be are stored.
 
 The pass sees the graph as one flat DAG of StableHLO ops and answers two questions.
 
