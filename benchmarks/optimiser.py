@@ -55,7 +55,7 @@ STRATEGIES = (
     "capuchin",
     "pofo",
 )
-"""Without the synonyms `milp` (auto) and `remat-only` (checkmate)."""
+"""Without `milp` (`auto` in the given order only) and the synonym `remat-only` (checkmate)."""
 
 TARGET_GAP = 0.01
 LATE_S = 2.0
@@ -544,8 +544,9 @@ def write_markdown(path: Path, runs: Sequence[Run], results: Sequence[dict]) -> 
     if text := published(runs, results):
         parts += [
             "## Random graphs against published results",
-            "Bartan et al. (Moccasin, ICML 2023), 16 cores, random layered graphs of that size\n"
-            "from another generator. Overhead is time over unlimited time.",
+            "Bartan et al. (Moccasin, ICML 2023), 16 cores, random layered graphs of that size.\n"
+            "The shape `local` follows the same law, the others have about 6 edges an operation.\n"
+            "Overhead is time over unlimited time.",
             text,
         ]
     for group in dict.fromkeys(r.group for r in rows):

@@ -34,10 +34,6 @@ class _Oracle:
         self.movable = [
             t.pageable and (paging or Place.STORAGE in (t.start, t.end)) for t in tensors
         ]
-        self.root = list(range(len(tensors)))
-        for v, t in enumerate(tensors):
-            if t.replaces is not None:
-                self.root[v] = self.root[t.replaces]
         # Stage after which a replaced tensor is gone.
         self.gone_after = {
             t.replaces: k
@@ -98,8 +94,7 @@ class _Oracle:
 
     def storage_fits(self, stored: int) -> bool:
         limit = self.problem.storage_bytes
-        slots = {self.root[v]: size for v, size in enumerate(self.size) if stored >> v & 1}
-        return limit is None or sum(slots.values()) <= limit
+        return limit is None or self.bytes_of(stored) <= limit
 
     def moves(self, state: State) -> Iterator[tuple[int, int, State]]:
         stage, last, ram, stored = state

@@ -1,11 +1,18 @@
 """Arena packing against known answers, exhaustive search and an independent validator."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poetc.schedule.arena import Buffer, Packing, pack, page_bytes
 from poetc.schedule.arena_check import ArenaError, check_packing
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.arena_instances import CAPACITY_BYTES, perfect
 
 
 def checked(buffers: list[Buffer], align: int = 4, effort: int = 4_000_000) -> Packing:
@@ -55,6 +62,41 @@ def test_same_lifetime_never_aliases():
 def test_end_to_start_shares():
     packing = checked([Buffer(64, 0, 1), Buffer(64, 2, 3), Buffer(64, 4, 9)])
     assert packing.offsets == (0, 0, 0) and packing.arena_bytes == 64
+
+
+def test_both_ends_of_a_lifetime_are_included():
+    """One that begins at the step in which another ends is alive with it."""
+    assert checked([Buffer(64, 0, 1), Buffer(64, 1, 2)]).arena_bytes == 128
+
+
+@pytest.mark.parametrize("align", [1, 4, 8, 64, 512])
+def test_offsets_are_aligned_and_one_byte_less_is_caught(align: int):
+    buffers = [Buffer(100, 0, 1), Buffer(81, 1, 2), Buffer(63, 2, 3), Buffer(7, 1, 3)]
+    packing = checked(buffers, align)
+    assert all(offset % align == 0 for offset in packing.offsets)
+    sizes = [b.bytes for b in buffers]
+    lifetimes = [(b.first, b.last) for b in buffers]
+    top = max(o + b for o, b in zip(packing.offsets, sizes, strict=True))
+    assert packing.arena_bytes - align < top <= packing.arena_bytes
+    check_packing(sizes, lifetimes, packing.offsets, top, align)
+    with pytest.raises(ArenaError, match=f"ends at {top}, outside {top - 1} bytes"):
+        check_packing(sizes, lifetimes, packing.offsets, top - 1, align)
+
+
+@pytest.mark.parametrize("spirals", [0.0, 0.3])
+@pytest.mark.parametrize("count", [150, 300, 450])
+def test_perfect_packings_are_found(count: int, spirals: float):
+    buffers = perfect(1, count, steps=1024, unit_bytes=1024, spirals=spirals)
+    assert count <= len(buffers) < count + 5
+    assert {live_bytes(buffers, t) for t in range(1024)} == {CAPACITY_BYTES}
+    assert checked(buffers, effort=20_000_000).arena_bytes == CAPACITY_BYTES
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(5, 60), st.integers(4, 40), st.floats(0, 0.5))
+def test_small_perfect_packings_are_found(seed: int, count: int, steps: int, spirals: float):
+    buffers = perfect(seed, count, steps=steps, spirals=spirals)
+    assert checked(buffers, effort=20_000_000).arena_bytes == CAPACITY_BYTES
 
 
 def test_nothing_and_empty_buffers():

@@ -4,19 +4,35 @@ import csv
 import dataclasses
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.instances import SHAPES, Case, Source, build, cases, from_json, layered, to_json
+from benchmarks.instances import (
+    SHAPES,
+    WIDTHS,
+    Case,
+    Source,
+    build,
+    cases,
+    from_json,
+    layered,
+    local,
+    to_json,
+)
 from benchmarks.optimiser import Cache, Run, main, work
+from poetc.schedule.bounds import ram_needed
+from poetc.schedule.errors import InfeasibleProblem
+from poetc.schedule.instance import Instance
+from poetc.schedule.solve import solve
 
 
 def test_names_are_unique():
     names = [case.name for case in cases()]
-    assert len(names) == len(set(names)) == 8 * 3 * 5 + 2 + 6 * 2 * 3 + 4 * 3 * 2
+    assert len(names) == len(set(names)) == 8 * 3 * 5 + 2 + 6 * 2 * 3 + 4 * 4 * 2
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -40,6 +56,26 @@ def test_all_sources_but_the_compiled_ones_give_problems():
 def test_a_training_step_gives_a_problem():
     problem = build(Source("real", "dscnn", "nrf52840"))
     assert from_json(to_json(problem)) == problem and len(problem.operations) > 20
+
+
+@pytest.mark.parametrize(
+    "source", {c.source: None for c in cases() if c.source.group != "real"}, ids=lambda s: s.name
+)
+def test_infeasible_limits_are_refused_at_once(source: Source):
+    problem = build(source)
+    instance = Instance(problem)
+    need, _ = ram_needed(instance)
+    started = time.process_time()
+    with pytest.raises(InfeasibleProblem, match=r"bytes of RAM are too few: .*for ") as no_ram:
+        solve(dataclasses.replace(problem, ram_bytes=need - 1))
+    assert time.process_time() - started < 2
+    assert no_ram.value.operation is not None and no_ram.value.ram_bound_bytes == need
+    started = time.process_time()
+    with pytest.raises(InfeasibleProblem, match=r"the deadline of .* is too short") as no_time:
+        late = instance.base_time_ns - 1
+        solve(dataclasses.replace(problem, ram_bytes=need, deadline_ns=late))
+    assert time.process_time() - started < 2
+    assert no_time.value.time_bound_ns == instance.base_time_ns
 
 
 def test_limits():
@@ -101,3 +137,16 @@ def test_two_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*.json")}
     assert (tmp_path / "docs" / "optimiser.md").read_text() == text
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("operations", sorted(WIDTHS))
+def test_random_graphs_like_the_published_ones(operations: int):
+    problem = local(operations)
+    assert problem == local(operations) == from_json(to_json(problem)) != local(operations, seed=2)
+    assert len(problem.operations) == operations
+    assert [o.name for o in problem.operations if not o.time_ns] == ["op0", f"op{operations - 1}"]
+    # The published graphs have 236, 944, 2,461 and 5,875 edges.
+    published = {100: 236, 250: 944, 500: 2461, 1000: 5875}[operations]
+    edges = sum(len(operation.inputs) for operation in problem.operations)
+    assert 0.8 * published < edges < 1.25 * published
+    assert [v for v, readers in enumerate(problem.readers()) if not readers] == [operations - 1]

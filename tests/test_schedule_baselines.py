@@ -337,7 +337,7 @@ def test_all_strategies_of_the_driver_exist() -> None:
 def test_exit_codes(capsys, monkeypatch) -> None:
     """2 and the reason where a strategy does not apply, 3 where it finds nothing."""
     model = str(MODELS / "kws_conv.mlir")
-    assert cli.main([model, "--ram=10KB", "--strategy=dtr"]) == 3
+    assert cli.main([model, "--ram=10KB", "--params=ram", "--strategy=dtr"]) == 3
     assert "strategy dtr finds no schedule" in capsys.readouterr().err
 
     def undefined(search):

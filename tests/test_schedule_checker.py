@@ -91,12 +91,12 @@ def test_counts() -> None:
     assert (report.busy_ns, report.bus_ns, report.makespan_ns) == (150, 16, 166)
     assert (report.page_ins, report.page_outs) == (2, 2)
     assert (report.page_in_bytes, report.page_out_bytes) == (24, 24)
-    assert report.storage_bytes == 24
+    assert report.storage_bytes == 32  # w and w2 have a page each
     assert report.recomputes == ()
 
 
 def test_limits_are_met_exactly() -> None:
-    replay(problem(ram_bytes=58, deadline_ns=166, storage_bytes=24), GOOD)
+    replay(problem(ram_bytes=58, deadline_ns=166, storage_bytes=32), GOOD)
 
 
 def test_recomputes_are_listed() -> None:
@@ -203,6 +203,7 @@ def test_broken_schedules(steps: tuple[Step, ...], message: str) -> None:
         ({"ram_bytes": 3}, "4 bytes are in RAM at the start, 3 are available"),
         ({"deadline_ns": 165}, "takes 166 ns, the deadline is 165 ns"),
         ({"storage_bytes": 23}, "step 1: page-out of tensor a uses 24 of 23 bytes of storage"),
+        ({"storage_bytes": 31}, "step 10: page-out of tensor w2 uses 32 of 31 bytes of storage"),
         ({"deadline_ns": 160, "dma": True}, "takes 161 ns, the deadline is 160 ns"),
     ],
 )

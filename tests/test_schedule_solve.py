@@ -233,7 +233,7 @@ def test_updated_parameter_is_read_before_its_update() -> None:
         Operation("loss", (1,), (3,), 10, 100),
     )
     problem = Problem(operations, tensors, ram_bytes=16)
-    schedule = solve(problem, gap=0.0)
+    schedule = solve(problem, gap=0.0, strategy="milp")
     check(problem, schedule)
     # h has no room during the update. Remaking it would be cheaper than paging, but w is gone.
     assert PageIn(1) in schedule.steps

@@ -7,21 +7,23 @@ alive at one step are a lower bound that real training steps nearly always reach
 1. Decompose, without losing the optimum. A buffer that is alive whenever any other one is can lie
    at the bottom; groups of buffers that never meet in time are packed apart, on the same base.
 2. Pack what remains with several orders and two placement rules; stop when the bound is reached.
-3. Otherwise improve: exactly, by branch and bound, when there are few buffers; else by local search
-   that places the buffers that stick out at the top earlier.
+3. Otherwise search for a packing as high as the bound, then for heights in between
+   (`arena_search.py`). With few buffers the search ends by itself and proves the optimum.
 
 Everything is deterministic: ties are broken by index, effort is counted and not timed.
 """
 
-import random
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+from poetc.schedule.arena_search import fit
 
 PAGE_TRAILER_BYTES = 4
 """Bytes that follow the payload of every page in auxiliary storage: its CRC-32."""
 
-EXACT_BUFFERS = 30
-"""Branch and bound is tried on groups of at most this many buffers."""
+STEPS_PER_NODE = 100
+"""Elementary steps of effort for a node of the search."""
 
 
 def round_up(bytes: int, align: int) -> int:
@@ -61,11 +63,22 @@ class Packing:
         return self.arena_bytes == self.bound_bytes
 
 
-def pack(buffers: Sequence[Buffer], align: int = 4, effort: int = 4_000_000) -> Packing:
+def never() -> bool:
+    """Does not stop a search."""
+    return False
+
+
+def pack(
+    buffers: Sequence[Buffer],
+    align: int = 4,
+    effort: int = 4_000_000,
+    stop: Callable[[], bool] = never,
+) -> Packing:
     """A low arena for `buffers`; every offset and size is a multiple of `align` bytes.
 
-    `effort` bounds the search beyond the first heuristics, in elementary steps (roughly 5 to 10
-    million of them a second); 0 runs only the heuristics.
+    `effort` bounds the search beyond the first heuristics, in elementary steps (roughly 2 to 5
+    million of them a second); 0 runs only the heuristics. The search ends early when `stop` says
+    so.
     """
     if align < 1:
         raise ValueError(f"alignment must be at least 1, not {align}")
@@ -78,12 +91,17 @@ def pack(buffers: Sequence[Buffer], align: int = 4, effort: int = 4_000_000) -> 
     height = bound
     for group in groups:
         packer = _Packer([buffers[i] for i in group.members], [sizes[i] for i in group.members])
-        found, top, proven = packer.run(height - group.base, group.bound, effort)
+        found, top, proven = packer.run(height - group.base, group.bound, effort, stop)
         for i, offset in zip(group.members, found, strict=True):
             offsets[i] = group.base + offset
         height = max(height, group.base + top)
         bound = max(bound, group.base + proven)
     return Packing(tuple(offsets), height, bound)
+
+
+def most_alive(buffers: Sequence[Buffer], align: int = 1) -> int:
+    """The most bytes alive at one step, sizes rounded up to `align`: no arena is smaller."""
+    return _peak(buffers, [round_up(b.bytes, align) for b in buffers], range(len(buffers)))
 
 
 def _peak(buffers: Sequence[Buffer], sizes: Sequence[int], members: Iterable[int]) -> int:
@@ -165,30 +183,38 @@ class _Packer:
                 self.meets[j].append(i)
             active.append(i)
 
-    def run(self, goal: int, bound: int, effort: int) -> tuple[list[int], int, int]:
+    def run(
+        self, goal: int, bound: int, effort: int, stop: Callable[[], bool]
+    ) -> tuple[list[int], int, int]:
         """(offsets, height, lower bound); any height up to `goal` is as good as the least."""
         best: list[int] = []
-        best_order: list[int] = []
-        best_top = -1
-        best_rule = _first_fit
+        top = -1
         for order in self._orders():
             for rule in (_first_fit, _best_fit):
                 offsets = self._place(order, rule)
-                top = self._top(offsets)
-                if best_top < 0 or top < best_top:
-                    best, best_top, best_order, best_rule = offsets, top, order, rule
-                if best_top <= goal:
-                    return best, best_top, bound
-        if effort and self.count <= EXACT_BUFFERS:
-            search = _Exact(self.buffers, self.sizes, best, best_top, max(goal, bound), effort)
-            best, best_top = search.best, search.top
-            if search.complete:
-                # Nothing lower than this exists, unless the search stopped early at the goal.
-                return best, best_top, bound if best_top <= max(goal, bound) else best_top
-            best_order = sorted(range(self.count), key=lambda i: (best[i], i))
-            best_rule = _first_fit
-        best, best_top = self._improve(best, best_top, best_order, best_rule, goal, effort)
-        return best, best_top, bound
+                height = self._top(offsets)
+                if top < 0 or height < top:
+                    best, top = offsets, height
+                if top <= goal:
+                    return best, top, bound
+        # First the goal itself, with half the effort; then heights between what failed and `top`.
+        unit = math.gcd(*self.sizes)
+        spans = [(b.first, b.last) for b in self.buffers]
+        goal = goal // unit * unit
+        low = height = max(goal, bound)
+        nodes = effort // STEPS_PER_NODE // 2
+        while low < top and nodes and not stop():
+            offsets, impossible = fit(spans, self.sizes, height, nodes, stop)
+            if offsets is not None:
+                best, top = offsets, self._top(offsets)
+            else:
+                if impossible and height + unit > bound:
+                    bound = height + unit
+                low = height + unit
+            if height == goal:
+                nodes //= 4
+            height = (low + top) // 2 // unit * unit
+        return best, top, bound
 
     def _top(self, offsets: Sequence[int]) -> int:
         return max(o + s for o, s in zip(offsets, self.sizes, strict=True))
@@ -239,39 +265,6 @@ class _Packer:
             offsets[i] = rule(taken, sizes[i])
         return offsets
 
-    def _improve(
-        self,
-        best: list[int],
-        best_top: int,
-        order: list[int],
-        rule: Callable[[list[tuple[int, int]], int], int],
-        goal: int,
-        effort: int,
-    ) -> tuple[list[int], int]:
-        """Local search: what sticks out at the top is placed earlier than something it meets."""
-        rng = random.Random(0)
-        offsets, top = best, best_top
-        cost = self.count + sum(len(m) for m in self.meets)
-        for _ in range(min(2000, effort // cost)):
-            if best_top <= goal:
-                break
-            highest = [i for i in range(self.count) if offsets[i] + self.sizes[i] == top]
-            moved = rng.choice(highest)
-            below = [j for j in self.meets[moved] if offsets[j] < offsets[moved]]
-            before = rng.choice(below or self.meets[moved])
-            trial = [i for i in order if i != moved]
-            trial.insert(trial.index(before), moved)
-            if rng.random() < 0.3:
-                a, b = rng.sample(range(self.count), 2)
-                trial[a], trial[b] = trial[b], trial[a]
-            placed = self._place(trial, rule)
-            height = self._top(placed)
-            if height <= top or rng.random() < 0.02:
-                order, offsets, top = trial, placed, height
-                if top < best_top:
-                    best, best_top = offsets, top
-        return best, best_top
-
 
 def _first_fit(taken: list[tuple[int, int]], size: int) -> int:
     """The lowest hole of at least `size` between the sorted intervals `taken`."""
@@ -295,69 +288,3 @@ def _best_fit(taken: list[tuple[int, int]], size: int) -> int:
         if end > floor:
             floor = end
     return chosen if chosen >= 0 else floor
-
-
-class _Exact:
-    """Depth-first branch and bound over the orders in which a skyline can be built.
-
-    Any packing, sorted by offset and let fall, is a skyline order, so nothing is lost. Pruned are
-    orders that cannot stay below the best height; offsets that decrease (another order gives the
-    same packing); and placements above a hole that an unplaced buffer fits into (it would have to
-    be placed higher than it need be). The rules are minimalloc's.
-    """
-
-    def __init__(
-        self,
-        buffers: Sequence[Buffer],
-        sizes: Sequence[int],
-        best: list[int],
-        top: int,
-        goal: int,
-        effort: int,
-    ) -> None:
-        self.sizes, self.best, self.top, self.goal = sizes, best, top, goal
-        # Only steps at which a buffer begins matter: every other step has a subset alive.
-        steps = sorted({b.first for b in buffers})
-        self.span = [
-            [k for k, step in enumerate(steps) if b.first <= step <= b.last] for b in buffers
-        ]
-        self.remaining = [0] * len(steps)
-        for i, span in enumerate(self.span):
-            for k in span:
-                self.remaining[k] += sizes[i]
-        self.skyline = [0] * len(steps)
-        self.offsets = [0] * len(buffers)
-        self.effort = effort
-        self._search(list(range(len(buffers))), 0, -1)
-        self.complete = self.effort > 0
-
-    def _search(self, unplaced: list[int], floor: int, last: int) -> None:
-        if not unplaced:
-            self.best, self.top = list(self.offsets), max(self.skyline)
-            return
-        skyline, sizes = self.skyline, self.sizes
-        self.effort -= sum(len(self.span[i]) for i in unplaced)
-        at = {i: max(max(skyline[k] for k in self.span[i]), floor) for i in unplaced}
-        ceiling = min(at[i] + sizes[i] for i in unplaced)
-        for i in sorted(unplaced, key=lambda i: (at[i], -sizes[i], i)):
-            offset = at[i]
-            if offset >= ceiling:
-                break
-            if offset == floor and i < last:
-                continue
-            saved = [skyline[k] for k in self.span[i]]
-            for k in self.span[i]:
-                skyline[k] = offset + sizes[i]
-                self.remaining[k] -= sizes[i]
-            # What is still to come at a step lies above both its skyline and this offset.
-            if all(
-                max(s, offset if r else 0) + r < self.top
-                for s, r in zip(skyline, self.remaining, strict=True)
-            ):
-                self.offsets[i] = offset
-                self._search([j for j in unplaced if j != i], offset, i)
-            for k, height in zip(self.span[i], saved, strict=True):
-                skyline[k] = height
-                self.remaining[k] += sizes[i]
-            if self.top <= self.goal or self.effort <= 0:
-                return

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Place
+from poetc.schedule.problem import Place, Problem, predecessors
 from poetc.schedule.rebuild import share
 
 
 def ram_needed(instance: Instance) -> tuple[int, int | None]:
-    """Bytes of RAM below which there is no schedule, and the operation that needs them (None: what
-    is in RAM at the start or the end).
+    """Bytes of RAM below which there is no schedule in the given order, and the operation that
+    needs them (None: what is in RAM at the start or the end).
 
     While an operation runs for the first time its inputs, outputs and workspace are in RAM, less
     what may be shared in place, and so is every tensor that is still wanted and can be had in no
@@ -20,31 +24,128 @@ def ram_needed(instance: Instance) -> tuple[int, int | None]:
     start = sum(t.bytes for t in tensors if t.start is Place.RAM)
     end = sum(t.bytes for t in tensors if t.end is Place.RAM)
     best: tuple[int, int | None] = (max(start, end), None)
-    n = instance.n
-    last_use = [max(r, default=-1) for r in instance.readers]
-    for v in instance.inputs[-1]:
-        last_use[v] = n
+    held = [_held(instance, v) for v in range(len(tensors))]
+    change = np.zeros(instance.n + 2, dtype=np.int64)
+    for v, stages in enumerate(held):
+        if stages:
+            change[stages.start] += size[v]
+            change[stages.stop] -= size[v]
+    beside = np.cumsum(change)
     for k, operation in enumerate(instance.operations):
-        held = {v for v in range(len(tensors)) if _held(instance, v, k, last_use[v])}
-        held |= set(operation.inputs)
-        dying = {
-            v
-            for v in operation.inputs
-            if not (_held(instance, v, k, last_use[v]) and last_use[v] > k)
-        }
+        inputs = set(operation.inputs)
+        dying = {v for v in inputs if k not in held[v]}
         shared = sum(size[o] for o, _ in share(instance.problem, k, dying))
-        held |= set(operation.outputs)
-        needed = sum(size[v] for v in held) + operation.workspace_bytes - shared
+        needed = int(beside[k]) + sum(size[v] for v in (*dying, *set(operation.outputs)))
+        needed += operation.workspace_bytes - shared
         if needed > best[0]:
             best = (needed, k)
     return best
 
 
-def _held(instance: Instance, v: int, k: int, last_use: int) -> bool:
-    """Is `v`, beside what operation `k` reads and makes, surely in RAM while `k` runs first?"""
+def _held(instance: Instance, v: int) -> range:
+    """The operations during whose first run `v` is surely in RAM, beside those that read it last or
+    make it: what is wanted later and can be had in no other way."""
+    last = instance.n if instance.tensors[v].end is Place.RAM else -1
+    last = max((last, *instance.readers[v]))
     producer = instance.producer[v]
-    if instance.pageable[v] or last_use <= k:
-        return False
+    if instance.pageable[v]:
+        return range(0)
     if producer is None:
-        return instance.tensors[v].start is Place.RAM
-    return producer < k and instance.last_rerun[producer] <= k
+        return range(max(last, 0)) if instance.tensors[v].start is Place.RAM else range(0)
+    first = max(producer + 1, instance.last_rerun[producer])
+    return range(first, max(last, first))
+
+
+def ram_needed_in_any_order(instance: Instance) -> tuple[int, int | None]:
+    """The same for every order of the operations, and whatever the stage rules forbid.
+
+    What is surely in RAM while an operation runs is what has been made by one that comes before it
+    in every order, is read by one that comes after it in every order, and can be had in no other
+    way. A parameter that is in RAM at the start and whose last new value must be there at the end
+    is one buffer, which is never given up.
+    """
+    tensors = instance.tensors
+    size = [t.bytes for t in tensors]
+    earlier, later = _relatives(instance.problem)
+    fixed = _fixed(instance)
+    always = sum(t.bytes for v, t in enumerate(tensors) if v in fixed and t.start is Place.RAM)
+    held = {
+        v: _held_in_any_order(instance, v, earlier, later)
+        for v in range(len(tensors))
+        if v not in fixed and not instance.pageable[v]
+    }
+    start = sum(t.bytes for t in tensors if t.start is Place.RAM)
+    end = sum(t.bytes for t in tensors if t.end is Place.RAM)
+    best: tuple[int, int | None] = (max(start, end), None)
+    beside = [always] * instance.n
+    for v, operations in held.items():
+        for k in _members(operations):
+            beside[k] += size[v]
+    for k, operation in enumerate(instance.operations):
+        mine = {*operation.inputs, *operation.outputs} - fixed
+        staying = {v for v in mine if held.get(v, 0) >> k & 1}
+        dying = {v for v in operation.inputs if v in mine and v not in staying}
+        shared = sum(size[o] for o, _ in share(instance.problem, k, dying))
+        needed = beside[k] + sum(size[v] for v in mine - staying)
+        needed += operation.workspace_bytes - shared
+        if needed > best[0]:
+            best = (needed, k)
+    return best
+
+
+def _fixed(instance: Instance) -> set[int]:
+    """Tensors of the buffers that are in RAM from the start to the end in every schedule."""
+    replaced = {t.replaces: v for v, t in enumerate(instance.tensors) if t.replaces is not None}
+    fixed: set[int] = set()
+    for v, tensor in enumerate(instance.tensors):
+        chain = [v]
+        while chain[-1] in replaced:
+            chain.append(replaced[chain[-1]])
+        ends = instance.tensors[chain[-1]].end is Place.RAM
+        if tensor.start is Place.RAM and ends and not any(instance.pageable[v] for v in chain):
+            fixed.update(chain)
+    return fixed
+
+
+def _held_in_any_order(instance: Instance, v: int, earlier: list[int], later: list[int]) -> int:
+    """The operations, as a set of bits, during which `v`, which is not pageable, is surely in RAM
+    although they need not be the last to read it, nor make it."""
+    everything = (1 << instance.n) - 1
+    tensor, producer = instance.tensors[v], instance.producer[v]
+    if tensor.end is Place.RAM:
+        wanted = everything
+    else:
+        wanted = 0
+        for k in instance.readers[v]:
+            wanted |= earlier[k]
+    if producer is None:
+        return wanted if tensor.start is Place.RAM else 0
+    operation = instance.operations[producer]
+    if not instance.remat or not operation.repeatable or tensor.replaces is not None:
+        return wanted & later[producer]
+    # Once an input of its producer is replaced it cannot be made again.
+    gone = 0
+    for i in operation.inputs:
+        if (replacer := instance.replacer.get(i)) is not None:
+            gone |= later[replacer] | 1 << replacer
+    return wanted & later[producer] & gone
+
+
+def _relatives(problem: Problem) -> tuple[list[int], list[int]]:
+    """For each operation those that run before and after it in every order, as sets of bits."""
+    before = predecessors(problem)
+    earlier, later = [0] * len(before), [0] * len(before)
+    for k, direct in enumerate(before):
+        for j in direct:
+            earlier[k] |= earlier[j] | 1 << j
+    for k in reversed(range(len(before))):
+        for j in before[k]:
+            later[j] |= later[k] | 1 << k
+    return earlier, later
+
+
+def _members(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -56,8 +56,6 @@ class _Replay:
         self.ram = {v for v, t in enumerate(tensors) if t.start is Place.RAM}
         self.stored = {v for v, t in enumerate(tensors) if t.start is Place.STORAGE}
         self.gone: dict[int, int] = {}  # replaced tensor -> the tensor that replaced it
-        # A page of a new value takes the place of the old value's page: one slot for both.
-        self.slots = {self.slot(v): tensors[v].bytes for v in self.stored}
         self.runs = [0] * len(problem.operations)
         self.energy_nj = self.busy_ns = self.bus_ns = 0
         self.clock_ns = self.bus_free_ns = 0
@@ -66,13 +64,12 @@ class _Replay:
         self.counts = {PageIn: 0, PageOut: 0}
         self.moved = {PageIn: 0, PageOut: 0}
 
-    def slot(self, v: int) -> int:
-        while (old := self.problem.tensors[v].replaces) is not None:
-            v = old
-        return v
-
     def in_ram(self) -> int:
         return sum(self.problem.tensors[v].bytes for v in self.ram)
+
+    def on_storage(self) -> int:
+        """Bytes of all pages. They stay until the end, those of replaced tensors too."""
+        return sum(self.problem.tensors[v].bytes for v in self.stored)
 
     def wait_to_read(self, v: int) -> None:
         """Computing goes on once `v` has arrived; it may be read while it is being paged out."""
@@ -161,8 +158,7 @@ class _Replay:
         if v in self.stored:
             raise ScheduleError(f"page-out of {self.name(v)}, which is on storage already", index)
         self.stored.add(v)
-        self.slots[self.slot(v)] = tensor.bytes
-        limit, used = self.problem.storage_bytes, sum(self.slots.values())
+        limit, used = self.problem.storage_bytes, self.on_storage()
         if limit is not None and used > limit:
             raise ScheduleError(
                 f"page-out of {self.name(v)} uses {used} of {limit} bytes of storage", index
@@ -235,7 +231,7 @@ def replay(problem: Problem, steps: Sequence[Step]) -> Report:
         if used > peak_bytes:
             peak_bytes, peak_step = used, index
     state.finish()
-    stored = sum(state.slots.values())
+    stored = state.on_storage()
     if problem.storage_bytes is not None and stored > problem.storage_bytes:
         raise ScheduleError(f"{stored} of {problem.storage_bytes} bytes of storage are used")
 

@@ -18,12 +18,15 @@ class SolveError(Exception):
 
 
 class InfeasibleProblem(SolveError):  # noqa: N818
-    """Proven: no schedule keeps to the limits.
+    """Proven: no schedule keeps to the limits. With `any_order` that holds for every schedule there
+    is; without, for those of the strategy, which for `auto` and `milp` are those that keep to the
+    stage rules in the given order of the operations. `auto` has tried other orders as well.
 
     Exactly one of two cases. RAM: `least_ram_bytes` is the least RAM for which a schedule is known
     (None when the search found none), `ram_bound_bytes` is proven necessary, and `operation` is the
     index of the operation that needs it (None: what must be in RAM at the start or the end).
     Deadline: `fastest_ns` is the shortest makespan known, `time_bound_ns` is proven necessary.
+    Bounds are proven for what the refusal is proven for.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class InfeasibleProblem(SolveError):  # noqa: N818
         operation: int | None = None,
         fastest_ns: int | None = None,
         time_bound_ns: int | None = None,
+        any_order: bool = True,
     ) -> None:
         super().__init__(message)
         self.least_ram_bytes = least_ram_bytes
@@ -42,6 +46,7 @@ class InfeasibleProblem(SolveError):  # noqa: N818
         self.operation = operation
         self.fastest_ns = fastest_ns
         self.time_bound_ns = time_bound_ns
+        self.any_order = any_order
 
 
 class SolverTimeLimit(SolveError):  # noqa: N818

@@ -4,7 +4,7 @@ put away the tensor that is cheapest to get back for the bytes and the time that
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from poetc.schedule.instance import Instance
@@ -17,6 +17,10 @@ LONGEST = 30
 
 class _NoRoomError(Exception):
     """What is wanted cannot be brought into RAM from here."""
+
+
+class _TooLateError(Exception):
+    """Told to stop."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,17 @@ def tastes(instance: Instance) -> Iterator[Taste]:
             yield Taste(time_weight=weight * instance.base_energy / time_ns, rerun=100.0)
 
 
-def greedy(instance: Instance, ram_bytes: float, taste: Taste) -> list[Event] | None:
-    """A sequence that fits in `ram_bytes`, or None where this taste leads to a dead end."""
+def greedy(
+    instance: Instance,
+    ram_bytes: float,
+    taste: Taste,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Event] | None:
+    """A sequence that fits in `ram_bytes`, or None where this taste leads to a dead end or `stop`
+    says that it takes too long."""
     try:
-        return _Greedy(instance, ram_bytes, taste).sequence()
-    except (_NoRoomError, RecursionError):
+        return _Greedy(instance, ram_bytes, taste, stop).sequence()
+    except (_NoRoomError, _TooLateError, RecursionError):
         return None
 
 
@@ -66,8 +76,10 @@ class _State:
 
 
 class _Greedy:
-    def __init__(self, instance: Instance, ram_bytes: float, taste: Taste) -> None:
-        self.instance, self.limit, self.taste = instance, ram_bytes, taste
+    def __init__(
+        self, instance: Instance, ram_bytes: float, taste: Taste, stop: Callable[[], bool]
+    ) -> None:
+        self.instance, self.limit, self.taste, self.stop = instance, ram_bytes, taste, stop
         problem = instance.problem
         self.size = [t.bytes for t in problem.tensors]
         ram = {v for v, t in enumerate(problem.tensors) if t.start is Place.RAM}
@@ -138,6 +150,8 @@ class _Greedy:
     def _rerun_price(self, v: int, stage: int, known: dict[int, float], depth: int) -> float:
         if v in known:
             return known[v]
+        if self.stop():
+            raise _TooLateError
         k = self.instance.producer[v]
         if k is None or depth == 0 or self.instance.last_rerun[k] < stage or k >= stage:
             return math.inf
@@ -193,6 +207,8 @@ class _Greedy:
 
     def gather(self, needed: set[int], pinned: frozenset[int]) -> frozenset[int]:
         """Brings `needed` into RAM; what is remade comes first, as remaking takes room."""
+        if self.stop():
+            raise _TooLateError
         pinned = pinned | (needed & self.state.ram)
         missing = [v for v in sorted(needed) if v not in self.state.ram]
         missing.sort(key=lambda v: self.page_price(v) <= self.rerun_price(v, self.stage))

@@ -30,6 +30,8 @@ class LinearProgram:
         self.row_lower, self.row_upper = array("d"), array("d")
         self.starts, self.index, self.value = array("i", [0]), array("i"), array("d")
         self.offset = 0.0
+        # What each row belongs to; rows are added under the present `label`.
+        self.label, self.labels = -1, array("i")
 
     @property
     def columns(self) -> int:
@@ -62,9 +64,24 @@ class LinearProgram:
         self.starts.append(len(self.index))
         self.row_lower.append(lower)
         self.row_upper.append(upper)
+        self.labels.append(self.label)
 
     def fix(self, column: int, value: float) -> None:
         self.lower[column] = self.upper[column] = value
+
+
+@dataclass(frozen=True)
+class Row:
+    """sum value·x[index] <= upper. The label says what it belongs to."""
+
+    index: tuple[int, ...]
+    value: tuple[float, ...]
+    upper: float
+    label: int = -1
+
+    def broken(self, x: np.ndarray) -> float:
+        """By how much `x` breaks it; negative where there is room."""
+        return float(x[list(self.index)] @ np.array(self.value)) - self.upper
 
 
 @dataclass
@@ -73,7 +90,7 @@ class Outcome:
 
     `x` is the best point or None, `objective` its value; `finished` says that HiGHS stopped by
     itself with an optimum (for the gap asked) or an infeasibility proof; `duals` are the reduced
-    costs of an LP.
+    costs and `prices` the duals of the rows of an LP.
     """
 
     infeasible: bool = False
@@ -82,6 +99,7 @@ class Outcome:
     objective: float = INF
     x: np.ndarray | None = None
     duals: np.ndarray | None = None
+    prices: np.ndarray | None = None
     seconds: float = 0.0
     status: str = ""
     log: list[str] = field(default_factory=list)
@@ -91,7 +109,37 @@ def solve_lp(
     lp: LinearProgram, seconds: float, stop: threading.Event, solver: str = "choose"
 ) -> Outcome:
     """Solves the relaxation of `lp` (integrality dropped)."""
-    return _Job(lp, seconds, stop, True, {"solver": solver}).wait(None, None)
+    return _Job(lp, True, {"solver": solver}).run(seconds, stop)
+
+
+class Relaxation:
+    """The relaxation of `lp`, kept so that rows can be added and it can be solved on from there.
+
+    After an outcome that is not `finished` it is of no more use.
+    """
+
+    def __init__(self, lp: LinearProgram) -> None:
+        self.job = _Job(lp, True, {"solver": "simplex"})
+
+    def solve(self, seconds: float, stop: threading.Event) -> Outcome:
+        outcome = self.job.run(seconds, stop)
+        # From now on there is a basis to start from.
+        if outcome.finished:
+            self.job.highs.setOptionValue("presolve", "off")
+        return outcome
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Adds rows."""
+        starts = np.cumsum([0, *(len(row.index) for row in rows)], dtype=np.int32)
+        index = np.concatenate([row.index for row in rows]).astype(np.int32)
+        value = np.concatenate([row.value for row in rows]).astype(float)
+        lower, upper = np.full(len(rows), -INF), np.array([float(row.upper) for row in rows])
+        self.job.highs.addRows(len(rows), lower, upper, len(index), starts[:-1], index, value)
+
+    def bounds(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
+        """Changes the bounds of columns."""
+        for column, low, high in zip(columns, lower, upper, strict=True):
+            self.job.highs.changeColBounds(int(column), float(low), float(high))
 
 
 def solve_mip(
@@ -108,39 +156,27 @@ def solve_mip(
 ) -> Outcome:
     """Solves `lp` as a MILP. `on_point` and `on_bound` are called in the caller's thread."""
     chosen = {"mip_rel_gap": relative_gap, "mip_abs_gap": absolute_gap, **(options or {})}
-    outcome = _Job(lp, seconds, stop, False, chosen, start).wait(on_point, on_bound)
+    outcome = _Job(lp, False, chosen, start).run(seconds, stop, on_point, on_bound)
     # HiGHS 1.16 can prove an optimum and hand back the start instead of the point that reaches it.
     if start is not None and outcome.finished and outcome.x is not None:
         found = float(outcome.x @ np.array(lp.cost)) + lp.offset
         if found > outcome.objective + 1e-6 * max(1.0, abs(found)):
             left = seconds - outcome.seconds
-            outcome = _Job(lp, left, stop, False, chosen).wait(on_point, on_bound)
+            outcome = _Job(lp, False, chosen).run(left, stop, on_point, on_bound)
     return outcome
 
 
 class _Job:
-    """One run of HiGHS in a thread of its own."""
+    """One HiGHS, whose runs are in a thread of their own."""
 
     def __init__(
-        self,
-        lp: LinearProgram,
-        seconds: float,
-        stop: threading.Event,
-        relax: bool,
-        options: dict,
-        start: np.ndarray | None = None,
+        self, lp: LinearProgram, relax: bool, options: dict, start: np.ndarray | None = None
     ) -> None:
         # Imported here so that importing poetc does not load HiGHS.
         import highspy
 
-        self.begin = time.monotonic()
-        self.seconds, self.stop, self.relax = seconds, stop, relax
-        self.cancel = False
-        self.done = threading.Event()
+        self.relax = relax
         self.points: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
-        self.bound = -INF
-        self.outcome = Outcome()
-        self.failure: BaseException | None = None
 
         class Quiet(highspy.Highs):
             # The constructor enables the callbacks, which prints a banner on the standard output.
@@ -152,7 +188,6 @@ class _Job:
         # One thread: the same input gives the same schedule, and the other core stays free.
         for name, value in {"threads": 1, "random_seed": 0, **options}.items():
             highs.setOptionValue(name, value)
-        highs.setOptionValue("time_limit", max(seconds, 0.0))
         highs.passModel(self._model(lp, highspy))
         if start is not None:
             solution = highspy.HighsSolution()
@@ -164,8 +199,6 @@ class _Job:
         highs.cbIpmInterrupt += self._interrupt_lp
         if not relax:
             highs.cbMipImprovingSolution += self._improving
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
 
     def _model(self, lp: LinearProgram, highspy):
         model = highspy.HighsLp()
@@ -197,7 +230,7 @@ class _Job:
     def _improving(self, event) -> None:
         self.points.put(np.array(event.data_out.mip_solution))
 
-    def _run(self) -> None:
+    def _solve(self) -> None:
         try:
             self.highs.run()
         except BaseException as error:
@@ -205,17 +238,29 @@ class _Job:
         finally:
             self.done.set()
 
-    def wait(
+    def run(
         self,
-        on_point: Callable[[np.ndarray], object] | None,
-        on_bound: Callable[[float], object] | None,
+        seconds: float,
+        stop: threading.Event,
+        on_point: Callable[[np.ndarray], object] | None = None,
+        on_bound: Callable[[float], object] | None = None,
     ) -> Outcome:
-        told = -INF
+        """Solves from where it is; only after a run that ended by itself."""
+        self.begin = time.monotonic()
+        self.cancel = False
+        self.done = threading.Event()
+        self.bound = told = -INF
+        self.outcome = Outcome()
+        self.failure: BaseException | None = None
+        # HiGHS counts the time of all its runs.
+        limit = self.highs.getRunTime() + max(seconds, 0.0)
+        self.highs.setOptionValue("time_limit", limit)
+        threading.Thread(target=self._solve, daemon=True).start()
         try:
-            while not self.done.wait(0.02 if self.seconds > 1 else 0.002):
+            while not self.done.wait(0.02 if seconds > 1 else 0.002):
                 told = self._report(told, on_point, on_bound)
-                late = time.monotonic() - self.begin - self.seconds
-                if late > 0 or self.stop.is_set():
+                late = time.monotonic() - self.begin - seconds
+                if late > 0 or stop.is_set():
                     self.cancel = True
                     self.done.wait(GRACE_S)
                     break
@@ -262,6 +307,7 @@ class _Job:
                 solution = highs.getSolution()
                 outcome.x = np.array(solution.col_value)
                 outcome.duals = np.array(solution.col_dual)
+                outcome.prices = np.array(solution.row_dual)
                 outcome.objective = outcome.bound = info.objective_function_value
             return
         if info.primal_solution_status == 2:  # feasible

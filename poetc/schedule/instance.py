@@ -86,6 +86,12 @@ class Instance:
         return tuple(last)
 
     @cached_property
+    def reruns(self) -> int:
+        """Number of pairs (operation, later stage) in which running it again is possible and can be
+        of use."""
+        return sum(last - k for k, last in enumerate(self.last_rerun))
+
+    @cached_property
     def depth(self) -> tuple[dict[int, int], ...]:
         """For each operation its ancestors, with the least number of edges to them; a last entry
         for what must be in RAM at the end."""
@@ -100,16 +106,6 @@ class Instance:
                 found.update(dict.fromkeys(front, distance))
             result.append(found)
         return tuple(result)
-
-    @cached_property
-    def slot(self) -> tuple[int, ...]:
-        """The tensor whose place on storage each tensor uses: a new value uses the old value's."""
-        slots = []
-        for v in range(len(self.tensors)):
-            while (old := self.tensors[v].replaces) is not None:
-                v = old
-            slots.append(v)
-        return tuple(slots)
 
     @cached_property
     def stored_at_start(self) -> tuple[bool, ...]:
@@ -177,9 +173,8 @@ class Instance:
 
     def pages_of_end(self) -> int:
         """Bytes of storage that every schedule uses."""
-        slots = {
-            self.slot[v]: t.bytes
+        return sum(
+            t.bytes
             for v, t in enumerate(self.tensors)
             if self.stored_at_start[v] or self.must_store[v]
-        }
-        return sum(slots.values())
+        )

@@ -4,12 +4,25 @@ A *stay* is one presence of a tensor in RAM: from the step that makes it or page
 start, to the step that frees it or takes its buffer over, or the end. Stays that follow each other
 in place are one buffer, so a parameter and its new value have one offset. Workspace is a buffer
 that lives for one step. A page lives from its page-out to its last page-in.
+
+Where tensors start on storage, there is more than the pages of the step: an image that outlives it.
+
+    0                      record 0                  one unit
+    unit                   record 1                  one unit
+    2 unit                 constants                 tensors that nothing replaces on storage
+    bank                   bank 0                    old values (or new ones)
+    bank + bank_bytes      bank 1                    new values (or old ones)
+    bank + 2 bank_bytes    pages of the step
+
+Old and new values change banks with each step. A record says which bank has the valid ones, so that
+a step that does not get to its end changes nothing. Every part begins at a multiple of the unit,
+the bytes that a write which is cut off may spoil together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from poetc.schedule.arena import Buffer, Packing, pack, page_bytes
+from poetc.schedule.arena import Buffer, Packing, most_alive, never, pack, page_bytes, round_up
 from poetc.schedule.arena_check import check_packing
 from poetc.schedule.checker import replay
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
@@ -22,26 +35,41 @@ class MemoryPlan:
     `start[v]` is the place of tensor v at the start, None if it is not in RAM then. `made[s]` has
     the place of each tensor that step s brings into RAM (the outputs of a compute in order, or what
     is paged in), `workspace[s]` that of its workspace, if any. `pages[s]` is the place of the page
-    that step s writes.
+    that step s writes, `start_pages[v]` that of the page of tensor v that is there at the start:
+    both as if bank 0 had the old values and were to get the new ones. `bank_bytes` is the distance
+    of the banks, None where nothing starts on storage.
     """
 
     start: tuple[int | None, ...]
     made: tuple[tuple[int, ...], ...]
     workspace: tuple[int | None, ...]
     pages: tuple[int | None, ...]
+    start_pages: tuple[int | None, ...]
+    bank_bytes: int | None
     arena_bytes: int
     arena_bound_bytes: int
     storage_bytes: int
 
 
-def plan_memory(
-    problem: Problem, steps: Sequence[Step], align: int = 4, effort: int = 4_000_000
-) -> MemoryPlan:
-    """Places everything that `steps` keep in RAM and on storage.
+@dataclass(frozen=True)
+class Layout:
+    """The buffers that steps need in RAM: names, bytes, and the first and last step of each.
 
-    Raises ScheduleError when `steps` are not legal. `effort` is that of `arena.pack`.
+    `start[v]` is the buffer of tensor v at the start, `made[s]` are those of what step s brings
+    into RAM, `workspace[s]` is that of its workspace.
     """
-    replay(problem, steps)
+
+    names: list[str]
+    bytes: list[int]
+    first: list[int]
+    last: list[int]
+    start: tuple[int | None, ...]
+    made: tuple[tuple[int, ...], ...]
+    workspace: tuple[int | None, ...]
+
+
+def lay_out(problem: Problem, steps: Sequence[Step]) -> Layout:
+    """The buffers of `steps`, which must be legal. The start is step −1, the end step n."""
     ram = _Buffers()
     start: list[int | None] = [None] * len(problem.tensors)
     stay: dict[int, int] = {}  # tensor in RAM -> its buffer
@@ -78,31 +106,100 @@ def plan_memory(
         workspace.append(scratch)
     for buffer in stay.values():
         ram.end(buffer, len(steps))
+    return Layout(
+        ram.names, ram.bytes, ram.first, ram.last, tuple(start), tuple(made), tuple(workspace)
+    )
 
+
+def plan_memory(
+    problem: Problem,
+    steps: Sequence[Step],
+    align: int = 4,
+    effort: int = 4_000_000,
+    unit_bytes: int = 512,
+    stop: Callable[[], bool] = never,
+    offsets: Sequence[int] | None = None,
+) -> MemoryPlan:
+    """Places everything that `steps` keep in RAM and on storage.
+
+    Raises ScheduleError when `steps` are not legal. `effort` and `stop` are those of
+    `arena.pack`, `unit_bytes` is the unit of the storage image. With `offsets`, the buffers of
+    `lay_out` lie there.
+    """
+    replay(problem, steps)
+    layout = lay_out(problem, steps)
+    image = _Image(problem, align, unit_bytes)
     storage = _Buffers()
-    pages: list[int | None] = []
-    page: dict[int, int] = {}
+    page: dict[int, int] = {}  # tensor -> its buffer
+    written: list[int | None] = [None] * len(steps)
     for s, step in enumerate(steps):
-        slot = None
-        if isinstance(step, PageOut):
+        if isinstance(step, PageOut) and step.tensor not in image.places:
             tensor = problem.tensors[step.tensor]
-            slot = page[step.tensor] = storage.begin(
+            written[s] = page[step.tensor] = storage.begin(
                 tensor.name, page_bytes(tensor.bytes, align), s
             )
-        elif isinstance(step, PageIn):
+        elif isinstance(step, PageIn) and step.tensor in page:
             storage.end(page[step.tensor], s)
-        pages.append(slot)
 
-    arena, store = ram.pack(align, effort), storage.pack(align, effort)
+    arena = _pack(layout, align, effort, stop, offsets)
+    # Storage is not scarce: a search for its least size would take the time that the arena needs.
+    store = _pack(storage, align, 0, stop)
+    pages = [
+        image.end + store.offsets[buffer]
+        if buffer is not None
+        else image.places[step.tensor]
+        if isinstance(step, PageOut)
+        else None
+        for step, buffer in zip(steps, written, strict=True)
+    ]
     return MemoryPlan(
-        start=tuple(None if b is None else arena.offsets[b] for b in start),
-        made=tuple(tuple(arena.offsets[b] for b in new) for new in made),
-        workspace=tuple(None if b is None else arena.offsets[b] for b in workspace),
-        pages=tuple(None if b is None else store.offsets[b] for b in pages),
+        start=tuple(None if b is None else arena.offsets[b] for b in layout.start),
+        made=tuple(tuple(arena.offsets[b] for b in new) for new in layout.made),
+        workspace=tuple(None if b is None else arena.offsets[b] for b in layout.workspace),
+        pages=tuple(pages),
+        start_pages=tuple(
+            image.places[v] if tensor.start is Place.STORAGE else None
+            for v, tensor in enumerate(problem.tensors)
+        ),
+        bank_bytes=image.bank_bytes,
         arena_bytes=arena.arena_bytes,
         arena_bound_bytes=arena.bound_bytes,
-        storage_bytes=store.arena_bytes,
+        storage_bytes=image.end + store.arena_bytes,
     )
+
+
+class _Image:
+    """Places of the pages that outlive a step, and where they end."""
+
+    def __init__(self, problem: Problem, align: int, unit_bytes: int) -> None:
+        tensors = problem.tensors
+        there = [v for v, tensor in enumerate(tensors) if tensor.start is Place.STORAGE]
+        # Old value -> the new one that is to be there for the next step.
+        banked = {
+            tensor.replaces: v
+            for v, tensor in enumerate(tensors)
+            if tensor.replaces in there and tensor.end is Place.STORAGE
+        }
+        self.places: dict[int, int] = {}
+        self.bank_bytes: int | None = None
+        self.end = 0
+        if not there:
+            return
+        self.end = 2 * unit_bytes
+
+        def place(v: int) -> int:
+            at, self.end = self.end, self.end + page_bytes(tensors[v].bytes, align)
+            return at
+
+        for v in there:
+            if v not in banked:
+                self.places[v] = place(v)
+        bank = self.end = round_up(self.end, unit_bytes)
+        for v in there:
+            if v in banked:
+                self.places[v] = self.places[banked[v]] = place(v)
+        self.bank_bytes = round_up(self.end - bank, unit_bytes)
+        self.end = bank + 2 * self.bank_bytes
 
 
 class _Buffers:
@@ -124,12 +221,25 @@ class _Buffers:
     def end(self, buffer: int, step: int) -> None:
         self.last[buffer] = step
 
-    def pack(self, align: int, effort: int) -> Packing:
-        """A packing that the validator has accepted."""
-        lifetimes = list(zip(self.first, self.last, strict=True))
-        buffers = [Buffer(b, *life) for b, life in zip(self.bytes, lifetimes, strict=True)]
-        packing = pack(buffers, align, effort)
-        check_packing(
-            self.bytes, lifetimes, packing.offsets, packing.arena_bytes, align, self.names
+
+def _pack(
+    buffers: Layout | _Buffers,
+    align: int,
+    effort: int,
+    stop: Callable[[], bool],
+    offsets: Sequence[int] | None = None,
+) -> Packing:
+    """A packing that the validator has accepted."""
+    lifetimes = list(zip(buffers.first, buffers.last, strict=True))
+    boxes = [Buffer(b, *life) for b, life in zip(buffers.bytes, lifetimes, strict=True)]
+    if offsets is None:
+        packing = pack(boxes, align, effort, stop)
+    else:
+        top = max(
+            (o + round_up(b.bytes, align) for o, b in zip(offsets, boxes, strict=True)), default=0
         )
-        return packing
+        packing = Packing(tuple(offsets), top, most_alive(boxes, align))
+    check_packing(
+        buffers.bytes, lifetimes, packing.offsets, packing.arena_bytes, align, buffers.names
+    )
+    return packing

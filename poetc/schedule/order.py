@@ -1,8 +1,9 @@
 """Finds an order of the operations in which few bytes are alive at once.
 
 Minimising the peak over the orders of a graph is NP-hard. Several list schedules are made, each in
-near-linear time; their peaks are computed exactly, and the lowest wins (at equal peaks the lowest
-sum over time, then the earliest in the list, of which the given order is the first). So the result
+near-linear time, and their peaks computed exactly. A lower bound from minimum cuts
+(`order_bound.py`) says how far the lowest is from the optimum, which on training steps it nearly
+always is. Where it is not, an exact search (`order_search.py`) looks for a better order. The result
 is never worse than the given order, and the same for the same problem.
 """
 
@@ -10,10 +11,16 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from poetc.schedule.problem import Place, Problem
+from poetc.schedule.order_bound import peak_bound
+from poetc.schedule.order_search import OrderSearch
+from poetc.schedule.problem import Place, Problem, predecessors
+from poetc.schedule.rebuild import share
 
 LOOKAHEAD = 4
 """How many operations a chain may have that is judged as a whole."""
+
+EFFORT = 20_000
+"""States that the exact search visits at most: a few seconds on graphs of 500 operations."""
 
 
 @dataclass(frozen=True)
@@ -21,90 +28,103 @@ class Footprint:
     """What an order needs with unlimited RAM, everything freed at its last use.
 
     `peak_bytes` is reached first at position `peak_position` of the order; `total_bytes` is the sum
-    of the bytes alive during each operation.
+    of the bytes alive during each operation, `during_bytes[k]` those during operation k.
     """
 
     peak_bytes: int
     peak_position: int
     total_bytes: int
+    during_bytes: tuple[int, ...]
 
 
-def predecessors(problem: Problem) -> list[set[int]]:
-    """For each operation those that must run before it.
+@dataclass(frozen=True)
+class Order:
+    """Operations in the order in which they run; no order has a lower peak than `bound_bytes`."""
 
-    They make what it reads, or read what it replaces.
-    """
-    producers, readers, replacers = problem.producers(), problem.readers(), problem.replacers()
-    before: list[set[int]] = []
-    for operation in problem.operations:
-        made = {producers[v] for v in operation.inputs}
-        before.append({k for k in made if k is not None})
-    for old, k in replacers.items():
-        before[k].update(j for j in readers[old] if j != k)
-    return before
+    operations: tuple[int, ...]
+    footprint: Footprint
+    bound_bytes: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether it is proven that no order has a lower peak."""
+        return self.footprint.peak_bytes == self.bound_bytes
 
 
 def footprint(problem: Problem, order: Sequence[int]) -> Footprint:
-    """Bytes alive when the operations run in `order`, by the rule of `schedule/checker.py`."""
+    """Bytes alive when the operations run in `order`, by the rule of `schedule/checker.py`.
+
+    A tensor that starts on storage is in RAM only while an operation reads it, a new value that
+    ends there until its last reader has run.
+    """
     tensors, operations = problem.tensors, problem.operations
     left = _reader_counts(problem)
     live = sum(t.bytes for v, t in enumerate(tensors) if t.start is Place.RAM and left[v])
     peak = sum(t.bytes for t in tensors if t.start is Place.RAM)
-    position = total = 0
+    position = 0
+    alive = [0] * len(operations)
     for at, k in enumerate(order):
         operation = operations[k]
         inputs = set(operation.inputs)
+        fetched = {v for v in inputs if tensors[v].start is Place.STORAGE}
         for v in inputs:
             left[v] -= 1
         dying = {v for v in inputs if not left[v]}
-        during = live + operation.workspace_bytes + sum(tensors[v].bytes for v in operation.outputs)
-        for _, v in shared_buffers(problem, k, dying):
-            during -= tensors[v].bytes
-        total += during
+        during = live + operation.workspace_bytes
+        during += sum(tensors[v].bytes for v in (*fetched, *operation.outputs))
+        during -= sum(tensors[o].bytes for o, _ in share(problem, k, dying))
+        alive[k] = during
         if during > peak:
             peak, position = during, at
         live += sum(tensors[v].bytes for v in operation.outputs if left[v])
-        live -= sum(tensors[v].bytes for v in dying)
-    return Footprint(peak, position, total)
+        live -= sum(tensors[v].bytes for v in dying - fetched)
+    return Footprint(peak, position, sum(alive), tuple(alive))
 
 
-def shared_buffers(
-    problem: Problem, operation: int, dying: set[int]
-) -> tuple[tuple[int, int], ...]:
-    """The in-place pairs (output, input) to use when the tensors `dying` have no later reader.
+def find_order(problem: Problem, effort: int = EFFORT) -> Order:
+    """The order with the lowest peak that was found; `range(n)` when nothing is better.
 
-    Pairs of a replaced parameter come first; then the largest inputs; no tensor is in two pairs.
+    `effort` bounds the exact search, which runs only where the best list schedule is not proven
+    optimal, in states.
     """
-    tensors = problem.tensors
-    pairs = [p for p in problem.operations[operation].inplace if p[1] in dying]
-    pairs.sort(key=lambda p: (tensors[p[0]].replaces != p[1], -tensors[p[1]].bytes))
-    used: list[tuple[int, int]] = []
-    for output, operand in pairs:
-        if all(output != o and operand != i for o, i in used):
-            used.append((output, operand))
-    return tuple(used)
+    best, found = candidates(problem)[0]
+    bound = peak_bound(problem, found.during_bytes)
+    if found.peak_bytes > bound and effort:
+        search = OrderSearch(problem, bound, found.peak_bytes)
+        better = search.run(effort)
+        if better is not None:
+            best, found = better, footprint(problem, better)
+        bound = max(bound, search.bound)
+    return Order(best, found, bound)
 
 
 def low_peak_order(problem: Problem) -> tuple[int, ...]:
-    """The best order found; `range(n)` when nothing is better."""
+    """The operations of `find_order`."""
+    return find_order(problem).operations
+
+
+def candidates(problem: Problem) -> list[tuple[tuple[int, ...], Footprint]]:
+    """The given order and those of all list schedules, each once, best first.
+
+    The lowest peak is best, then the lowest sum over time, then the one made first.
+    """
     graph = _Graph(problem)
-    candidates: list[Callable[[], Sequence[int]]] = [
+    makers: list[Callable[[], Sequence[int]]] = [
         lambda: range(len(problem.operations)),
         lambda: graph.forward(eager=True),
         lambda: graph.forward(eager=False),
         graph.on_demand,
         graph.backward,
     ]
-    orders = [tuple(make()) for make in candidates]
-    cost = [footprint(problem, order) for order in orders]
-    best = min(range(len(orders)), key=lambda i: (cost[i].peak_bytes, cost[i].total_bytes, i))
-    return orders[best]
+    orders = dict.fromkeys(tuple(make()) for make in makers)
+    measured = [(order, footprint(problem, order)) for order in orders]
+    return sorted(measured, key=lambda entry: (entry[1].peak_bytes, entry[1].total_bytes))
 
 
 def _reader_counts(problem: Problem) -> list[int]:
-    """How many operations read each tensor; one more for what must be there at the end."""
+    """How many operations read each tensor; one more for what must be in RAM at the end."""
     return [
-        len(readers) + (tensor.end is not None)
+        len(readers) + (tensor.end is Place.RAM)
         for readers, tensor in zip(problem.readers(), problem.tensors, strict=True)
     ]
 
@@ -115,7 +135,8 @@ class _Graph:
     def __init__(self, problem: Problem) -> None:
         self.operations = problem.operations
         self.inputs = [tuple(dict.fromkeys(o.inputs)) for o in problem.operations]
-        self.bytes = [t.bytes for t in problem.tensors]
+        # What is on storage is fetched by each operation that reads it: no order changes that.
+        self.bytes = [0 if t.start is Place.STORAGE else t.bytes for t in problem.tensors]
         self.counts = _reader_counts(problem)
         self.readers = problem.readers()
         self.before = [sorted(p) for p in predecessors(problem)]

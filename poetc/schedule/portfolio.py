@@ -1,10 +1,11 @@
 """Our strategy: a greedy schedule at once, then MILPs over more and more slots.
 
-Small problems go straight to the MILP over all slots. For large ones an LP relaxation of it gives a
-bound and the reduced costs. MILPs over the reruns that lie close to what they are for (few edges
-above the operation of the stage) give schedules, and MILPs over all reruns in a window of stages
-improve them. Each better schedule makes everything that follows smaller, because what costs more
-than the schedule's whole overhead cannot be in a better one.
+Small problems go straight to the MILP over all slots. For large ones MILPs over the reruns that lie
+close to what they are for (few edges above the operation of the stage) give schedules, and MILPs
+over all reruns in a window of stages improve them. The LP relaxation over all slots, tightened by
+cuts and by bounds of blocks of stages, gives the bound, and branch and bound on it adds to that.
+Each better schedule makes everything that follows smaller, because what costs more than the
+schedule's whole overhead cannot be in a better one.
 """
 
 from __future__ import annotations
@@ -12,31 +13,62 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from poetc.schedule import checkpoints
 from poetc.schedule.baselines import keep_all
+from poetc.schedule.blocks import block_rows
+from poetc.schedule.cuts import Cut, Tight
 from poetc.schedule.greedy import greedy, tastes
-from poetc.schedule.highs import solve_lp, solve_mip
+from poetc.schedule.highs import Outcome, solve_mip
+from poetc.schedule.mend import mend
 from poetc.schedule.milp import NONE, Slot, SlotModel, slots_where
 from poetc.schedule.rebuild import Run, prune, stages
-from poetc.schedule.search import Search
+from poetc.schedule.search import TOLERANCE, Search
 
-# Seconds for the greedy schedules.
+# Seconds for the greedy schedules; share of the time that is left for mending.
 GREEDY_S = 2.0
+MEND_SHARE = 0.25
 # Optional slots up to which the MILP over all of them is solved at once.
 SMALL = 1_500
+# So few are solved to a gap that nobody asks for: that takes no time either.
+TINY, TINY_GAP = 300, 1e-6
+# Optional slots beyond which the relaxation takes so long that a weaker one comes first.
+LARGE = 60_000
 # Reruns at most so many edges above the operation of their stage, step by step.
-DEPTHS = (2, 4, 8)
+DEPTHS = (2, 4)
 # Windows have these numbers of stages in turn; so many in a row without success are enough.
 WINDOWS = (12, 24)
+WINDOW_DEPTH = 8
 PATIENCE = 12
 # Shares of the remaining time for the LP relaxation and for each step; seconds for a window.
 BOUND_SHARE = 0.5
-STEP_SHARE = 0.25
+STEP_SHARE = 0.1
+CUT_SHARE = 0.3
+WINDOWS_SHARE = 0.1
+# Columns up to which branch and bound over all slots is tried where it is not the only way.
+BRANCH = 60_000
+# Stages of a block whose bound is added to the relaxation, the share of the remaining time for all
+# of them, and the share of what is missing that a pass over them has to gain to be followed by
+# another one.
+BLOCK = 16
+BRANCH_SHARE = 0.12
+BLOCKS_SHARE = 0.6
+BLOCK_SHARE = 0.8
+BLOCK_PROGRESS = 0.1
 WINDOW_S = 8.0
+# Numbers of checkpoints of the models that bound large problems, the shares of the remaining time
+# for the LP relaxation and for branch and bound of each, and the reruns that are possible in
+# problems for which the latter pays.
+CHECKPOINTS = (10, 20)
+RELAX_SHARE, CHECKPOINT_SHARE = 0.5, 0.25
+MANY = 20_000
+# Reruns that are possible in problems for which no MILP over slots is built.
+HUGE = 100_000
 # Seconds to build a model, per slot: what there is no time to build is not begun.
 BUILD_S = 2e-4
 
@@ -45,44 +77,140 @@ Allowed = Callable[[int, int], bool]
 
 @dataclass
 class Guide:
-    """What the LP relaxation says about reruns: no schedule better than the best has one of
-    `cut`."""
+    """What the LP relaxation says about reruns: a schedule with that of a slot uses at least the
+    energy of `floor`. `cuts` have been of use in smaller models."""
 
-    cut: set[Slot] = field(default_factory=set)
+    floor: dict[Slot, float] = field(default_factory=dict)
+    cuts: set[Cut] = field(default_factory=set)
+
+    def learn(self, model: SlotModel, outcome: Outcome, ceiling: float) -> None:
+        """Takes the reduced costs of the reruns from an optimum of the relaxation of `model`, which
+        holds for schedules that use less than `ceiling` nJ."""
+        if outcome.duals is None:
+            return
+        for slot, column in zip(model.slots, model.run, strict=True):
+            if column == NONE:
+                continue
+            floor = model.value(outcome.objective + outcome.duals[column] - 1e-3)
+            floor = min(floor, ceiling)
+            if floor > self.floor.get(slot, 0.0):
+                self.floor[slot] = floor
+
+    def hopeless(self, slot: Slot, energy_nj: float) -> bool:
+        """Has no schedule that uses less than `energy_nj` a rerun in this slot?"""
+        return self.floor.get(slot, 0.0) >= energy_nj
 
 
 def portfolio(search: Search) -> bool:
     """Looks until the gap or the time limit is reached; True when there provably is no schedule."""
     first_schedules(search)
+    return improve(search)
+
+
+def improve(search: Search) -> bool:
+    """Goes on from the first schedules, as `portfolio` does."""
+    guide = Guide()
+    if search.relative_gap <= TOLERANCE or search.remaining <= 0 or search.stop.is_set():
+        return False
+    optional = sum(slot.optional for slot in slots_where(search.instance, _affordable(search)))
+    if optional <= TINY:
+        return exact(search, gap=min(search.gap, TINY_GAP))
     if search.finished:
         return False
-    guide = Guide()
-    optional = sum(slot.optional for slot in slots_where(search.instance, _affordable(search)))
     if optional > SMALL:
-        if relaxation(search, guide):
-            return search.steps is None
+        if not any(search.instance.pageable) or optional > LARGE:
+            outline(search)
+        if search.instance.reruns > HUGE:
+            # To build even one of the models that follow takes too long.
+            return False
         for depth in DEPTHS:
             if not search.finished:
                 near(search, guide, depth)
-        windows(search, guide)
+        bounding = None
+        if not search.finished and optional * BUILD_S < search.remaining / 2:
+            bounding = Bounding(search, guide)
+            bounding.cut(BOUND_SHARE)
+            if bounding.infeasible:
+                return search.steps is None
+        if bounding is not None and search.steps is not None:
+            bounding.branch(BRANCH_SHARE)
+            windows(search, guide, WINDOWS_SHARE)
+            bounding.blocks(BLOCKS_SHARE)
+            bounding.branch(1.0 - WINDOWS_SHARE)
+        windows(search, guide, 1.0)
         if search.finished:
+            return False
+        if _no_time_for(search, slots_where(search.instance, _affordable(search))):
+            windows(search, guide, 1.0, math.inf, seed=1)
             return False
     return exact(search, guide)
 
 
 def first_schedules(search: Search) -> None:
-    """Offers the schedule that keeps everything, and greedy ones."""
+    """Offers the schedule that keeps everything, greedy and mended ones."""
     instance = search.instance
     search.offer(keep_all.sequence(instance), "keep-all")
     limit = instance.problem.ram_bytes
     ram = math.inf if limit is None else limit
-    until = search.seconds + GREEDY_S
+    mended(search)
+    until = search.seconds + min(GREEDY_S, search.remaining / 4)
+
+    def late() -> bool:
+        return search.finished or search.seconds > until
+
     for taste in tastes(instance):
-        if search.finished or search.seconds > until:
+        if late():
             break
-        events = greedy(instance, ram, taste)
+        events = greedy(instance, ram, taste, late)
         if events is not None:
             search.offer(events, f"greedy {taste}")
+
+
+def mended(search: Search) -> None:
+    """Offers sequences that keep everything but for what exceeds the RAM, mended."""
+    instance = search.instance
+    limit = instance.problem.ram_bytes
+    if limit is None:
+        return
+    weights = [0.0]
+    if instance.problem.deadline_ns is not None:
+        weights += [w * instance.base_energy / max(instance.base_time_ns, 1) for w in (1.0, 10.0)]
+    for weight in weights:
+        until = search.seconds + search.remaining * MEND_SHARE / len(weights)
+        mend(
+            instance,
+            limit,
+            lambda events: search.offer(events, "mended"),
+            # A first schedule may take all of the time.
+            lambda until=until: (
+                search.finished or (search.steps is not None and search.seconds > until)
+            ),
+            time_weight=weight,
+        )
+
+
+def outline(search: Search) -> None:
+    """Bounds a large problem by what RAM a few stages need."""
+    instance = search.instance
+    limit = instance.problem.ram_bytes
+    if limit is None:
+        return
+    for count in CHECKPOINTS:
+        if search.finished:
+            return
+        stages = checkpoints.choose(instance, limit, count)
+        model = checkpoints.Checkpoints(instance, stages, overhead(search))
+        ceiling = search.energy_nj
+
+        def on_bound(bound: float, ceiling=ceiling) -> None:
+            search.raise_bound(min(bound, ceiling))
+
+        outcome = checkpoints.relax(model, search.remaining * RELAX_SHARE, search.stop)
+        on_bound(ceiling if outcome.infeasible else model.value(outcome.bound))
+        if not search.finished and instance.reruns > MANY:
+            seconds = search.remaining * CHECKPOINT_SHARE
+            checkpoints.bound(model, seconds, search.stop, search.gap, on_bound)
+        search.note(f"{len(stages)} checkpoints, bound {search.bound_nj:.6g}")
 
 
 def overhead(search: Search) -> float:
@@ -96,29 +224,108 @@ def _affordable(search: Search) -> Allowed:
     return lambda stage, operation: energy[operation] <= most
 
 
-def relaxation(search: Search, guide: Guide) -> bool:
-    """Bounds the problem by an LP over all slots and fills `guide`. True when there is no better
-    schedule."""
-    instance = search.instance
-    slots = slots_where(instance, _affordable(search))
-    if _no_time_for(search, slots):
-        return False
-    model = SlotModel(instance, slots, overhead=overhead(search), outline=True)
-    search.note(f"relaxation of {model.lp.columns} columns, {model.lp.rows} rows")
-    outcome = solve_lp(model.lp, search.remaining * BOUND_SHARE, search.stop, "simplex")
-    search.note(f"HiGHS: {outcome.status}, bound {model.value(outcome.bound):.6g}")
-    if outcome.infeasible:
-        search.raise_bound(search.energy_nj)
-        return True
-    search.raise_bound(min(model.value(outcome.bound), search.energy_nj))
-    if outcome.duals is not None:
-        room = search.energy_nj / model.scale - outcome.objective + 1e-3
-        guide.cut.update(
-            slot
-            for slot, column in zip(model.slots, model.run, strict=True)
-            if column != NONE and outcome.duals[column] > room
+def goal(search: Search, gap: float | None = None) -> float:
+    """The bound, in nJ, that ends the search: nothing that uses as much or more is of interest."""
+    return search.energy_nj * (1 - (search.gap if gap is None else gap) + 1e-9)
+
+
+class Bounding:
+    """The LP relaxation over all slots, with everything that makes it tighter."""
+
+    def __init__(self, search: Search, guide: Guide) -> None:
+        self.search, self.guide = search, guide
+        slots = slots_where(search.instance, _affordable(search))
+        self.model = SlotModel(search.instance, slots, overhead=overhead(search), outline=True)
+        lp = self.model.lp
+        search.note(f"relaxation of {lp.columns} columns, {lp.rows} rows")
+        # The bound holds up to here: the model leaves out what dearer schedules may do.
+        self.ceiling = search.energy_nj
+        self.fixed = False
+        self.usable = True
+        self.tight = Tight(self.model, search.stop, self._on_outcome)
+        rows = self.tight.cuts.rows(sorted(guide.cuts, key=Cut.key))
+        if rows:
+            self.tight.add(rows)
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        search = self.search
+        if outcome.infeasible:
+            search.raise_bound(self.ceiling)
+            return
+        search.raise_bound(min(self.model.value(outcome.objective), self.ceiling))
+        if not self.fixed:
+            self.guide.learn(self.model, outcome, self.ceiling)
+
+    @property
+    def infeasible(self) -> bool:
+        return self.tight.outcome is not None and self.tight.outcome.infeasible
+
+    def cut(self, share: float) -> None:
+        """Adds cuts, for at most a share of the remaining time."""
+        search = self.search
+        seconds = search.remaining * share
+        self.usable = self.tight.rounds(seconds, goal(search) / self.model.scale)
+        search.note(f"cuts: {len(self.tight.rows)}, bound {search.bound_nj:.6g}")
+
+    def fix(self) -> None:
+        """Fixes the columns that no schedule of interest has."""
+        search = self.search
+        if not self.usable or search.steps is None:
+            return
+        target = goal(search)
+        if self.tight.fix(target / self.model.scale):
+            self.ceiling = min(self.ceiling, target)
+            self.fixed = True
+
+    def blocks(self, share: float) -> None:
+        """Adds the bounds of blocks of stages, shifted from pass to pass, for as long as they help
+        and at most a share of the remaining time."""
+        search, n = self.search, self.search.instance.n
+        until = search.seconds + search.remaining * share
+        stage = np.array([slot.stage for slot in self.model.slots])
+        for shift in itertools.cycle((0, BLOCK // 2)):
+            left = until - search.seconds
+            if search.finished or not self.usable or self.infeasible or left <= 0:
+                return
+            self.fix()
+            firsts = [max(0, t) for t in range(-shift, n + 1, BLOCK)]
+            edges = np.searchsorted(stage, [*firsts, n + 1])
+            bounds = [(a, b - 1) for a, b in itertools.pairwise(edges.tolist()) if a < b]
+            before = search.bound_nj
+            rows = block_rows(self.tight, bounds[::-1], left * BLOCK_SHARE, search.stop)
+            if not rows:
+                return
+            self.tight.add(rows)
+            self.cut(0.5)
+            search.note(f"{len(rows)} of {len(bounds)} blocks, bound {search.bound_nj:.6g}")
+            if search.bound_nj - before < BLOCK_PROGRESS * (goal(search) - before):
+                return
+
+    def branch(self, share: float) -> None:
+        """The MILP of the relaxation, for at most a share of the remaining time. It says nothing of
+        memory in reruns: what it finds is no schedule."""
+        search, tight = self.search, self.tight
+        if search.finished or not self.usable or self.infeasible:
+            return
+        self.fix()
+        if np.count_nonzero(tight.lower < tight.upper) > BRANCH:
+            return
+
+        def on_bound(bound: float) -> None:
+            search.raise_bound(min(self.model.value(bound), self.ceiling))
+            if search.optimal or search.stop.is_set():
+                enough.set()
+
+        enough = threading.Event()
+        outcome = solve_mip(
+            tight.settled(),
+            search.remaining * share,
+            enough,
+            relative_gap=search.gap / 10,
+            on_bound=on_bound,
         )
-    return False
+        on_bound(math.inf if outcome.infeasible else outcome.bound)
+        search.note(f"HiGHS: {outcome.status}, bound {search.bound_nj:.6g}")
 
 
 def _no_time_for(search: Search, slots: list[Slot]) -> bool:
@@ -137,50 +344,67 @@ def near(search: Search, guide: Guide, depth: int) -> None:
         lambda stage, operation: above[stage].get(operation, math.inf) <= depth,
         search.remaining * STEP_SHARE,
         search.gap,
+        gathering=True,
     )
 
 
-def windows(search: Search, guide: Guide) -> None:
+def windows(
+    search: Search, guide: Guide, share: float, patience: float = PATIENCE, seed: int = 0
+) -> None:
     """Improves the best schedule in one window of stages after another, mostly where it reruns or
-    pages in something."""
+    pages in something, for at most a share of the remaining time."""
+    until = search.seconds + search.remaining * share
     n, above = search.instance.n, search.instance.depth
-    rng = random.Random(0)
+    rng = random.Random(seed)
     failures = 0
     for width in itertools.cycle(WINDOWS):
-        if search.finished or search.steps is None or failures == PATIENCE:
+        if search.finished or search.steps is None or failures >= patience:
+            return
+        seconds = min(WINDOW_S, until - search.seconds)
+        if seconds <= 0:
             return
         busy = sorted({slot.stage for slot in reruns(search)}) or list(range(n))
         first = max(0, rng.choice(busy) - rng.randrange(width))
         energy = search.energy_nj
 
         def allowed(stage: int, operation: int, first=first, last=first + width) -> bool:
-            return first <= stage < last and above[stage].get(operation, math.inf) <= DEPTHS[-1]
+            return first <= stage < last and above[stage].get(operation, math.inf) <= WINDOW_DEPTH
 
         # A window changes little: there the gap of the whole would hide what there is to gain.
         name, gap = f"stages {first} to {first + width - 1}", search.gap / 10
-        neighbourhood(search, guide, name, allowed, WINDOW_S, gap)
+        neighbourhood(search, guide, name, allowed, seconds, gap)
         failures = 0 if search.energy_nj < energy else failures + 1
 
 
 def neighbourhood(
-    search: Search, guide: Guide, name: str, allowed: Allowed, seconds: float, gap: float
+    search: Search,
+    guide: Guide,
+    name: str,
+    allowed: Allowed,
+    seconds: float,
+    gap: float,
+    gathering: bool = False,
 ) -> None:
     """Looks for a better schedule with the reruns of the best one and those that `allowed` lets
-    through."""
+    through. With `gathering` the cuts go to the guide."""
     used, affordable = reruns(search), _affordable(search)
+    energy = search.energy_nj
+
+    def hopeless(slot: Slot) -> bool:
+        return guide.hopeless(slot, energy)
 
     def wanted(stage: int, operation: int) -> bool:
         slot = Slot(stage, operation)
         if slot in used:
             return True
-        return allowed(stage, operation) and affordable(stage, operation) and slot not in guide.cut
+        return allowed(stage, operation) and affordable(stage, operation) and not hopeless(slot)
 
     slots = slots_where(search.instance, wanted)
     if _no_time_for(search, slots):
         return
     model = SlotModel(search.instance, slots, overhead=overhead(search))
     search.note(f"{name}: {len(slots)} slots, {model.lp.columns} columns")
-    run_model(search, model, bounding=False, seconds=seconds, gap=gap)
+    run_model(search, model, False, seconds, gap, guide if gathering else None)
 
 
 def reruns(search: Search) -> set[Slot]:
@@ -196,16 +420,19 @@ def reruns(search: Search) -> set[Slot]:
     }
 
 
-def exact(search: Search, guide: Guide | None = None) -> bool:
+def exact(search: Search, guide: Guide | None = None, gap: float | None = None) -> bool:
     """The MILP over all slots. True when there provably is no schedule."""
     instance = search.instance
-    affordable, cut = _affordable(search), guide.cut if guide else set()
-    slots = slots_where(instance, lambda t, k: affordable(t, k) and Slot(t, k) not in cut)
+    affordable, energy = _affordable(search), search.energy_nj
+    slots = slots_where(
+        instance,
+        lambda t, k: affordable(t, k) and not (guide and guide.hopeless(Slot(t, k), energy)),
+    )
     if _no_time_for(search, slots):
         return False
     model = SlotModel(instance, slots, overhead=overhead(search))
     search.note(f"all: {len(slots)} slots, {model.lp.columns} columns, {model.lp.rows} rows")
-    infeasible = run_model(search, model, bounding=True)
+    infeasible = run_model(search, model, bounding=True, gap=gap)
     problem = instance.problem
     time_matters = problem.deadline_ns is not None or problem.idle_power_nw > 0
     if problem.dma and time_matters and not infeasible and not search.finished:
@@ -213,7 +440,7 @@ def exact(search: Search, guide: Guide | None = None) -> bool:
         # transfers.
         model = SlotModel(instance, slots, overhead=overhead(search), sequential=True)
         search.note("all, with the sum of computing and transfers for the makespan")
-        run_model(search, model, bounding=False)
+        run_model(search, model, bounding=False, gap=gap)
     return infeasible
 
 
@@ -223,18 +450,57 @@ def run_model(
     bounding: bool,
     seconds: float = math.inf,
     gap: float | None = None,
+    guide: Guide | None = None,
 ) -> bool:
     """Solves `model` from the best schedule. With `bounding` its bound counts, up to the energy
     that the model was cut down for. True when there provably is no schedule at all."""
     ceiling = search.energy_nj
+    seconds = min(search.remaining, seconds)
+    begin = search.seconds
+
+    def on_outcome(outcome: Outcome) -> None:
+        if bounding and not outcome.infeasible:
+            search.raise_bound(min(model.value(outcome.objective), ceiling))
+
+    tight = Tight(model, search.stop, on_outcome)
+    target = goal(search, gap) / model.scale
+    # With a guide the cuts are of use in larger models, even where this one is of no more interest.
+    tight.rounds(seconds * CUT_SHARE, math.inf if guide is not None else target)
+    if guide is not None:
+        guide.cuts |= tight.found
+    relaxed = tight.outcome
+    if relaxed is not None and not relaxed.infeasible:
+        if relaxed.objective >= target:
+            search.note(f"relaxation: bound {model.value(relaxed.objective):.6g}, nothing better")
+            return False
+        tight.fix(search.energy_nj / model.scale)
+        model.lp = tight.settled()
+    seconds -= search.seconds - begin
+    infeasible = solve_model(search, model, ceiling if bounding else -math.inf, seconds, gap)
+    if not (bounding and infeasible):
+        return False
+    if search.steps is None:
+        return True
+    search.raise_bound(ceiling)
+    return False
+
+
+def solve_model(
+    search: Search,
+    model: SlotModel,
+    ceiling: float,
+    seconds: float = math.inf,
+    gap: float | None = None,
+) -> bool:
+    """Solves `model` from the best schedule; its bound counts up to `ceiling` nJ. True when it is
+    infeasible."""
     start = model.point(search.events) if search.steps is not None else None
 
     def on_point(x: np.ndarray) -> None:
         search.offer(model.sequence(x), "MILP")
 
     def on_bound(bound: float) -> None:
-        if bounding:
-            search.raise_bound(min(model.value(bound), ceiling))
+        search.raise_bound(min(model.value(bound), ceiling))
 
     outcome = solve_mip(
         model.lp,
@@ -247,11 +513,6 @@ def run_model(
     )
     if outcome.x is not None:
         on_point(outcome.x)
-    on_bound(outcome.bound)
+    on_bound(ceiling if outcome.infeasible and search.steps is not None else outcome.bound)
     search.note(f"HiGHS: {outcome.status}, bound {model.value(outcome.bound):.6g}")
-    if not (bounding and outcome.infeasible):
-        return False
-    if search.steps is None:
-        return True
-    search.raise_bound(ceiling)
-    return False
+    return outcome.infeasible

@@ -30,9 +30,9 @@ class Tensor:
 
     `start` is None for a tensor that an operation makes. `end` is None when nobody needs the tensor
     after the last step. `pageable` says that it may be moved between RAM and storage, at the costs
-    given. `replaces` is the index of the tensor whose buffer (and page, if it has one) this one
-    takes over: the new value of a parameter; the old value is gone everywhere once this one is
-    made.
+    given. `replaces` is the index of the tensor whose buffer this one takes over: the new value of
+    a parameter. Once it is made, the old value can be had no more. On storage each has a page of
+    its own: the only good copy is never overwritten.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Operation:
 class Problem:
     """Operations in an order in which they can run, and the limits (None = no limit).
 
-    Each operation runs at least once; solvers keep the order of the first runs. `dma` says that
+    Each operation runs at least once; the first runs may be in another order. `dma` says that
     transfers overlap computing (one transfer at a time). Raises `ProblemError` when it contradicts
     itself.
     """
@@ -152,7 +152,8 @@ class Schedule:
     """Steps in the order in which they are started, with what is known about them.
 
     `energy_nj`, `makespan_ns` and `peak_bytes` are the checker's. `bound_nj`: no schedule that
-    keeps to the problem's limits and to the stage rules (`docs/schedule.md`) uses less energy.
+    keeps to the problem's limits and to the stage rules (`docs/schedule.md`) uses less energy, with
+    the first runs in the order of the problem or in that of this schedule.
     `status` is "optimal" when the gap is within the tolerance that was asked for, else "feasible".
     `log` holds what the solver did, a line each.
     """
@@ -175,6 +176,21 @@ class Schedule:
     def computes(self) -> tuple[Compute, ...]:
         """The compute steps in order."""
         return tuple(step for step in self.steps if isinstance(step, Compute))
+
+
+def predecessors(problem: Problem) -> list[set[int]]:
+    """For each operation those that must run before it.
+
+    They make what it reads, or read what it replaces.
+    """
+    producers, readers, replacers = problem.producers(), problem.readers(), problem.replacers()
+    before: list[set[int]] = []
+    for operation in problem.operations:
+        made = {producers[v] for v in operation.inputs}
+        before.append({k for k in made if k is not None})
+    for old, k in replacers.items():
+        before[k].update(j for j in readers[old] if j != k)
+    return before
 
 
 def _problems(problem: Problem) -> Iterator[str]:

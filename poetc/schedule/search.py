@@ -24,7 +24,8 @@ TOLERANCE = 2e-6
 class Progress:
     """What a progress callback is told; it may return False to stop the search.
 
-    `bound_nj` is proven; `energy_nj` belongs to the best schedule (inf before there is one).
+    `bound_nj` is proven; it falls when a better schedule is found in another order for which less
+    is proven yet. `energy_nj` belongs to the best schedule (inf before there is one).
     """
 
     seconds: float
@@ -46,10 +47,11 @@ class Search:
         time_limit_s: float,
         gap: float,
         progress: Callable[[Progress], bool | None] | None = None,
+        patience_s: float = math.inf,
     ) -> None:
         self.instance, self.gap, self.progress = instance, gap, progress
         self.begin = time.monotonic()
-        self.time_limit_s = time_limit_s
+        self.time_limit_s, self.patience_s = time_limit_s, patience_s
         self.stop = threading.Event()
         self.bound_nj = 0.0
         self.steps: tuple[Step, ...] | None = None
@@ -63,7 +65,10 @@ class Search:
 
     @property
     def remaining(self) -> float:
-        return max(0.0, self.time_limit_s - self.seconds)
+        limit = self.time_limit_s
+        if self.steps is None:
+            limit = min(limit, self.patience_s)
+        return max(0.0, limit - self.seconds)
 
     @property
     def energy_nj(self) -> float:
@@ -102,6 +107,15 @@ class Search:
         self.note(f"schedule {report.energy_nj} nJ {source}".rstrip())
         self.tell()
         return True
+
+    def adopt(self, steps: tuple[Step, ...], bound_nj: float) -> None:
+        """Takes steps whose first runs are in another order than the problem's, checked like any
+        others, if they beat the best, and a bound that holds for both orders."""
+        report = replay(self.instance.problem, steps)
+        if report.energy_nj < self.energy_nj:
+            self.steps, self.report, self.events = steps, report, ()
+            self.bound_nj = bound_nj
+            self.tell()
 
     def raise_bound(self, bound_nj: float) -> None:
         """Takes a proven lower bound on the energy."""

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from poetc.schedule.checker import replay
+from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
+from poetc.schedule.rebuild import Event, Load, Run, rebuild
 
 
 def overlap_transfers(
@@ -36,6 +38,24 @@ def overlap_transfers(
     plan.page_in_early()
     after = replay(replace(problem, ram_bytes=budget), plan.now.steps)
     return plan.now.order if after.makespan_ns < before.makespan_ns else unchanged
+
+
+def without_overlap(instance: Instance, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """`steps` with the transfers where they need least RAM: page-ins just before their readers,
+    page-outs and frees as soon as possible."""
+    events: list[Event] = []
+    waiting: dict[int, Load] = {}
+    for step in steps:
+        match step:
+            case PageIn(v):
+                waiting[v] = Load(v)
+            case Compute(k, _):
+                wanted = instance.operations[k].inputs
+                events += [waiting.pop(v) for v in list(waiting) if v in wanted]
+                events.append(Run(k))
+            case _:
+                pass
+    return rebuild(instance, [*events, *waiting.values()])
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class Capuchin(Runtime):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         self.plan: dict[Gap, bool] = {}
+        self.away: dict[int, list[Gap]] = {}  # the gaps of `plan` by tensor
         self.passive = 0
         self.start_ns, clock = [], 0
         for operation in instance.operations:
@@ -96,6 +97,7 @@ class Capuchin(Runtime):
                 hopeless.add(peak)
                 continue
             self.plan[gap] = swap
+            self.away.setdefault(gap.v, []).append(gap)
             if swap:
                 self._reserve(gap.v)
             for k in range(gap.begin + 1, gap.end):
@@ -121,7 +123,7 @@ class Capuchin(Runtime):
         hidden = [g for g, free in swaps.items() if free >= 0]
         if hidden:
             return max(hidden, key=lambda g: swaps[g] / max(self._transfer_ns(g.v), 1)), True
-        times = {g: self._recompute_ns(g.v, g.end, frozenset()) for g in gaps if g.begin >= 0}
+        times = {g: self._recompute_ns(g.v, g.end) for g in gaps if g.begin >= 0}
         times = {g: time for g, time in times.items() if time < math.inf}
         swap = max(swaps, key=lambda g: swaps[g], default=None)
         again = max(times, key=lambda g: self.size[g.v] / max(times[g], 1), default=None)
@@ -139,22 +141,30 @@ class Capuchin(Runtime):
         begin = 0 if gap.begin < 0 else self.start_ns[gap.begin + 1]
         return self.start_ns[gap.end] - begin - self._transfer_ns(gap.v)
 
-    def _recompute_ns(self, v: int, stage: int, above: frozenset[int]) -> float:
-        """Time to make `v` again before operation `stage` in the run as decided so far; `above` is
-        what that is for."""
+    def _recompute_ns(self, v: int, stage: int) -> float:
+        """Time to make `v` again before operation `stage` in the run as decided so far, each
+        operation on the way being run once."""
         instance = self.instance
-        k = instance.producer[v]
-        if k is None or not self.can_remake(v) or instance.last_rerun[k] < stage or len(above) > 30:
-            return math.inf
-        time: float = instance.operations[k].time_ns
-        for i in instance.inputs[k]:
-            if self._resident(i, stage):
+        time_ns, wanted, seen = 0, [v], {v}
+        again: set[int] = set()
+        while wanted:
+            u = wanted.pop()
+            k = instance.producer[u]
+            if k is None or not self.can_remake(u) or instance.last_rerun[k] < stage:
+                return math.inf
+            if k in again:
                 continue
-            if i in self.pages:
-                time += instance.tensors[i].pagein_time_ns
-            else:
-                time += self._recompute_ns(i, stage, above | {v})
-        return time
+            again.add(k)
+            time_ns += instance.operations[k].time_ns
+            for i in instance.inputs[k]:
+                if i in seen or self._resident(i, stage):
+                    continue
+                seen.add(i)
+                if i in self.pages:
+                    time_ns += instance.tensors[i].pagein_time_ns
+                else:
+                    wanted.append(i)
+        return time_ns
 
     def _resident(self, v: int, stage: int) -> bool:
         """Is `v` in RAM just before operation `stage` in the run as decided so far?"""
@@ -162,7 +172,7 @@ class Capuchin(Runtime):
             return True
         if self.last_use[v] < stage:
             return False
-        return not any(g.v == v and g.begin < stage <= g.end for g in self.plan)
+        return not any(g.begin < stage <= g.end for g in self.away.get(v, ()))
 
     def _may_page(self, v: int) -> bool:
         if not self.instance.pageable[v]:

@@ -201,15 +201,12 @@ class _Model:
                 times |= {c: problem.tensors[v].pageout_time_ns for (_, v), c in self.M_out.items()}
             lp.row(list(times), [time / tick for time in times.values()], upper=1e3)
         if problem.storage_bytes is not None:
-            there = {
-                instance.slot[v] for v, stored in enumerate(instance.stored_at_start) if stored
-            }
-            used = sum(instance.tensors[v].bytes for v in there)
-            pages = {
-                c: float(instance.tensors[v].bytes)
-                for (_, v), c in self.M_out.items()
-                if instance.slot[v] not in there
-            }
+            used = sum(
+                instance.tensors[v].bytes
+                for v, stored in enumerate(instance.stored_at_start)
+                if stored
+            )
+            pages = {c: float(instance.tensors[v].bytes) for (_, v), c in self.M_out.items()}
             lp.row(list(pages), list(pages.values()), upper=problem.storage_bytes - used)
 
     def sequence(self, x: np.ndarray) -> list[Event]:

@@ -1,0 +1,113 @@
+"""How well and how fast arenas are packed whose perfect packing is known.
+
+    python -m benchmarks.arena [--seeds N] > docs/arena.md
+
+The instances are rectangles of 1 MiB cut into pieces (`arena_instances.py`); every packing is
+checked by the validator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from benchmarks.arena_instances import CAPACITY_BYTES, perfect
+from poetc.schedule.arena import pack
+from poetc.schedule.arena_check import check_packing
+
+EFFORT = 20_000_000
+"""Twenty times what the driver gives before it changes the schedule."""
+
+KINDS: dict[str, dict[str, float]] = {
+    "straight cuts, 1024 steps, 1 KiB": {"steps": 1024, "unit_bytes": 1024},
+    "30% spirals, 1024 steps, 1 KiB": {"steps": 1024, "unit_bytes": 1024, "spirals": 0.3},
+    "straight cuts, 100 steps, 4 B": {"steps": 100, "unit_bytes": 4},
+    "20% spirals, 100 steps, 4 B": {"steps": 100, "unit_bytes": 4, "spirals": 0.2},
+    "30% spirals, 400 steps, 4 B": {"steps": 400, "unit_bytes": 4, "spirals": 0.3},
+    "straight cuts, 20 steps, 4 KiB": {"steps": 20, "unit_bytes": 4096},
+    "20% spirals, 50 steps, 1 KiB": {"steps": 50, "unit_bytes": 1024, "spirals": 0.2},
+    "5% left out, 1024 steps, 1 KiB": {"steps": 1024, "unit_bytes": 1024, "slack": 0.05},
+}
+COUNTS = (150, 300, 450)
+
+HEAD = """# Packing the arena
+
+`poetc/schedule/arena.py` gives every buffer an offset. A buffer lives from its first to its last
+step, both included: one that ends at step 4 and one that begins at step 5 may share bytes, one that
+begins at step 4 may not. Sizes and offsets are multiples of the alignment.
+
+1. Buffers that meet all others go to the bottom; groups that never meet in time are packed apart.
+2. Six orders with first fit and best fit. On training steps one of them nearly always reaches the
+   peak of live bytes, which no arena can be below.
+3. Otherwise a search (`arena_search.py`) for exactly that height: it fills the valleys of the
+   skyline, the one with the fewest possibilities first, jumps back over decisions that did not
+   matter, and restarts. Where there is no room to spare, buffers that must lie side by side are
+   joined first (`arena_join.py`). If the height is not reached, heights in between are tried. A
+   search that ends without an answer proves a higher bound.
+
+`arena_check.py`, which shares no code with this, checks every plan.
+
+## Buffers that move
+
+Even where each step has room for what is alive, there may be no packing: a buffer keeps its place,
+and what must lie beside it changes. Example, in units, first and last step: (2, 0–0), (3, 0–1),
+(1, 1–2), (2, 2–2), (1, 1–3), (1, 2–3), (3, 3–4), (2, 4–4). At most 5 units are alive; 6 are needed.
+With storage there is a way out. A tensor that leaves RAM after one use and is paged in before the
+next gets another place; in the example one unit does so. In the extreme every kernel finds its
+operands wherever it likes, so whatever RAM a schedule needs at least is enough for an arena too, at
+the price of transfers.
+
+`schedule/relocate.py` looks for few and cheap moves. A sweep through time places each buffer that
+begins where that costs least: in a hole, or else where buffers lie that can move away at that
+moment. Local search over what each buffer prefers (bottom, top, near a place) and over moves that
+are made in any case runs some thousand sweeps. Last, each move is taken back that `arena.py` can do
+without. No move at all is a possible result, and not a rare one.
+
+## Instances with a known perfect packing
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
+    print(HEAD)
+    print(
+        f"Made by `python -m benchmarks.arena --seeds {arguments.seeds}`: a rectangle of "
+        f"{CAPACITY_BYTES:,} bytes cut into\nbuffers without a rest; a spiral is five pieces around"
+        " a middle one. *Solved* is without waste over\nthe bytes alive; waste and seconds of all "
+        "instances, median and worst.\n"
+    )
+    print("| cuts | buffers | capacity | solved | waste, median | worst | s, median | worst |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, kind in KINDS.items():
+        for count in COUNTS:
+            wastes, seconds = [], []
+            for seed in range(arguments.seeds):
+                buffers = perfect(seed, count, **kind)  # type: ignore[arg-type]
+                started = time.monotonic()
+                packing = pack(buffers, 4, EFFORT)
+                seconds.append(time.monotonic() - started)
+                check_packing(
+                    [b.bytes for b in buffers],
+                    [(b.first, b.last) for b in buffers],
+                    packing.offsets,
+                    packing.arena_bytes,
+                    4,
+                )
+                wastes.append((packing.arena_bytes - packing.bound_bytes) / packing.bound_bytes)
+            wastes.sort()
+            seconds.sort()
+            middle = len(wastes) // 2
+            print(
+                f"| {name} | {count} | {CAPACITY_BYTES:,} "
+                f"| {wastes.count(0)} of {len(wastes)} | {wastes[middle]:.1%} | {wastes[-1]:.1%} "
+                f"| {seconds[middle]:.1f} | {seconds[-1]:.1f} |",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

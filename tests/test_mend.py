@@ -1,0 +1,95 @@
+"""Mending, orders and the bound from checkpoints, against the checker and the exact model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from schedule_problems import random_problem
+
+from benchmarks.instances import SHAPES, layered, peak_bytes
+from poetc.schedule.bounds import ram_needed
+from poetc.schedule.checker import replay
+from poetc.schedule.checkpoints import Checkpoints, choose, relax
+from poetc.schedule.errors import InfeasibleProblem
+from poetc.schedule.instance import Instance
+from poetc.schedule.mend import Timeline, mend
+from poetc.schedule.problem import Problem
+from poetc.schedule.rebuild import rebuild
+from poetc.schedule.solve import solve
+
+
+def limited(problem: Problem, share: float) -> Problem:
+    return dataclasses.replace(problem, ram_bytes=int(share * peak_bytes(problem)))
+
+
+def unlimited(problem: Problem) -> Problem:
+    return dataclasses.replace(problem, ram_bytes=None, deadline_ns=None, dma=False)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_sequences_keep_to_the_ram(seed: int) -> None:
+    problem = unlimited(random_problem(random.Random(seed)))
+    instance = Instance(problem)
+    if instance.pages_of_end() > (problem.storage_bytes or math.inf):
+        return
+    need, _ = ram_needed(instance)
+    peak = replay(problem, rebuild(instance, Timeline(instance, math.inf).events())).peak_bytes
+    for ram in range(need, peak + 1):
+        limit = dataclasses.replace(problem, ram_bytes=ram)
+        found = []
+        mend(Instance(limit), ram, found.append, lambda: False, patience=10)
+        for events in found:
+            replay(limit, rebuild(instance, events))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_timeline_follows_its_mends(seed: int) -> None:
+    problem = limited(layered(40, SHAPES["narrow"], seed), 0.75)
+    instance = Instance(problem)
+    line = Timeline(instance, 0)
+    rng = random.Random(seed)
+    untouched = line.peak.copy()
+    for _ in range(30):
+        k = rng.randrange(instance.n - 1)
+        line.add([(rng.randint(k + 1, instance.n - 1), k, -1)])
+        if rng.random() < 0.3:
+            line.remove([rng.choice(line.mends())])
+        made = Timeline(instance, 0)
+        made.add(line.mends())
+        assert (made.peak == line.peak).all() and (made.base == line.base).all()
+        assert made.price == pytest.approx(line.price)
+    report = replay(unlimited(problem), rebuild(instance, line.events()))
+    assert report.peak_bytes <= line.peak.max()
+    line.undo(0)
+    assert (line.peak == untouched).all() and line.price == pytest.approx(0)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_bound_from_checkpoints_is_one(seed: int) -> None:
+    problem = dataclasses.replace(
+        random_problem(random.Random(seed)), deadline_ns=None, idle_power_nw=0, dma=False
+    )
+    if problem.ram_bytes is None:
+        return
+    try:
+        best = solve(problem, strategy="milp", gap=0.0).energy_nj
+    except InfeasibleProblem:
+        return
+    instance = Instance(problem)
+    for most in (1, 2, 4):
+        for depth in (1, 3):
+            model = Checkpoints(
+                instance, choose(instance, problem.ram_bytes, most), math.inf, depth
+            )
+            outcome = relax(model, 10, threading.Event())
+            assert not outcome.infeasible
+            assert model.value(outcome.bound) <= best + 1e-3

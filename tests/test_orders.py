@@ -1,0 +1,106 @@
+"""Schedules in another order than the program's: found, written into the graph, run."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_graphs import RandomGraph, random_graphs
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.instances import SHAPES, layered, peak_bytes
+from poetc.interpreter import run_graph
+from poetc.ir.graph import view_unscheduled, write_schedule
+from poetc.passes.poet_schedule import ScheduleOptions, schedule_graph
+from poetc.passes.poet_verify import verify_graph
+from poetc.schedule import portfolio
+from poetc.schedule.checker import check
+from poetc.schedule.instance import Instance
+from poetc.schedule.mend import Timeline
+from poetc.schedule.order import footprint
+from poetc.schedule.orders import renamed
+from poetc.schedule.problem import Problem, predecessors
+from poetc.schedule.rebuild import rebuild
+from poetc.schedule.reorder import orders, permuted
+from poetc.schedule.solve import solve
+
+
+def any_order(problem: Problem, seed: int) -> list[int]:
+    """An order in which the operations can run."""
+    rng = random.Random(seed)
+    before = [set(earlier) for earlier in predecessors(problem)]
+    order: list[int] = []
+    while len(order) < len(before):
+        ready = [k for k, left in enumerate(before) if k not in order and left <= set(order)]
+        order.append(rng.choice(ready))
+    return order
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_graphs(9), st.integers(0, 1000))
+def test_any_order_can_be_written(random: RandomGraph, seed: int) -> None:
+    module, graph = random.parse()
+    wanted = run_graph(module, random.arguments()).results
+    view = view_unscheduled(graph)
+    order = any_order(view.problem, seed)
+    instance = Instance(permuted(view.problem, order))
+    steps = rebuild(instance, Timeline(instance, 10**9).events())
+    write_schedule(view, [renamed(step, order) for step in steps])
+    module.verify()
+    verify_graph(graph)
+    results = run_graph(module, random.arguments()).results
+    assert [a.tobytes() for a in wanted] == [b.tobytes() for b in results]
+
+
+@settings(max_examples=40, deadline=None)
+@given(random=random_graphs(9), share=st.floats(0, 1))
+def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -> None:
+    module, graph = random.parse()
+    wanted = run_graph(module, random.arguments()).results
+    problem = view_unscheduled(graph).problem
+    start = sum(t.bytes for t in problem.tensors if t.start is not None)
+    peak = schedule_graph(graph.clone(), ScheduleOptions()).use.peak_bytes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(portfolio, "SMALL", -1)
+        ram = round(start + share * (peak - start))
+        try:
+            schedule_graph(graph, ScheduleOptions(ram_bytes=ram, time_limit_s=1, gap=0.0))
+        except Exception as error:
+            assert type(error).__name__ in ("InfeasibleError", "TimeLimitError")
+            return
+    module.verify()
+    run = run_graph(module, random.arguments(), ram)
+    assert [a.tobytes() for a in wanted] == [b.tobytes() for b in run.results]
+
+
+def test_another_order_where_the_given_one_is_dear() -> None:
+    problem = layered(120, SHAPES["wide"])
+    problem = replace(problem, ram_bytes=int(0.88 * peak_bytes(problem)))
+    given_order = solve(problem, strategy="milp", time_limit_s=5)
+    schedule = solve(problem, time_limit_s=10)
+    check(problem, schedule)
+    assert schedule.energy_nj < given_order.energy_nj
+    firsts = list(dict.fromkeys(step.operation for step in schedule.computes))
+    assert firsts != sorted(firsts)
+    assert schedule.bound_nj <= schedule.energy_nj
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_orders_exceed_the_ram_less(seed: int) -> None:
+    problem = layered(80, SHAPES["even"], seed)
+    limit = int(0.8 * peak_bytes(problem))
+
+    def excess(order) -> int:
+        during = footprint(problem, order).during_bytes
+        return sum(max(0, used - limit) for used in during)
+
+    found = orders(replace(problem, ram_bytes=limit), lambda: False)
+    assert found and excess(found[0]) < excess(range(80))
+    for order in found:
+        permuted(problem, order)

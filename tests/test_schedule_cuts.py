@@ -1,0 +1,117 @@
+"""Rows that tighten the relaxation cut off no schedule."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schedule_oracle import cheapest
+from schedule_problems import problems
+from test_schedule_solve import training_step
+
+from poetc.schedule.blocks import block_rows
+from poetc.schedule.cuts import Cut, Cuts, Tight
+from poetc.schedule.highs import solve_lp, solve_mip
+from poetc.schedule.instance import Instance
+from poetc.schedule.milp import SlotModel, all_slots, slots_where
+from poetc.schedule.problem import Problem
+
+STOP = threading.Event()
+
+
+def optimum(model: SlotModel) -> float:
+    outcome = solve_mip(model.lp, 30, STOP)
+    assert outcome.finished
+    return model.value(outcome.objective)
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), st.booleans(), st.booleans())
+def test_cuts_keep_the_optimum(problem: Problem, outline: bool, early: bool) -> None:
+    expected = cheapest(problem)
+    if expected is None:
+        return
+    instance = Instance(problem)
+    model = SlotModel(instance, all_slots(instance), outline=outline)
+    plain = optimum(model)
+    tight = Tight(model, STOP)
+    if early:
+        # Every cut there is, whether or not a point breaks it.
+        slots = list(dict.fromkeys(model.slots))
+        pairs = itertools.combinations(slots, 2)
+        cuts = (
+            Cut(v, a, b, after) for v in model.write for a, b in pairs for after in (False, True)
+        )
+        rows = tight.cuts.rows(cut for cut in cuts if _reads(model, cut))
+        if rows:
+            tight.add(rows)
+    assert tight.rounds(30, float("inf"))
+    model.lp = tight.settled()
+    assert optimum(model) == pytest.approx(plain, abs=1e-3)
+    assert plain <= expected + 1e-3
+    if not outline and not problem.idle_power_nw:
+        assert plain == pytest.approx(expected, abs=1e-3)
+
+
+def _reads(model: SlotModel, cut: Cut) -> bool:
+    """Are both slots events of the tensor, and is the use one that reads it?"""
+    events = {model.slots[e.slot]: e.makes for e in model.events[cut.tensor] if e.slot >= 0}
+    return cut.moment in events and events.get(cut.use) is False
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.integers(1, 4))
+def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None:
+    if cheapest(problem) is None:
+        return
+    instance = Instance(problem)
+    model = SlotModel(instance, all_slots(instance), outline=True)
+    plain = optimum(model)
+    tight = Tight(model, STOP)
+    assert tight.rounds(30, float("inf"))
+    last = len(model.slots) - 1
+    bounds = [(s, min(s + width, last)) for s in range(0, last + 1, width)]
+    rows = block_rows(tight, bounds, 30, STOP)
+    if rows:
+        tight.add(rows)
+        assert tight.solve(30)
+    model.lp = tight.settled()
+    assert optimum(model) == pytest.approx(plain, abs=1e-3)
+
+
+def test_cuts_and_blocks_raise_the_bound() -> None:
+    problem = training_step(16, 700)
+    instance = Instance(problem)
+    model = SlotModel(instance, all_slots(instance), outline=True)
+    whole = SlotModel(instance, all_slots(instance))
+    loose = solve_lp(model.lp, 30, STOP).objective
+    assert solve_lp(whole.lp, 30, STOP).objective <= loose + 1e-6
+    tight = Tight(model, STOP)
+    assert tight.rounds(30, float("inf"))
+    assert tight.outcome is not None
+    cut = tight.outcome.objective
+    assert cut > loose
+    rows = block_rows(tight, [(0, len(model.slots) // 2), (len(model.slots) // 2, 10**6)], 30, STOP)
+    assert rows
+    tight.add(rows)
+    assert tight.solve(30)
+    assert tight.outcome.objective > cut
+
+
+def test_cuts_of_a_smaller_model_hold_in_a_larger_one() -> None:
+    instance = Instance(training_step(16, 700))
+    small = SlotModel(instance, slots_where(instance, lambda t, k: k in instance.depth[t]))
+    tight = Tight(small, STOP)
+    assert tight.rounds(30, float("inf"))
+    assert tight.found
+    large = SlotModel(instance, all_slots(instance), outline=True)
+    rows = Cuts(large).rows(sorted(tight.found, key=Cut.key))
+    assert rows
+    raised = Tight(large, STOP)
+    raised.add(rows)
+    assert raised.solve(30)
+    assert raised.outcome is not None
+    assert raised.outcome.objective > solve_lp(large.lp, 30, STOP).objective

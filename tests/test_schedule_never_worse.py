@@ -1,0 +1,123 @@
+"""The search is never worse than a published strategy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schedule_problems import problems
+
+from poetc.schedule.checker import check
+from poetc.schedule.errors import InfeasibleProblem, SolveError
+from poetc.schedule.graphs import load
+from poetc.schedule.instance import Instance
+from poetc.schedule.limits import least_ram
+from poetc.schedule.problem import Problem, Schedule
+from poetc.schedule.solve import CONSTRUCTIVE, solve
+
+GRAPHS = Path(__file__).parent.parent / "benchmarks" / "poet_graphs"
+CHEAP = ("keep-all", *CONSTRUCTIVE)
+SOLVED = ("poet", "checkmate", "paging-only")
+
+
+def examples(count: int) -> settings:
+    return settings(
+        deadline=None,
+        max_examples=count,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+def attempt(problem: Problem, strategy: str, gap: float, seconds: float) -> Schedule | None:
+    """A checked schedule, None where there is none or none is found."""
+    try:
+        schedule = solve(problem, strategy=strategy, gap=gap, time_limit_s=seconds)
+    except SolveError:
+        return None
+    check(problem, schedule)
+    return schedule
+
+
+def worse_than(problem: Problem, strategies: tuple[str, ...], gap: float, seconds: float) -> list:
+    """The strategies that beat the search by more than the gap it was asked for."""
+    best = attempt(problem, "auto", gap, seconds)
+    found = {s: attempt(problem, s, gap, seconds) for s in strategies}
+    return [
+        (name, schedule.energy_nj, best and best.energy_nj)
+        for name, schedule in found.items()
+        if schedule and (best is None or best.energy_nj * (1 - gap) > schedule.energy_nj + 1e-6)
+    ]
+
+
+@examples(120)
+@given(problems(max_operations=8))
+def test_constructive_strategies(problem: Problem) -> None:
+    assert not worse_than(problem, CHEAP, 0.0, 30)
+
+
+@examples(50)
+@given(problems(max_operations=5), st.sampled_from(SOLVED))
+def test_models(problem: Problem, strategy: str) -> None:
+    assert not worse_than(problem, (strategy,), 0.0, 30)
+
+
+@examples(40)
+@given(problems(max_operations=8), st.sampled_from((0.01, 0.1)))
+def test_with_a_gap(problem: Problem, gap: float) -> None:
+    assert not worse_than(problem, CHEAP, gap, 30)
+
+
+@pytest.mark.parametrize(
+    ("graph", "device", "share"),
+    [
+        ("linear", "m4", 1.25),
+        ("transformer", "m4", 1.1),
+        ("vgg16_cifar", "a72", 1.25),
+        ("resnet18_cifar", "m4", 2.5),
+        ("bert", "a72", 1.25),
+    ],
+)
+def test_graphs(graph: str, device: str, share: float) -> None:
+    problem = load(GRAPHS / f"{graph}.json", device)
+    least = least_ram(Instance(problem), 2.0).known
+    assert least is not None
+    limited = replace(problem, ram_bytes=int(share * least))
+    assert not worse_than(limited, CHEAP, 0.01, 4)
+
+
+@pytest.mark.parametrize("graph", ["linear", "transformer"])
+def test_small_graphs_against_the_paper(graph: str) -> None:
+    problem = load(GRAPHS / f"{graph}.json", "m4")
+    least = least_ram(Instance(problem), 2.0).known
+    assert least is not None
+    assert not worse_than(replace(problem, ram_bytes=int(1.25 * least)), SOLVED, 0.01, 4)
+
+
+@pytest.mark.parametrize(("graph", "device"), [("vgg16_cifar", "m4"), ("bert", "a72")])
+def test_refusals_say_why(graph: str, device: str) -> None:
+    """One byte or nanosecond less than is needed: the number, and the operation."""
+    problem = load(GRAPHS / f"{graph}.json", device)
+    need, wanting = max(
+        (sum(problem.tensors[v].bytes for v in {*o.inputs, *o.outputs}), -k)
+        for k, o in enumerate(problem.operations)
+    )
+    with pytest.raises(InfeasibleProblem) as error:
+        solve(replace(problem, ram_bytes=need - 1))
+    assert error.value.ram_bound_bytes == need
+    assert error.value.least_ram_bytes is not None
+    assert error.value.least_ram_bytes >= need
+    assert error.value.operation is not None
+    named = problem.operations[error.value.operation].name
+    assert f"for operation {named}" in str(error.value)
+    assert f"{need} " in str(error.value)
+    if error.value.least_ram_bytes == need:
+        assert error.value.operation == -wanting
+
+    total_ns = sum(o.time_ns for o in problem.operations)
+    with pytest.raises(InfeasibleProblem) as error:
+        solve(replace(problem, deadline_ns=total_ns - 1))
+    assert error.value.fastest_ns == error.value.time_bound_ns == total_ns
+    assert str(total_ns) in str(error.value)
