@@ -6,9 +6,12 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
-    from poetc.pipeline import Compiled, Options
+    from poetc.ir.poet import GraphOp
+    from poetc.pipeline import Options
+    from poetc.report import Summary
     from poetc.schedule.solve import Progress
 
 DEFAULT_DEVICE = "nrf52840"
@@ -40,7 +45,10 @@ STRATEGIES = (
     "griewank",
     "keep-all",
 )
-EMIT = ("ir", "c")
+EMIT = ("ir", "c", "report")
+IMAGE_COMMANDS = ("pack", "unpack")
+SEARCH_OPTIONS = ("strategy", "paging", "remat", "time_limit", "gap", "ram_scope")
+"""Options that say how to search, and so mean nothing where nothing is searched."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,27 +57,60 @@ def build_parser() -> argparse.ArgumentParser:
         prog="poetc",
         description="Compile a neural-network training step (StableHLO or poet IR) into a program "
         "that runs inside a fixed amount of RAM.",
-        epilog="exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
+        epilog="commands for parameters on storage: poetc pack, poetc unpack; "
+        "exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
         "no schedule, 5 internal error, 130 interrupted",
         allow_abbrev=False,
     )
     add = parser.add_argument
     add("input", nargs="?", help="MLIR file, or - for standard input")
     add("--ram", metavar="SIZE", help="all of the RAM of the step, for example 32KB")
-    add("--device", default=DEFAULT_DEVICE, help="name or .toml file (default %(default)s)")
+    # What is None here was not given, and has the default of `_options`.
+    add("--device", help=f"name or .toml file (default {DEFAULT_DEVICE})")
     add("--deadline", metavar="TIME", help="for example 20ms, or 1.5x the unlimited step's time")
     add("--emit", choices=EMIT, default="ir", help="what to write (default %(default)s)")
     add("-o", "--output", metavar="PATH", help="file, or directory for --emit=c (default: stdout)")
-    add("--strategy", choices=STRATEGIES, default="auto", help="default %(default)s")
-    add("--paging", choices=("on", "off"), default="on", help="use auxiliary storage")
-    add("--remat", choices=("on", "off"), default="on", help="recompute kernels")
-    add("--time-limit", metavar="SECONDS", default="60", help="for the solver (default 60)")
-    add("--gap", metavar="FRACTION", default="1%", help="stop this close to optimal (default 1%%)")
-    add("--stack", metavar="SIZE", help="stack reserve inside --ram (default: measured)")
+    add("--strategy", choices=STRATEGIES, help="default auto")
+    add("--paging", choices=("on", "off"), help="use auxiliary storage (default on)")
+    add("--remat", choices=("on", "off"), help="recompute kernels (default on)")
+    add(
+        "--params",
+        choices=("auto", "ram", "storage"),
+        help="where parameters are between steps; auto: on storage if RAM is too small for them",
+    )
+    add(
+        "--io",
+        choices=("arena", "caller"),
+        help="where inputs and results are: in the arena (default), or in buffers of the caller, "
+        "which --ram does not count",
+    )
+    add("--time-limit", metavar="SECONDS", help="for the solver (default 60)")
+    add("--gap", metavar="FRACTION", help="stop this close to optimal (default 1%%)")
+    add(
+        "--stack",
+        metavar="SIZE|measure",
+        help="stack reserve inside --ram (default 1KB); measure: what this model takes, found out "
+        "with the C compiler",
+    )
+    add(
+        "--board",
+        metavar="NAME",
+        help="firmware for a board, with --emit=c; --ram is all of its RAM, by default what it has",
+    )
+    add(
+        "--static",
+        metavar="SIZE",
+        help="static data beside the arena, inside --ram (default: what the stores that come with "
+        "poetc, or the board, need)",
+    )
+    add(
+        "--cc",
+        metavar="COMMAND",
+        help="C compiler for --stack=measure, with its options (default: gcc or cc)",
+    )
     add(
         "--ram-scope",
         choices=("all", "activations"),
-        default="all",
         help="what --ram covers: everything, or as the POET paper all but parameters and gradients",
     )
     add("--passes", metavar="PIPELINE", help="run just these passes, in xdsl-opt's syntax")
@@ -78,14 +119,41 @@ def build_parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="the summary as JSON on stderr")
     add("-q", "--quiet", action="store_true", help="no summary and no progress")
     add("--list-devices", action="store_true", help="names of the known devices")
+    add("--list-boards", action="store_true", help="names of the known boards")
     add("--version", action="version", version=f"poetc {__version__}")
+    return parser
+
+
+def build_image_parser(command: str) -> argparse.ArgumentParser:
+    """The command line of `poetc pack` and `poetc unpack`."""
+    packs = command == "pack"
+    source, result = ("params.npz", "image.bin") if packs else ("image.bin", "params.npz")
+    parser = argparse.ArgumentParser(
+        prog=f"poetc {command}",
+        description=(
+            "Make the storage image of a program with parameters on storage."
+            if packs
+            else "Read the parameters back from the storage image of a program."
+        ),
+        epilog="arrays are named arg0, arg1, ... by argument"
+        + (", or as the parameters are; others are ignored" if packs else ""),
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("program", help="directory that --emit=c wrote, or the ..._image.json in it")
+    add("input", metavar=source)
+    add("-o", "--output", metavar=result, required=True)
+    add("-q", "--quiet", action="store_true", help="no summary")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(build_parser().parse_args(argv))
+        if words and words[0] in IMAGE_COMMANDS:
+            return _run_image(words[0], build_image_parser(words[0]).parse_args(words[1:]))
+        return _run(build_parser().parse_args(words))
     except PoetcError as error:
         print(f"poetc: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -118,6 +186,11 @@ def _run(arguments: argparse.Namespace) -> int:
         lines = [f"{name:<12} {load_device(name).description}\n" for name in names]
         _write_text(None, "".join(lines))
         return 0
+    if arguments.list_boards:
+        from poetc.backends.c.boards import board_list
+
+        _write_text(None, "".join(f"{name:<12} {text}\n" for name, text in board_list()))
+        return 0
     if arguments.input is None:
         raise InputError("no input file; see poetc --help")
     options = _options(arguments)
@@ -138,19 +211,78 @@ def _run(arguments: argparse.Namespace) -> int:
     return _compile(arguments, options, context, module, observer, name)
 
 
+def _run_image(command: str, arguments: argparse.Namespace) -> int:
+    from poetc.image_files import (
+        layout_file,
+        pack_file,
+        read_layout,
+        refuse_overwriting,
+        unpack_file,
+    )
+
+    described = layout_file(arguments.program)
+    refuse_overwriting(arguments.output, described, arguments.input)
+    layout = read_layout(described)
+    if command == "pack":
+        pack_file(layout, arguments.input, arguments.output)
+        done = f"{arguments.output}: {format_bytes(layout.storage_bytes)}"
+    else:
+        sequence = unpack_file(layout, arguments.input, arguments.output)
+        done = f"{arguments.output}: sequence {sequence}"
+    if not arguments.quiet:
+        values = sum(tensor.bytes for tensor in layout.tensors)
+        print(f"{done}, {len(layout.tensors)} parameters, {format_bytes(values)}", file=sys.stderr)
+    return 0
+
+
 def _refuse_with_passes(arguments: argparse.Namespace) -> None:
     """Options of the whole pipeline mean nothing to single passes."""
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in ("ram", "deadline", "stack")
-        if getattr(arguments, name) is not None
-    ]
-    given += ["--emit=c"] if arguments.emit == "c" else []
+    given = _given(
+        arguments,
+        *("ram", "deadline", "stack", "static", "cc", "board", "device", "params", "io"),
+        *SEARCH_OPTIONS,
+    )
+    given += [f"--emit={arguments.emit}"] if arguments.emit != "ir" else []
     if given:
         raise InputError(
             f"{' '.join(given)} cannot go with --passes, which runs just those passes; "
             "they have options of their own, for example poet-schedule{ram=8192}"
         )
+
+
+def _given(arguments: argparse.Namespace, *names: str) -> list[str]:
+    """Those of the options that are on the command line, as they are written there."""
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+
+
+def _for_scheduled(arguments: argparse.Namespace, options: Options, graph: GraphOp) -> Options:
+    """The options for a graph that was scheduled before: for its device, if none was given.
+
+    What it takes is compared with limits later. Raises InputError for options that only a search
+    could follow, and for another device than its own.
+    """
+    from xdsl.dialects.builtin import StringAttr
+
+    from poetc.costmodel.device import known_devices, load_device
+
+    hint = "give the IR from before poet-schedule"
+    if given := _given(arguments, *SEARCH_OPTIONS):
+        raise InputError(
+            f"the input is scheduled already, so {' '.join(given)} would change nothing; {hint}"
+        )
+    attribute = graph.attributes.get("device")
+    if not isinstance(attribute, StringAttr) or attribute.data == options.device.name:
+        return options
+    name = attribute.data
+    if arguments.device is not None:
+        raise InputError(
+            f"the input is scheduled already, for device {name}, but --device={arguments.device} "
+            f"is asked for; {hint}"
+        )
+    if name not in known_devices():
+        _warn(f"the input is scheduled for device {name}; --device=FILE.toml describes it")
+        return options
+    return replace(options, device=load_device(name), device_name=name)
 
 
 def _compile(
@@ -161,9 +293,13 @@ def _compile(
     observer: _Observer,
     name: str,
 ) -> int:
+    from poetc.ir.graph import graphs
     from poetc.ir.text import module_text
     from poetc.pipeline import compile_module
 
+    for graph in graphs(module):
+        if graph.is_scheduled:
+            options = _for_scheduled(arguments, options, graph)
     progress = _Terminal() if sys.stderr.isatty() and not arguments.quiet else None
     compiled = compile_module(
         context,
@@ -174,10 +310,26 @@ def _compile(
     )
     if progress is not None:
         progress.clear()
+
+    @cache
+    def summary() -> Summary:
+        from poetc.report import summarize
+
+        return summarize(compiled, name)
+
     if arguments.emit == "c":
         from poetc.backends.c.emit import emit
 
-        emit(compiled.module, arguments.output, stack_bytes=options.stack_bytes)
+        emit(
+            compiled.module,
+            arguments.output,
+            stack_bytes=compiled.options.stack_bytes,
+            static_bytes=compiled.options.static_bytes,
+            board=options.board,
+            ram_bytes=compiled.options.ram_bytes if options.ram_scope == "all" else None,
+        )
+    elif arguments.emit == "report":
+        _write_text(arguments.output, json.dumps(summary().to_json(), indent=2) + "\n")
     else:
         _write_text(arguments.output, module_text(compiled.module))
     observer.finish()
@@ -188,20 +340,10 @@ def _compile(
             "lower the step with donate_argnums"
         )
     if not arguments.quiet:
-        print(_summary(compiled, options, name, arguments.json), file=sys.stderr)
+        found = summary()
+        text = json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text()
+        print(text, file=sys.stderr)
     return 130 if interrupted else 0
-
-
-def _summary(compiled: Compiled, options: Options, name: str, as_json: bool) -> str:
-    from poetc.report import ram_report, summarize
-
-    if compiled.report is not None:
-        summary = summarize(compiled, options, name)
-        return json.dumps(summary.to_json(), indent=2) if as_json else summary.to_text()
-    ram = ram_report(compiled.graph, options)
-    if as_json:
-        return json.dumps({"input": name, "scheduled_before": True, "ram": ram.to_json()}, indent=2)
-    return f"{name} was scheduled already; it takes {format_bytes(ram.total_bytes)} of RAM"
 
 
 def _run_passes(
@@ -221,7 +363,7 @@ def _run_passes(
     try:
         specs = list(parse_pipeline(arguments.passes))
     except ArgSpecParseError as error:
-        raise InputError(f"--passes: {error}") from error
+        raise InputError(f"--passes: {_one_line(error)}") from error
     for spec in specs:
         if spec.name not in known:
             ours = ", ".join(n for n in sorted(known) if n.startswith(("poet-", "stablehlo-")))
@@ -229,7 +371,7 @@ def _run_passes(
         try:
             passes.append(known[spec.name]().from_spec(spec))
         except (ArgSpecParseError, ValueError, TypeError) as error:
-            raise InputError(f"--passes: {spec.name}: {error}") from error
+            raise InputError(f"--passes: {spec.name}: {_one_line(error)}") from error
     for step in passes:
         if step.name.startswith("poet-") and not graphs(module):
             raise InputError(
@@ -249,45 +391,76 @@ def _run_passes(
     return 0
 
 
+def _one_line(error: BaseException) -> str:
+    """What xDSL says about a pipeline: the column, and the last line, below a copy of the text."""
+    text = str(error).strip()
+    column = re.search(r"^pass-pipeline:\d+:(\d+)$", text, re.MULTILINE)
+    place = f"column {column[1]}: " if column else ""
+    return place + (text.splitlines() or ["malformed"])[-1].strip()
+
+
 def _options(arguments: argparse.Namespace) -> Options:
+    from poetc.backends.c.boards import check_ram, load_board
     from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
     from poetc.costmodel.device import load_device
     from poetc.pipeline import Options
 
     ram_bytes = None
+    ram_scope = arguments.ram_scope or "all"
     if arguments.ram is not None:
         ram_bytes = parse_bytes(arguments.ram, "--ram")
-        bare = arguments.ram.strip().isdigit() and arguments.ram_scope == "all"
+        bare = arguments.ram.strip().isdigit() and ram_scope == "all"
         if bare and ram_bytes < 1024:
             _warn(f"--ram={arguments.ram} is {ram_bytes} bytes; did you mean {arguments.ram}KB?")
-    stack_bytes = DEFAULT_STACK_BYTES
-    if arguments.stack is not None:
+    board = load_board(arguments.board)
+    stack_bytes, stack_compiler = DEFAULT_STACK_BYTES, None
+    if arguments.stack == "measure":
+        from poetc.backends.c.stack import find_compiler
+
+        default = None if board is None else board.compiler
+        stack_compiler = find_compiler(default if arguments.cc is None else arguments.cc)
+    elif arguments.cc is not None:
+        raise InputError("--cc is the compiler that --stack=measure runs; give that, too")
+    elif arguments.stack is not None:
         stack_bytes = parse_bytes(arguments.stack, "--stack")
     deadline = None
     if arguments.deadline is not None:
         deadline = parse_duration_ns(arguments.deadline, "--deadline")
     try:
-        time_limit_s = float(arguments.time_limit)
+        time_limit_s = 60.0 if arguments.time_limit is None else float(arguments.time_limit)
     except ValueError:
         time_limit_s = -1.0
     if not 0 < time_limit_s < float("inf"):
         raise InputError(f"--time-limit={arguments.time_limit}: not a positive number of seconds")
-    device = load_device(arguments.device)
-    if ram_bytes is not None and ram_bytes > device.ram_bytes:
+    device_name = DEFAULT_DEVICE if arguments.device is None else arguments.device
+    device = load_device(device_name)
+    static_bytes = STATIC_BYTES if board is None else board.static_bytes
+    if arguments.static is not None:
+        static_bytes = parse_bytes(arguments.static, "--static")
+    if board is not None:
+        if ram_bytes is None:
+            ram_bytes = board.ram_bytes
+        elif ram_scope == "all":
+            check_ram(board, ram_bytes)
+    elif ram_bytes is not None and ram_bytes > device.ram_bytes:
         _warn(f"--ram={arguments.ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
     return Options(
         device=device,
-        device_name=arguments.device,
+        device_name=device_name,
         ram_bytes=ram_bytes,
         deadline=deadline,
-        static_bytes=STATIC_BYTES,
+        static_bytes=static_bytes,
         stack_bytes=stack_bytes,
-        strategy=arguments.strategy,
-        paging=arguments.paging == "on",
-        remat=arguments.remat == "on",
+        strategy=arguments.strategy or "auto",
+        paging=arguments.paging != "off",
+        remat=arguments.remat != "off",
         time_limit_s=time_limit_s,
-        gap=parse_fraction(arguments.gap, "--gap"),
-        ram_scope=arguments.ram_scope,
+        gap=parse_fraction("1%" if arguments.gap is None else arguments.gap, "--gap"),
+        ram_scope=ram_scope,
+        params=arguments.params or "auto",
+        stack_compiler=stack_compiler,
+        io=arguments.io,
+        board=board,
     )
 
 

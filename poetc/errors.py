@@ -39,7 +39,8 @@ class InputError(PoetcError):
 
 
 class InfeasibleError(PoetcError):
-    """Proven: no schedule meets the RAM budget or the deadline."""
+    """Proven: no schedule meets the RAM budget or the deadline. Where that is proven for the order
+    of the operations at hand only, and none was found in others, the message says so."""
 
     exit_code = 3
 

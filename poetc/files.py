@@ -21,7 +21,7 @@ def umask() -> int:
     return mask
 
 
-def write_whole(target: str | os.PathLike[str], text: str) -> None:
+def write_whole(target: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees a part of it.
 
     A symbolic link stays; the file that it names is written. What is not a regular file (a FIFO, a
@@ -32,6 +32,7 @@ def write_whole(target: str | os.PathLike[str], text: str) -> None:
     name = os.fspath(target)
     if not name:
         raise InputError("cannot write to a file without a name")
+    data = content.encode() if isinstance(content, str) else content
     try:
         existing = _status(name)
         if name.endswith("/") or (existing is not None and stat.S_ISDIR(existing.st_mode)):
@@ -39,14 +40,14 @@ def write_whole(target: str | os.PathLike[str], text: str) -> None:
         stream = None if existing is None else _standard_stream(existing)
         if stream is not None:
             # At its position, which opening it by name would lose.
-            with os.fdopen(os.dup(stream), "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(os.dup(stream), "wb") as file:
+                file.write(data)
         elif existing is not None and not stat.S_ISREG(existing.st_mode):
-            with Path(name).open("w", encoding="utf-8") as file:
-                file.write(text)
+            with Path(name).open("wb") as file:
+                file.write(data)
         else:
             mode = 0o666 & ~umask() if existing is None else stat.S_IMODE(existing.st_mode)
-            _replace(Path(os.path.realpath(name)), text, mode)
+            _replace(Path(os.path.realpath(name)), data, mode)
     except OSError as error:
         raise InputError(f"cannot write {name}: {error.strerror}") from error
 
@@ -71,14 +72,14 @@ def _standard_stream(file: os.stat_result) -> int | None:
     return None
 
 
-def _replace(target: Path, text: str, mode: int) -> None:
+def _replace(target: Path, data: bytes, mode: int) -> None:
     fresh: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
-            "w", dir=target.parent, prefix=TEMPORARY_PREFIX, delete=False, encoding="utf-8"
+            dir=target.parent, prefix=TEMPORARY_PREFIX, delete=False
         ) as file:
             fresh = Path(file.name)
-            file.write(text)
+            file.write(data)
         fresh.chmod(mode)
         fresh.replace(target)
     except BaseException:

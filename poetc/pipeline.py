@@ -6,7 +6,7 @@
 
 Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver runs them
 through `compile_module`, with one difference: schedule, transfers and memory are planned together,
-because a schedule whose arena does not fit is made again for less RAM.
+because a schedule whose arena does not fit is changed until it does.
 
 Input may also be poet IR at any stage; what has been done already is not done again.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
@@ -23,9 +23,11 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
+from poetc.backends.c.layout import static_ram_bytes
 from poetc.costmodel.device import Device
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.ir.graph import ALIGN_BYTES, graphs
+from poetc.ir.locations import kernel_location
 from poetc.ir.poet import GraphOp
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.passes.poet_fuse import PoetFusePass
@@ -40,6 +42,8 @@ from poetc.schedule.errors import InfeasibleProblem
 from poetc.units import format_bytes, format_time
 
 if TYPE_CHECKING:
+    from poetc.backends.c.boards import Board
+    from poetc.backends.c.stack import StackUse
     from poetc.schedule.solve import Progress
 
 Observer = Callable[[str, ModuleOp, float], None]
@@ -53,6 +57,11 @@ class Options:
     `ram_bytes` is all of the RAM of the step, of which `static_bytes` (data of the generated code
     and runtime beside the arena) and `stack_bytes` are set aside before anything is scheduled; None
     is no limit. `deadline` is in nanoseconds, or a float: that many times the unlimited step.
+    `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if that is
+    possible, else on storage. With `io="caller"`, inputs and results are in buffers of the caller,
+    which are not counted; None is what the input says, or "arena". With `stack_compiler`, a C
+    compiler and its options, the stack is measured instead of given, for a `board` with the page
+    store that it has.
     """
 
     device: Device
@@ -67,6 +76,10 @@ class Options:
     time_limit_s: float = 60.0
     gap: float = 0.01
     ram_scope: str = "all"
+    params: str = "auto"
+    stack_compiler: tuple[str, ...] | None = None
+    io: str | None = None
+    board: Board | None = None
 
     @property
     def arena_budget_bytes(self) -> int | None:
@@ -78,11 +91,17 @@ class Options:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A scheduled module with offsets. `report` is None if the input was scheduled already."""
+    """A scheduled module with offsets. `report` is None if the input was scheduled already.
+
+    `options` are those asked for; if the stack was measured, with what it came to, and `stack`
+    tells how.
+    """
 
     module: ModuleOp
     graph: GraphOp
     report: ScheduleReport | None
+    options: Options
+    stack: StackUse | None = None
 
 
 def front_passes(
@@ -150,9 +169,16 @@ def compile_module(
     TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
     """
     passes = front_passes(module, options.device_name, options.device)
-    run_passes(ctx, module, passes, observe)
+    for step in passes:
+        # The order of operations depends on it already.
+        _mark_io(module, options)
+        run_passes(ctx, module, (step,), observe)
     graph = _only_graph(module)
     given = graph.is_scheduled
+    if not given:
+        _mark_io(module, options)
+    if options.stack_compiler is not None and not given:
+        options = _with_expected_stack(module, options)
     report = None
     started = time.monotonic()
     if not given:
@@ -168,15 +194,65 @@ def compile_module(
             # The schedule is the user's: what is wrong with it is wrong with the input.
             raise InputError(error.message, error.location) from error
         raise
+    stack = None
+    if options.stack_compiler is not None:
+        options, stack = _with_measured_stack(module, graph, options)
     if given:
         _check_given(graph, options)
-    return Compiled(module, graph, report)
+    return Compiled(module, graph, report, options, stack)
+
+
+def _with_expected_stack(module: ModuleOp, options: Options) -> Options:
+    """`options` with what the stack will come to, as far as that can be told before scheduling."""
+    from poetc.backends.c.stack import expected_stack
+
+    assert options.stack_compiler is not None
+    asked = schedule_options(options, options.ram_bytes, None)
+    stack = expected_stack(module, options.stack_compiler, asked, options.board)
+    return replace(options, stack_bytes=stack.bytes)
+
+
+def _with_measured_stack(
+    module: ModuleOp, graph: GraphOp, options: Options
+) -> tuple[Options, StackUse]:
+    """`options` with the stack that the scheduled program takes, if there is RAM for it."""
+    from poetc.backends.c.stack import measure_stack
+
+    assert options.stack_compiler is not None
+    stack = measure_stack(module, options.stack_compiler, board=options.board)
+    reserve = max(stack.bytes, options.stack_bytes)
+    used = static_ram_bytes(graph) + options.static_bytes + stack.bytes
+    if options.ram_bytes is not None and options.ram_scope == "all" and used > options.ram_bytes:
+        raise TimeLimitError(
+            f"the step takes {stack.bytes} bytes of stack, more than was expected before it was "
+            f"scheduled, and {used} bytes of RAM in all; --stack={reserve} sets enough aside"
+        )
+    return replace(options, stack_bytes=stack.bytes), stack
+
+
+def _mark_io(module: ModuleOp, options: Options) -> None:
+    for graph in graphs(module):
+        if options.io is not None:
+            graph.attributes["io"] = StringAttr(options.io)
 
 
 def _check_given(graph: GraphOp, options: Options) -> None:
-    """Whether a schedule that came with the input keeps to the limits of the command line."""
+    """Whether a schedule that came with the input keeps to what the command line asks for."""
     hint = "give the IR from before poet-schedule"
-    used = (graph.arena_bytes or 0) + options.static_bytes + options.stack_bytes
+    params = [i for i in range(len(graph.arguments)) if graph.role(i) == "param"]
+    other = [i for i in params if graph.is_stored(i) != (options.params == "storage")]
+    if options.params != "auto" and other:
+        raise InputError(
+            f"the input is scheduled already, with parameter {graph.arg_name(other[0])} "
+            f"{'on storage' if graph.is_stored(other[0]) else 'in RAM'}, but --params="
+            f"{options.params} is asked for; {hint}"
+        )
+    if options.io not in (None, graph.io):
+        raise InputError(
+            f"the input is scheduled already, with io = {graph.io}, but --io={options.io} is "
+            f"asked for; {hint}"
+        )
+    used = static_ram_bytes(graph) + options.static_bytes + options.stack_bytes
     if options.ram_bytes is not None and used > options.ram_bytes:
         raise InputError(
             f"the input is scheduled already and takes {format_bytes(used)}, more than the "
@@ -211,16 +287,23 @@ def _schedule(
     options: Options,
     progress: Callable[[Progress], bool | None] | None,
 ) -> ScheduleReport:
+    if options.params == "storage":
+        if options.device.storage is None:
+            raise InputError(f"--params=storage: device {options.device_name} has no storage")
+        if options.ram_scope != "all":
+            raise InputError(f"--params=storage cannot go with --ram-scope={options.ram_scope}")
     deadline_ns = options.deadline
     if isinstance(deadline_ns, float):
         unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
-        deadline_ns = round(deadline_ns * unlimited_ns)
+        # At least the shortest there is: a step that takes no time meets any.
+        deadline_ns = max(1, round(deadline_ns * unlimited_ns))
     budget = options.arena_budget_bytes
     if budget is not None and budget <= 0:
         raise InfeasibleError(
             f"--ram={options.ram_bytes} leaves nothing for tensors: {options.static_bytes} bytes "
             f"of static data and {options.stack_bytes} bytes of stack are set aside"
         )
+    started_s = time.monotonic()
     try:
         return schedule_and_plan(graph, schedule_options(options, budget, deadline_ns), progress)
     except InfeasibleError as error:
@@ -232,8 +315,18 @@ def _schedule(
         raise InfeasibleError(f"{error.message}{shown}") from error
     except TimeLimitError as error:
         raise TimeLimitError(
-            f"{error.message}; more --ram, a later --deadline or a longer --time-limit may help"
+            f"{error.message}; {_what_may_help(options, time.monotonic() - started_s)}"
         ) from error
+
+
+def _what_may_help(options: Options, seconds: float) -> str:
+    """What to change where a search that took `seconds` found nothing."""
+    changes = ["more --ram"] if options.ram_bytes is not None else []
+    changes += ["a later --deadline"] if options.deadline is not None else []
+    # With --params=auto, each of two searches has half of the time.
+    if seconds >= options.time_limit_s / 2:
+        changes.append("a longer --time-limit")
+    return f"{' or '.join(changes) or 'another --strategy'} may help"
 
 
 def schedule_options(
@@ -251,16 +344,26 @@ def schedule_options(
         device=options.device,
         ram_scope=options.ram_scope,
         align=max(ALIGN_BYTES, options.device.alignment_bytes),
+        params=options.params,
     )
 
 
 def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> InfeasibleError:
-    """The proof of infeasibility in the user's terms: all of the RAM, names of kernels."""
+    """The proof of infeasibility in the user's terms: all of the RAM, names of kernels.
+
+    Where the proof is for the order of the operations at hand only, the message says so.
+    """
     where = ""
     if found.operation is not None:
         compute = graph.computes[found.operation]
-        where = f' for kernel "{compute.label.data}" (number {found.operation + 1} of the step)'
+        location = kernel_location(compute)
+        origin = "" if location is None else f", from {location}"
+        where = (
+            f' for kernel "{compute.label.data}" (number {found.operation + 1} of the step{origin})'
+        )
     how = _restrictions(options)
+    if not found.any_order and options.strategy == "auto":
+        how += " with the operations in this order"
     if found.time_bound_ns is not None or found.fastest_ns is not None:
         lines = [f"no schedule{how} meets the deadline within this RAM{where}"]
         if found.time_bound_ns is not None:
@@ -277,7 +380,10 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
         lines.append(f"at least {needed} are needed{where}")
     if found.least_ram_bytes is not None:
         works = format_bytes(found.least_ram_bytes + reserved)
-        lines.append(f"least RAM known to work: {works}")
+        # What is needed in one order of the operations may be more than what works in another.
+        other = found.ram_bound_bytes is not None and found.least_ram_bytes < found.ram_bound_bytes
+        elsewhere = " in another order of the kernels" if other else ""
+        lines.append(f"least RAM known to work{elsewhere}: {works}")
         if options.strategy != "auto":
             lines.append("a strategy other than auto may need more")
     if reserved:
@@ -290,6 +396,7 @@ def _restrictions(options: Options) -> str:
     given = [f"--strategy={options.strategy}"] if options.strategy != "auto" else []
     given += ["--paging=off"] if not options.paging else []
     given += ["--remat=off"] if not options.remat else []
+    given += [f"--params={options.params}"] if options.params != "auto" else []
     if options.device.storage is None and options.paging:
         given.append(f"--device={options.device_name} (it has no storage)")
     return f" with {' '.join(given)}" if given else ""

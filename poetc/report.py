@@ -1,49 +1,142 @@
-"""The summary of a compilation: what was asked, what it takes, how good it is."""
+"""The summary of a compilation: what was asked, what it takes, how good it is.
+
+Everything about RAM is read from the scheduled graph, so graphs that were scheduled elsewhere are
+reported in the same way. `docs/report.md` says what each number means.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from poetc.ir.graph import view_scheduled
-from poetc.ir.poet import GraphOp
+from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, IntegerAttr, StringAttr
+
+from poetc.backends.c.layout import static_ram_bytes
+from poetc.errors import InputError
+from poetc.ir.graph import ALIGN_BYTES, GraphView, tensor_bytes, view_scheduled
+from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
+from poetc.ir.locations import kernel_location
+from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.unschedule import unscheduled
 from poetc.pipeline import Compiled, Options
-from poetc.schedule.problem import Compute, Free, PageIn, Place
+from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place
 from poetc.units import format_bytes, format_energy, format_time
 
-KINDS: tuple[str, ...] = ("parameters", "inputs", "results", "intermediates", "workspace")
-"""Kinds of arena bytes. New values of parameters count as parameters."""
+KINDS = (*TENSOR_KINDS[:4], "workspace", "transfer_buffers", *TENSOR_KINDS[4:])
+"""Kinds of live bytes in the arena."""
+
+TENSORS_IN_TEXT = 4
+"""Tensors at the peak that the text names."""
+
+LEAST_SECONDS = 1.0
+"""For each search for the least RAM."""
+
+
+@dataclass(frozen=True)
+class LiveTensor:
+    """A tensor that is in RAM at the peak, or the workspace of the kernel. Bytes with padding."""
+
+    name: str
+    kind: str
+    bytes: int
+    type: str | None
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The first moment at which most bytes are live.
+
+    `kernel` is the label of the kernel that runs, or of the next one while `paged_in`, the name of
+    a tensor, is being paged in. `location` is the place in the input that it comes from, where that
+    is known. All are None at the start of the step. `tensors` are all that is live, largest first.
+    """
+
+    bytes: int
+    paged_in: str | None
+    kernel: str | None
+    location: str | None
+    tensors: tuple[LiveTensor, ...]
+
+    @property
+    def at(self) -> str:
+        """The moment in words."""
+        if self.paged_in is not None:
+            return f"page-in of {self.paged_in}"
+        return "the start of the step" if self.kernel is None else f'kernel "{self.kernel}"'
+
+
+@dataclass(frozen=True)
+class LeastRam:
+    """The least of all RAM with which the step can run, `params` being in RAM or on storage.
+
+    With `known_bytes` a schedule is known (None: none was found), with less than `bound_bytes`
+    there is none. `kernel` is what needs that much, None for what is in RAM between steps.
+    """
+
+    params: str
+    known_bytes: int | None
+    bound_bytes: int
+    kernel: str | None
+    location: str | None
 
 
 @dataclass(frozen=True)
 class RamReport:
-    """RAM in bytes. `at_peak` splits the live bytes at the peak, `peak_at` names the kernel."""
+    """RAM in bytes. `caller_bytes` are inputs and outputs in buffers of the caller, not counted.
+
+    `stack_chain` are the calls that take most stack, None if the stack was not measured. `at_peak`
+    splits the live bytes at the peak by kind, `most` is the most of each kind at any moment.
+    `scope` is what the budget covers: all of it, or activations.
+    """
 
     budget_bytes: int | None
+    scope: str
     arena_bytes: int
     static_bytes: int
     stack_bytes: int
-    peak_live_bytes: int
-    peak_at: str
+    stack_chain: tuple[str, ...] | None
+    peak: Peak
     at_peak: dict[str, int]
+    most: dict[str, int]
+    least: tuple[LeastRam, ...]
+    caller_bytes: dict[str, int]
 
     @property
     def total_bytes(self) -> int:
+        """All of the RAM: `.data`, `.bss`, static data and stack of the program."""
         return self.arena_bytes + self.static_bytes + self.stack_bytes
+
+    @property
+    def waste_bytes(self) -> int:
+        """What the arena has beyond the peak of live bytes."""
+        return self.arena_bytes - self.peak.bytes
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain data."""
-        return asdict(self) | {"total_bytes": self.total_bytes}
+        peak = asdict(self.peak) | {"at": self.peak.at}
+        return asdict(self) | {
+            "peak": peak,
+            "total_bytes": self.total_bytes,
+            "peak_live_bytes": self.peak.bytes,
+            "waste_bytes": self.waste_bytes,
+            "waste": self.waste_bytes / max(1, self.peak.bytes),
+        }
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Everything the driver reports. Times in ns, energies in nJ, sizes in bytes."""
+    """Everything the driver reports. Times in ns, energies in nJ, sizes in bytes.
+
+    What only the scheduler knows is None for a graph that was scheduled before and does not say it.
+    """
 
     input: str
     device: str
+    scheduled_before: bool
     deadline_ns: int | None
     kernels: int
+    params: str
     ram: RamReport
     storage_bytes: int
     recomputes: int
@@ -51,141 +144,329 @@ class Summary:
     page_in_bytes: int
     page_outs: int
     page_out_bytes: int
-    time_ns: int
-    unlimited_time_ns: int
-    energy_nj: int
-    unlimited_energy_nj: int
-    bound_nj: int
-    gap: float
-    status: str
-    strategy: str
-    solver_seconds: float
-    interrupted: bool
+    time_ns: int | None = None
+    unlimited_time_ns: int | None = None
+    energy_nj: int | None = None
+    unlimited_energy_nj: int | None = None
+    bound_nj: int | None = None
+    gap: float | None = None
+    status: str | None = None
+    strategy: str | None = None
+    solver_seconds: float | None = None
+    interrupted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain data."""
-        return asdict(self) | {"ram": self.ram.to_json()}
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {"ram": self.ram.to_json()}
 
     def to_text(self) -> str:
         """The summary for a terminal, one topic a block."""
-        ram = self.ram
-        rows: list[tuple[str, str]] = [
-            ("Input", f"{self.input}, {self.kernels} kernels"),
-            ("Device", self.device),
-            ("RAM budget", format_bytes(ram.budget_bytes) if ram.budget_bytes else "unlimited"),
-            ("Deadline", format_time(self.deadline_ns) if self.deadline_ns else "none"),
-            ("", ""),
-            ("RAM used", format_bytes(ram.total_bytes)),
-            ("  arena", format_bytes(ram.arena_bytes)),
-            ("  static data", format_bytes(ram.static_bytes)),
-            ("  stack reserve", format_bytes(ram.stack_bytes)),
-            ("Peak of live bytes", f"{format_bytes(ram.peak_live_bytes)} at {ram.peak_at}"),
-            *(
-                (f"  {kind}", format_bytes(ram.at_peak[kind]))
-                for kind in KINDS
-                if ram.at_peak[kind]
-            ),
-            ("Storage used", format_bytes(self.storage_bytes)),
-            ("", ""),
-            ("Recomputed kernels", str(self.recomputes)),
-            ("Page-ins", f"{self.page_ins}, {format_bytes(self.page_in_bytes)}"),
-            ("Page-outs", f"{self.page_outs}, {format_bytes(self.page_out_bytes)}"),
-            ("Time", _against(format_time(self.time_ns), self.time_ns, self.unlimited_time_ns)),
-            (
-                "Energy",
-                _against(format_energy(self.energy_nj), self.energy_nj, self.unlimited_energy_nj),
-            ),
-            ("Energy bound", f"{format_energy(self.bound_nj)} (gap {self.gap:.2%}, {self.status})"),
-            ("Solver", f"{self.strategy}, {self.solver_seconds:.1f} s"),
-        ]
-        if self.interrupted:
-            rows.append(("Note", "interrupted: the best schedule found so far"))
+        rows = [*self._asked(), ("", ""), *self._ram(), ("", ""), *self._schedule()]
         width = max(len(label) for label, _ in rows)
         return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in rows)
 
+    def _asked(self) -> Iterator[tuple[str, str]]:
+        budget = self.ram.budget_bytes
+        before = ", scheduled before" if self.scheduled_before else ""
+        yield "Input", f"{self.input}, {self.kernels} kernels{before}"
+        yield "Device", self.device
+        scope = "" if self.ram.scope == "all" else f" of {self.ram.scope}"
+        yield "RAM budget", format_bytes(budget) + scope if budget else "unlimited"
+        if not self.scheduled_before:
+            yield "Deadline", format_time(self.deadline_ns) if self.deadline_ns else "none"
+        place = "on storage between steps" if self.params == "storage" else "in RAM"
+        yield "Parameters", place
 
-def _against(text: str, value: int, unlimited: int) -> str:
+    def _ram(self) -> Iterator[tuple[str, str]]:
+        ram, peak = self.ram, self.ram.peak
+        yield "RAM used", format_bytes(ram.total_bytes)
+        yield "  arena", format_bytes(ram.arena_bytes)
+        yield "  static data", format_bytes(ram.static_bytes)
+        if ram.stack_chain is None:
+            yield "  stack reserve", format_bytes(ram.stack_bytes)
+        else:
+            deepest = ram.stack_chain[-1] if ram.stack_chain else "the step"
+            yield "  stack", f"{format_bytes(ram.stack_bytes)}, deepest in {deepest}"
+        if any(ram.caller_bytes.values()):
+            parts = [f"{kind} {format_bytes(size)}" for kind, size in ram.caller_bytes.items()]
+            yield "Not counted", f"buffers of the caller: {', '.join(parts)}"
+        yield "Peak of live bytes", f"{format_bytes(peak.bytes)} at {peak.at}"
+        where = [f'before kernel "{peak.kernel}"'] if peak.paged_in and peak.kernel else []
+        where += [f"from {peak.location}"] if peak.location else []
+        if where:
+            yield "", " ".join(where)
+        for kind in KINDS:
+            if ram.most[kind]:
+                most = "" if ram.at_peak[kind] == ram.most[kind] else f"{ram.most[kind]:,} B"
+                text = format_bytes(ram.at_peak[kind])
+                yield f"  {kind.replace('_', ' ')}", f"{text}, most {most}" if most else text
+        shown, rest = peak.tensors[:TENSORS_IN_TEXT], peak.tensors[TENSORS_IN_TEXT:]
+        for at, tensor in enumerate(shown):
+            yield "" if at else "  largest", f"{tensor.bytes:,} B  {tensor.name}"
+        if rest:
+            yield "", f"{sum(tensor.bytes for tensor in rest):,} B  in {len(rest)} more"
+        waste = ram.waste_bytes / max(1, peak.bytes)
+        yield "Arena beyond that", f"{format_bytes(ram.waste_bytes)} ({waste:.2%})"
+        for at, least in enumerate(ram.least):
+            yield "" if at else "Least possible RAM", _least_text(least)
+        yield "Storage used", format_bytes(self.storage_bytes)
+
+    def _schedule(self) -> Iterator[tuple[str, str]]:
+        yield "Recomputed kernels", str(self.recomputes)
+        yield "Page-ins", f"{self.page_ins}, {format_bytes(self.page_in_bytes)}"
+        yield "Page-outs", f"{self.page_outs}, {format_bytes(self.page_out_bytes)}"
+        if self.time_ns is not None:
+            text = format_time(self.time_ns)
+            yield "Time", _against(text, self.time_ns, self.unlimited_time_ns)
+        if self.energy_nj is not None:
+            text = format_energy(self.energy_nj)
+            yield "Energy", _against(text, self.energy_nj, self.unlimited_energy_nj)
+        if self.bound_nj is not None and self.gap is not None:
+            bound = format_energy(self.bound_nj)
+            yield "Energy bound", f"{bound} (gap {self.gap:.2%}, {self.status})"
+        if self.strategy is not None:
+            took = "" if self.solver_seconds is None else f", {self.solver_seconds:.1f} s"
+            yield "Solver", f"{self.strategy}{took}"
+        if self.interrupted:
+            yield "Note", "interrupted: the best schedule found so far"
+
+
+def _against(text: str, value: int, unlimited: int | None) -> str:
+    if unlimited is None:
+        return text
     return f"{text} ({value / max(1, unlimited):.4f} of unlimited)"
 
 
-def summarize(compiled: Compiled, options: Options, input_name: str) -> Summary:
-    """The summary of a compilation that scheduled its input."""
-    report = compiled.report
-    assert report is not None
-    use, unlimited = report.use, report.unlimited
+def _least_text(least: LeastRam) -> str:
+    place = "in RAM" if least.params == "ram" else "on storage"
+    if least.known_bytes is None:
+        size = f"more than {format_bytes(least.bound_bytes)}"
+    elif least.known_bytes > least.bound_bytes:
+        size = f"{format_bytes(least.known_bytes)} or less, {least.bound_bytes:,} B at least,"
+    else:
+        size = format_bytes(least.known_bytes)
+    who = f'kernel "{least.kernel}"' if least.kernel is not None else "what is kept between steps"
+    return f"{size} with parameters {place}: {who}"
+
+
+def summarize(compiled: Compiled, input_name: str) -> Summary:
+    """The summary of a compilation, also of an input that was scheduled already."""
+    graph, report, options = compiled.graph, compiled.report, compiled.options
+    stack = compiled.stack
+    view = view_scheduled(graph, align=_align(options))
+    original = unscheduled(compiled.module)
+    least = least_ram_report(original, options)
+    sizes = {PageIn: [], PageOut: []}
+    for step in view.steps:
+        if isinstance(step, PageIn | PageOut):
+            sizes[type(step)].append(view.problem.tensors[step.tensor].bytes)
+    stored = any(graph.is_stored(i) for i in range(len(graph.arguments)))
     return Summary(
         input=input_name,
         device=options.device.name,
-        deadline_ns=report.problem.deadline_ns,
-        kernels=len(report.problem.operations),
-        ram=ram_report(compiled.graph, options),
-        storage_bytes=compiled.graph.storage_bytes or 0,
-        recomputes=len(use.recomputes),
-        page_ins=use.page_ins,
-        page_in_bytes=use.page_in_bytes,
-        page_outs=use.page_outs,
-        page_out_bytes=use.page_out_bytes,
-        time_ns=use.makespan_ns,
-        unlimited_time_ns=unlimited.makespan_ns,
-        energy_nj=use.energy_nj,
-        unlimited_energy_nj=unlimited.energy_nj,
-        bound_nj=report.bound_nj,
-        gap=report.gap,
-        status=report.status,
-        strategy=report.strategy,
-        solver_seconds=report.solve_s,
-        interrupted=report.interrupted,
+        scheduled_before=report is None,
+        deadline_ns=report.problem.deadline_ns if report is not None else None,
+        kernels=len(original.computes),
+        params="storage" if stored else "ram",
+        ram=ram_report(options, view, least, stack.chain if stack is not None else None),
+        storage_bytes=graph.storage_bytes or 0,
+        recomputes=len(graph.computes) - len(original.computes),
+        page_ins=len(sizes[PageIn]),
+        page_in_bytes=sum(sizes[PageIn]),
+        page_outs=len(sizes[PageOut]),
+        page_out_bytes=sum(sizes[PageOut]),
+        solver_seconds=report.solve_s if report is not None else None,
+        interrupted=report is not None and report.interrupted,
+        **_left_by_scheduler(graph),
     )
 
 
-def ram_report(graph: GraphOp, options: Options) -> RamReport:
-    """What a scheduled graph with a memory plan keeps in RAM."""
-    view = view_scheduled(graph)
+def _align(options: Options) -> int:
+    return max(ALIGN_BYTES, options.device.alignment_bytes)
+
+
+_SCHEDULE_ATTRIBUTES = {
+    "makespan_ns": "time_ns",
+    "unlimited_makespan_ns": "unlimited_time_ns",
+    "energy_nj": "energy_nj",
+    "unlimited_energy_nj": "unlimited_energy_nj",
+    "bound_nj": "bound_nj",
+    "gap": "gap",
+    "status": "status",
+    "strategy": "strategy",
+}
+"""Entries of a graph's `schedule` and the fields of `Summary` that they are."""
+
+
+def _left_by_scheduler(graph: GraphOp) -> dict[str, Any]:
+    """What the scheduler left on the graph, as far as it is there."""
+    found = graph.attributes.get("schedule")
+    entries = found.data if isinstance(found, DictionaryAttr) else {}
+    return {name: _plain(entries.get(entry)) for entry, name in _SCHEDULE_ATTRIBUTES.items()}
+
+
+def _plain(attribute: object) -> int | float | str | None:
+    match attribute:
+        case IntegerAttr() | FloatAttr():
+            return attribute.value.data
+        case StringAttr():
+            return attribute.data
+        case _:
+            return None
+
+
+def ram_report(
+    options: Options,
+    view: GraphView,
+    least: tuple[LeastRam, ...],
+    stack_chain: tuple[str, ...] | None,
+) -> RamReport:
+    """What the scheduled graph of `view`, which has a memory plan, keeps in RAM."""
+    graph = view.graph
+    kind_of = tensor_kinds(graph)
+    kinds = [kind_of[value] for value in view.values]
     tensors = view.problem.tensors
-    params = {i for i in range(len(graph.arguments)) if graph.role(i) == "param"}
-    returned = set(graph.return_op.arguments)
+    most = _nothing()
+    peak = -1
+    holder: _Moment | None = None
+    at_peak = most
+    for moment in _moments(view):
+        split = _nothing()
+        split["workspace"] = moment.workspace_bytes
+        for v in moment.live:
+            split[kinds[v]] += tensors[v].bytes
+        most = {kind: max(most[kind], split[kind]) for kind in KINDS}
+        total = sum(split.values())
+        if total > peak:
+            peak, holder, at_peak = total, moment, split
+    assert holder is not None
+    names = _names(view)
+    live = [
+        LiveTensor(names[v], kinds[v], tensors[v].bytes, str(view.values[v].type))
+        for v in sorted(holder.live)
+        if tensors[v].bytes
+    ]
+    if holder.workspace_bytes:
+        live.append(LiveTensor("workspace", "workspace", holder.workspace_bytes, None))
+    return RamReport(
+        budget_bytes=options.ram_bytes,
+        scope=options.ram_scope,
+        arena_bytes=static_ram_bytes(graph),
+        static_bytes=options.static_bytes,
+        stack_bytes=options.stack_bytes,
+        stack_chain=stack_chain,
+        peak=Peak(
+            bytes=peak,
+            paged_in=None if holder.paged_in is None else names[holder.paged_in],
+            kernel=holder.compute.label.data if holder.compute else None,
+            location=_place(holder.compute),
+            tensors=tuple(sorted(live, key=lambda tensor: -tensor.bytes)),
+        ),
+        at_peak=at_peak,
+        most=most,
+        least=least,
+        caller_bytes=_caller_bytes(graph),
+    )
 
-    def kind(v: int) -> str:
-        if v in params or tensors[v].replaces is not None:
-            return "parameters"
-        if v < len(graph.arguments):
-            return "inputs"
-        return "results" if view.values[v] in returned else "intermediates"
 
-    live = {v for v, t in enumerate(tensors) if t.start is Place.RAM}
-    best: tuple[int, str, dict[str, int]] = (-1, "the start of the step", {})
+def _caller_bytes(graph: GraphOp) -> dict[str, int]:
+    callers = graph.caller_values()
+    inputs = {value for value in graph.arguments if value in callers}
+    return {
+        "inputs": sum(tensor_bytes(value.type) for value in inputs),
+        "outputs": sum(tensor_bytes(value.type) for value in callers - inputs),
+    }
 
-    def note(where: str, workspace: int) -> None:
-        nonlocal best
-        total = sum(tensors[v].bytes for v in live) + workspace
-        if total > best[0]:
-            split: dict[str, int] = dict.fromkeys(KINDS, 0)
-            split["workspace"] = workspace
-            for v in live:
-                split[kind(v)] += tensors[v].bytes
-            best = (total, where, split)
 
-    note(best[1], 0)
+def _nothing() -> dict[str, int]:
+    return dict.fromkeys(map(str, KINDS), 0)
+
+
+def _names(view: GraphView) -> list[str]:
+    """Names of tensors; the new value of an argument has the name of the argument."""
+    tensors = view.problem.tensors
+    names: list[str] = []
+    for tensor in tensors:
+        names.append(tensor.name if tensor.replaces is None else names[tensor.replaces])
+    return names
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What is live in the middle of a step, and the kernel that it is for."""
+
+    compute: ComputeOp | None
+    live: frozenset[int]
+    workspace_bytes: int = 0
+    paged_in: int | None = None
+
+
+def _moments(view: GraphView) -> Iterator[_Moment]:
+    """The start of the step and every step that may add live bytes, in order."""
+    tensors = view.problem.tensors
+    live = {v for v, tensor in enumerate(tensors) if tensor.start is Place.RAM}
+    yield _Moment(None, frozenset(live))
+    coming = iter(view.computes)
+    following = next(coming, None)
     for step in view.steps:
         match step:
             case Compute(k, pairs):
                 operation = view.problem.operations[k]
                 live -= {operand for _, operand in pairs}
                 live |= set(operation.outputs)
-                note(f'kernel "{operation.name}"', operation.workspace_bytes)
+                yield _Moment(view.computes[k], frozenset(live), operation.workspace_bytes)
+                following = next(coming, None)
             case PageIn(v):
                 live.add(v)
-                note(f"page-in of {tensors[v].name}", 0)
+                yield _Moment(following, frozenset(live), paged_in=v)
             case Free(v):
                 live.discard(v)
             case _:
                 pass
-    return RamReport(
-        budget_bytes=options.ram_bytes,
-        arena_bytes=graph.arena_bytes or 0,
-        static_bytes=options.static_bytes,
-        stack_bytes=options.stack_bytes,
-        peak_live_bytes=best[0],
-        peak_at=best[1],
-        at_peak=best[2],
-    )
+
+
+def _place(compute: ComputeOp | None) -> str | None:
+    """Where in the input a kernel is from."""
+    location = None if compute is None else kernel_location(compute)
+    return None if location is None else str(location)
+
+
+def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
+    """The least RAM of an unscheduled graph on the device, with parameters in RAM and on storage.
+
+    Recomputing, paging and in-place reuse are all allowed, whatever `options` say of them, and
+    there is no deadline. Each search ends after `LEAST_SECONDS`.
+    """
+    from poetc.passes.inplace import inplace_candidates
+    from poetc.passes.poet_schedule import ScheduleOptions, problem_view
+    from poetc.schedule.instance import Instance
+    from poetc.schedule.limits import least_ram
+
+    places = ("ram", "storage") if options.device.storage is not None else ("ram",)
+    beside = options.static_bytes + options.stack_bytes
+    may_share = inplace_candidates(graph)
+    found: list[LeastRam] = []
+    for params in places:
+        asked = ScheduleOptions(device=options.device, align=_align(options), params=params)
+        try:
+            view = problem_view(graph, asked, may_share)
+        except InputError:
+            # Not every graph can have its parameters on storage.
+            continue
+        least = least_ram(Instance(view.problem), LEAST_SECONDS)
+        known_bytes = None if least.known is None else least.known + beside
+        if found and found[0].known_bytes is not None:
+            # All parameters could be paged in before the step, and out after it.
+            known_bytes = min(known_bytes or found[0].known_bytes, found[0].known_bytes)
+        compute = None if least.operation is None else view.computes[least.operation]
+        found.append(
+            LeastRam(
+                params=params,
+                known_bytes=known_bytes,
+                bound_bytes=least.bound + beside,
+                kernel=None if compute is None else compute.label.data,
+                location=_place(compute),
+            )
+        )
+    return tuple(found)

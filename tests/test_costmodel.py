@@ -157,6 +157,16 @@ def test_missing_file(tmp_path):
         ("dma = false", "dma = maybe", "board.toml:9:7: not valid TOML: Invalid value"),
         ("dma = false", "dma = false\ndma = true", "board.toml:10:11: not valid TOML: Cannot over"),
         ("block_bytes = 512\n", "block_bytes = [", "board.toml:17:1: not valid TOML"),
+        (
+            "block_bytes = 512\n",
+            "block_bytes = 512\nwrite_unit_bytes = 48",
+            "board.toml:18:1: storage.write_unit_bytes: must be a power of two and at least 16",
+        ),
+        (
+            "block_bytes = 512\n",
+            "block_bytes = 512\nwrite_unit_bytes = 8",
+            "storage.write_unit_bytes: must be a power of two and at least 16, got 8",
+        ),
     ],
 )
 def test_broken_device_file(tmp_path, old, new, message):
@@ -167,6 +177,16 @@ def test_broken_device_file(tmp_path, old, new, message):
         load_device(str(path))
     assert message in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_the_write_unit_may_be_left_out(tmp_path):
+    path = tmp_path / "board.toml"
+    path.write_text(FILE)
+    storage = load_device(str(path)).storage
+    assert storage is not None and storage.write_unit_bytes == 512
+    path.write_text(FILE + "write_unit_bytes = 4096\n")
+    storage = load_device(str(path)).storage
+    assert storage is not None and storage.write_unit_bytes == 4096
 
 
 def test_storage_must_be_a_table(tmp_path):

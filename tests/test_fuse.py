@@ -109,6 +109,18 @@ _TRANSPOSE = (
     "  %{0} = stablehlo.transpose %{1}, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>"
 )
 
+
+def _sum(result: str, value: str) -> str:
+    """The sum of a value, as wide as the value."""
+    wide, reduced = "tensor<4x4xf32>", f"%{result}_sum"
+    return (
+        f"  %{result}_zero = stablehlo.constant dense<0.0> : tensor<f32>\n"
+        f"  {reduced} = stablehlo.reduce(%{value} init: %{result}_zero) applies stablehlo.add "
+        f"across dimensions = [0, 1] : ({wide}, tensor<f32>) -> tensor<f32>\n"
+        f"  %{result} = stablehlo.broadcast_in_dim {reduced}, dims = [] : (tensor<f32>) -> {wide}"
+    )
+
+
 ENTANGLED = {
     "swap": _step("a b", "4x4xf32", "", "b a"),
     "rotate": _step("a b c", "4x4xf32", "", "b c a"),
@@ -146,6 +158,42 @@ ENTANGLED = {
     ),
     "one value for two": _step("a b", "4x4xf32", _op("t", "add", "a", "x"), "t t"),
     "returned as well": _step("a", "4x4xf32", _op("t", "add", "a", "x"), "t t"),
+    "old times new": _step(
+        "w",
+        "4x4xf32",
+        "\n".join(
+            (_op("w1", "subtract", "w", "x"), _op("p", "multiply", "w1", "w"), _sum("s", "p"))
+        ),
+        "w1 s",
+    ),
+    "old times new, which is a product": _step(
+        "w",
+        "4x4xf32",
+        "\n".join(
+            (_op("w1", "multiply", "w", "x"), _op("p", "multiply", "w", "w1"), _sum("s", "p"))
+        ),
+        "w1 s",
+    ),
+    "old plus two new": _step(
+        "w v",
+        "4x4xf32",
+        "\n".join(
+            (
+                _op("w1", "add", "w", "x"),
+                _op("v1", "multiply", "v", "w1"),
+                _op("k", "multiply", "w1", "v1"),
+                _op("p", "add", "k", "w"),
+                _sum("s", "p"),
+            )
+        ),
+        "w1 v1 s",
+    ),
+    "sums of the new and the old": _step(
+        "w",
+        "4x4xf32",
+        "\n".join((_op("w1", "subtract", "w", "x"), _sum("s", "w1"), _sum("t", "w"))),
+        "w1 s t",
+    ),
 }
 """Steps whose updates get in each other's way."""
 

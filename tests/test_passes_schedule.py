@@ -180,8 +180,8 @@ poet.graph @main(%x: tensor<f32>) -> (tensor<f32>) {
 def fragmented(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arenas come out 40 bytes bigger than what is alive at once."""
 
-    def plan(*arguments: Any) -> MemoryPlan:
-        found = plan_memory(*arguments)
+    def plan(*arguments: Any, **options: Any) -> MemoryPlan:
+        found = plan_memory(*arguments, **options)
         return replace(found, arena_bytes=found.arena_bytes + 40)
 
     monkeypatch.setattr(poet_schedule, "plan_memory", plan)

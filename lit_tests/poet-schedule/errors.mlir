@@ -5,8 +5,8 @@
 // RUN: not xdsl-opt %s -p 'poet-schedule{ram_scope="half"}' 2>&1 | filecheck %s --check-prefix=SCOPE
 // RUN: not xdsl-opt %s -p poet-schedule,poet-schedule 2>&1 | filecheck %s --check-prefix=TWICE
 
-// CHECK: graph @main: 71 bytes of RAM are too few: the least that works is 72 bytes
-// DEADLINE: the deadline of 200 ns is too short: the fastest possible is 210 ns
+// CHECK: graph @main: 71 bytes of RAM are too few in this order of the operations: 72 bytes are enough
+// DEADLINE: the deadline of 200 ns is too short: 210 ns are enough, less than 205 are not
 // ZERO: ram must be more than zero, not 0
 // STRATEGY: unknown strategy 'best'; there are auto, milp
 // SCOPE: ram-scope is all or activations, not half

@@ -31,18 +31,33 @@ poet.graph @main(%x: tensor<4xf32> {poet.role = "input", poet.offset = 0 : i64},
   poet.return %relu2, %w2 : tensor<4xf32>, tensor<4xf32>
 }
 
-// Parameters that live in auxiliary storage: the new value is written over the old one.
+// Parameters on auxiliary storage. In units of 16 bytes: two records, a constant and its checksum,
+// the banks of a parameter that is updated and of one of 4 bytes, and a page of the step.
 // CHECK-LABEL: poet.graph @paged
-poet.graph @paged(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 0 : i64})
-    -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 16 : i64} {
-  %w = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
-  %w2 = poet.compute "update" (%a = %w : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] offsets [0] {
-    %0 = stablehlo.negate %a : tensor<4xf32>
-    poet.yield %0 : tensor<4xf32>
+poet.graph @paged(%c: !poet.page<tensor<4xf32>> {poet.role = "param", poet.offset = 32 : i64},
+                  %p: !poet.page<tensor<2xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64},
+                  %kept: !poet.page<tensor<2xf32>> {poet.role = "param", poet.updates = 1 : i64, poet.offset = 52 : i64},
+                  %q: !poet.page<tensor<f32>> {poet.role = "param", poet.updates = 2 : i64, poet.offset = 80 : i64})
+    -> (!poet.page<tensor<2xf32>>, !poet.page<tensor<2xf32>>, !poet.page<tensor<f32>>)
+    attributes {arena_bytes = 28 : i64, storage_bytes = 144 : i64, bank_bytes = 32 : i64, storage_unit = 16 : i64} {
+  %c0 = poet.pagein %c offset 8 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
+  %w = poet.pagein %p offset 0 : !poet.page<tensor<2xf32>> -> tensor<2xf32>
+  %w2 = poet.compute "update" (%a = %w : tensor<2xf32>) -> tensor<2xf32> inplace [[0, 0]] offsets [0] {
+    %0 = stablehlo.negate %a : tensor<2xf32>
+    poet.yield %0 : tensor<2xf32>
   }
-  %p2 = poet.pageout %w2 offset 0 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
-  poet.free %w2 : tensor<4xf32>
-  poet.return %p2 : !poet.page<tensor<4xf32>>
+  %p2 = poet.pageout %w2 offset 64 : tensor<2xf32> -> !poet.page<tensor<2xf32>>
+  poet.free %w2 : tensor<2xf32>
+  %step = poet.pageout %c0 offset 128 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  poet.free %c0 : tensor<4xf32>
+  %v = poet.pagein %q offset 24 : !poet.page<tensor<f32>> -> tensor<f32>
+  %v2 = poet.compute "update" (%a = %v : tensor<f32>) -> tensor<f32> inplace [[0, 0]] offsets [24] {
+    %0 = stablehlo.negate %a : tensor<f32>
+    poet.yield %0 : tensor<f32>
+  }
+  %q2 = poet.pageout %v2 offset 80 : tensor<f32> -> !poet.page<tensor<f32>>
+  poet.free %v2 : tensor<f32>
+  poet.return %p2, %kept, %q2 : !poet.page<tensor<2xf32>>, !poet.page<tensor<2xf32>>, !poet.page<tensor<f32>>
 }
 
 // Residence is not explicit before scheduling, so nothing is said of it.

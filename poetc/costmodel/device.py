@@ -8,18 +8,24 @@
     read_latency_s = 1e-4
     ...
 
-The keys are the fields of `Device` and `Storage`; each is required.
+The keys are the fields of `Device` and `Storage`; each without a default is required.
 """
 
 import os
 import re
 import sys
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from poetc.errors import InputError, SourceLocation
+
+DEFAULT_WRITE_UNIT_BYTES = 512
+"""A sector of disks and memory cards."""
+
+MIN_WRITE_UNIT_BYTES = 16
+"""A unit holds at least the record that commits a step."""
 
 _DEVICES = Path(__file__).parent / "devices"
 
@@ -29,7 +35,8 @@ class Storage:
     """Auxiliary storage.
 
     A transfer takes the latency plus its bytes, in whole blocks, divided by the rate. `power_w` is
-    what the storage draws meanwhile, beside the processor.
+    what the storage draws meanwhile, beside the processor. A write that is cut off may spoil all of
+    each unit of `write_unit_bytes` (a power of two) that it touches, and nothing else.
     """
 
     read_latency_s: float
@@ -38,6 +45,7 @@ class Storage:
     write_bytes_per_s: float
     power_w: float
     block_bytes: int
+    write_unit_bytes: int = DEFAULT_WRITE_UNIT_BYTES
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,13 @@ def _load(path: Path) -> Device:
         if not isinstance(storage, dict):
             raise source.error("storage", None, f"must be a table, got {_show(storage)}")
         storage = Storage(**source.values(Storage, storage, "storage"))
+        unit = storage.write_unit_bytes
+        if unit & (unit - 1) or unit < MIN_WRITE_UNIT_BYTES:
+            raise source.error(
+                "write_unit_bytes",
+                "storage",
+                f"must be a power of two and at least {MIN_WRITE_UNIT_BYTES}, got {unit}",
+            )
     device = Device(**source.values(Device, table, None), storage=storage)
     if device.alignment_bytes & (device.alignment_bytes - 1):
         raise source.error(
@@ -150,11 +165,16 @@ class _Source:
                 raise self.error(key, section, f"unknown key; known are {', '.join(kinds)}")
         if "storage" in table and section is not None:
             raise self.error("storage", section, "unknown key")
-        missing = [key for key in kinds if key not in table]
+        optional = {f.name for f in fields(record) if f.default is not MISSING}
+        missing = [key for key in kinds if key not in table and key not in optional]
         if missing:
             where = f" in [{section}]" if section else ""
             raise InputError(f"{self.path}: missing {', '.join(missing)}{where}")
-        return {key: self._value(key, kind, table[key], section) for key, kind in kinds.items()}
+        return {
+            key: self._value(key, kind, table[key], section)
+            for key, kind in kinds.items()
+            if key in table
+        }
 
     def _value(self, key: str, kind: Any, value: Any, section: str | None) -> Any:
         # In Python a boolean is an integer, and an integer will do for a float.

@@ -164,6 +164,11 @@ class _Machine:
     ram: _Memory
     storage: _Memory
     ram_bytes: int | None
+    # In buffers of the caller: no part of RAM.
+    callers: frozenset[SSAValue] = frozenset()
+    outside: _Memory = field(default_factory=_Separate)
+    # Page-outs of new values of parameters -> how far the new page is from the old one.
+    banked: dict[poet.PageOutOp, int] = field(default_factory=dict)
     resident: dict[SSAValue, int] = field(default_factory=dict)
     ended_by: dict[SSAValue, str] = field(default_factory=dict)
     offsets: dict[SSAValue, int | None] = field(default_factory=dict)
@@ -188,9 +193,17 @@ class _Machine:
         if isinstance(value.type, poet.PageType):
             self.storage.write(value, array, offset)
             return
-        self.ram.write(value, array, offset)
-        self.resident[value] = _padded(_bytes(value.type))
+        self.memory(value).write(value, array, offset)
+        self.resident[value] = self.size(value)
         self.in_use += self.resident[value]
+
+    def memory(self, value: SSAValue) -> _Memory:
+        """Where a tensor is."""
+        return self.outside if value in self.callers else self.ram
+
+    def size(self, value: SSAValue) -> int:
+        """RAM that a tensor occupies."""
+        return 0 if value in self.callers else _padded(_bytes(value.type))
 
     def need(self, extra: int, where: str) -> None:
         """Counts `extra` bytes beside the resident tensors."""
@@ -208,6 +221,14 @@ class _Machine:
                 source_location(op),
             )
 
+    def touch_own(self, op: Operation, value: SSAValue) -> None:
+        """`op` does something with the buffer of `value` that only its owner may."""
+        if value in self.callers:
+            raise InterpreterError(
+                f"{_describe(op)} takes {_name(value)}, whose buffer is the caller's",
+                source_location(op),
+            )
+
     def end(self, value: SSAValue, reason: str) -> None:
         """The stay of a tensor in RAM ends."""
         self.in_use -= self.resident.pop(value)
@@ -221,14 +242,16 @@ class _Machine:
             self.touch(op, operand)
         takes_over = {result: op.operands[operand] for result, operand in op.inplace_pairs}
         workspace = op.cost.workspace if op.cost is not None else 0
-        sizes = [_bytes(type_) for type_ in op.result_types]
+        for value in (*takes_over.values(), *(op.results[result] for result in takes_over)):
+            self.touch_own(op, value)
+        needed = sum(map(self.size, op.results)) + _padded(workspace)
         reused = sum(self.resident[operand] for operand in takes_over.values())
-        self.need(sum(map(_padded, [*sizes, workspace])) - reused, where)
+        self.need(needed - reused, where)
 
-        offsets = op.result_offsets or [None] * len(op.results)
-        for i, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
+        offsets = [poet.offset_of(result) for result in op.results]
+        for i, (result, offset) in enumerate(zip(op.results, offsets, strict=True)):
             if i not in takes_over:
-                self.ram.reserve(_name(op.results[i]), offset, size)
+                self.memory(result).reserve(_name(result), offset, _bytes(result.type))
             elif offset != self.offsets[takes_over[i]]:
                 raise InterpreterError(
                     f"{_name(op.results[i])} at offset {offset} is in place of "
@@ -237,7 +260,7 @@ class _Machine:
                 )
         scratch = f"the workspace of {where}", _offset(op.workspace_offset), workspace
         self.ram.reserve(*scratch)
-        operands = [self.ram.read(operand) for operand in op.operands]
+        operands = [self.memory(operand).read(operand) for operand in op.operands]
         arrays = run_block(op.block, operands, _no_calls)
         numbers = self._number(op)
         for operand in takes_over.values():
@@ -261,10 +284,13 @@ class _Machine:
 
     def pageout(self, op: poet.PageOutOp) -> None:
         self.touch(op, op.tensor)
-        size = _bytes(op.tensor.type)
-        self.storage.reserve(_name(op.page), _offset(op.offset), size)
+        self.touch_own(op, op.tensor)
+        size, offset = _bytes(op.tensor.type), _offset(op.offset)
+        if offset is not None:
+            offset += self.banked.get(op, 0)
+        self.storage.reserve(_name(op.page), offset, size)
         array = self.ram.read(op.tensor)
-        self.begin(op.page, array, _offset(op.offset), self.numbers[op.tensor])
+        self.begin(op.page, array, offset, self.numbers[op.tensor])
         self.page_outs += 1
         self.page_out_bytes += size
 
@@ -279,6 +305,7 @@ class _Machine:
 
     def free(self, op: poet.FreeOp) -> None:
         self.touch(op, op.tensor)
+        self.touch_own(op, op.tensor)
         self.ram.erase(op.tensor)
         self.end(op.tensor, "it was freed")
 
@@ -290,17 +317,19 @@ class _Machine:
                 results.append(self.storage.read(value))
             else:
                 self.touch(op, value)
-                results.append(self.ram.read(value))
+                results.append(self.memory(value).read(value))
         # A parameter that the step does not update stays in RAM for the next step.
         kept = {
             self.numbers[argument]
             for i, argument in enumerate(graph.arguments)
-            if graph.role(i) == "param" and graph.updates(i) is None
+            if graph.role(i) == "param" and graph.updates(i) is None and not graph.is_stored(i)
         }
         leaks = [
             _name(value)
             for value in self.resident
-            if value not in op.arguments and self.numbers[value] not in kept
+            if value not in op.arguments
+            and self.numbers[value] not in kept
+            and value not in self.callers
         ]
         if graph.is_scheduled and leaks:
             raise InterpreterError(
@@ -309,12 +338,23 @@ class _Machine:
             )
         for i, argument in enumerate(graph.arguments):
             k = graph.updates(i)
-            if k is not None and self.offsets[op.arguments[k]] != self.offsets[argument]:
+            if k is None:
+                continue
+            offset = self.offsets[argument]
+            if offset is not None and (new := graph.new_page(i)) is not None:
+                offset += self.banked[new]
+            if self.offsets[op.arguments[k]] != offset:
                 raise InterpreterError(
                     f"result {k} is the new value of {_name(argument)} but not in its place",
                     source_location(op),
                 )
         return results
+
+    def check_stored(self, graph: poet.GraphOp, arrays: Sequence[Array]) -> None:
+        """The old values of parameters on storage are needed until the step is committed."""
+        for i, (argument, array) in enumerate(zip(graph.arguments, arrays, strict=True)):
+            if graph.is_stored(i) and self.storage.read(argument).tobytes() != array.tobytes():
+                raise InterpreterError(f"the step overwrites {_name(argument)} on storage")
 
 
 def _no_calls(name: str, operands: list[Array]) -> list[Array]:
@@ -332,12 +372,12 @@ def run_graph(
 
     `graph` may be a module that contains exactly one. A tensor is in RAM from the operation that
     makes it until it is freed, taken over in place, or returned; arguments of tensor type are in
-    RAM and those of page type on storage from the start. With `ram_bytes`, needing more is an
-    error.
+    RAM and those of page type on storage from the start; their values are given and returned as
+    arrays, too. With `ram_bytes`, needing more is an error.
 
     With `arena` all tensors live at their planned offsets in one buffer of `arena_bytes`, and pages
     in one of `storage_bytes`; undefined bytes are poisoned, so that a wrong offset gives a wrong
-    result.
+    result. Parameters on storage are in bank 0 at the start, their new values in bank 1 at the end.
 
     Raises InterpreterError, naming operation and value, for any use of a tensor that is not in RAM,
     for one left over at the end of a scheduled graph, and for arguments of the wrong type.
@@ -360,6 +400,10 @@ def run_graph(
         machine = _Machine(ram, storage, ram_bytes)
     else:
         machine = _Machine(_Separate(), _Separate(), ram_bytes)
+    machine.callers = graph.caller_values()
+    for i in range(len(arrays)):
+        if (page := graph.new_page(i)) is not None:
+            machine.banked[page] = graph.bank_bytes or 0
     for i, (argument, array) in enumerate(zip(graph.arguments, arrays, strict=True)):
         machine.begin(argument, array, graph.offset(i), None)
     machine.need(0, "start")
@@ -375,6 +419,7 @@ def run_graph(
                 machine.free(op)
             case poet.ReturnOp():
                 results = machine.finish(graph, op)
+                machine.check_stored(graph, arrays)
                 return Run(
                     results,
                     machine.peak_bytes,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import FixedBitwidthType, ModuleOp, TensorType
+from xdsl.dialects.builtin import FixedBitwidthType, FunctionType, ModuleOp, TensorType
 from xdsl.ir import Attribute, BlockArgument, OpResult, SSAValue
 from xdsl.ir import Operation as IROperation
+from xdsl.rewriter import Rewriter
 
 from poetc.errors import InputError
 from poetc.ir.poet import (
@@ -22,6 +23,7 @@ from poetc.ir.poet import (
     GraphOp,
     PageInOp,
     PageOutOp,
+    PageType,
     ReturnOp,
 )
 from poetc.schedule.arena import round_up
@@ -117,19 +119,27 @@ def view_unscheduled(
     idle_power_nw: int = 0,
     align: int = ALIGN_BYTES,
     ram_scope: str = "all",
-    page_params: bool = False,
+    store_params: bool = False,
     may_share: MayShare | None = None,
 ) -> GraphView:
     """The scheduling problem of a graph without residence operations.
 
     Arguments are in RAM at the start; results, parameters and new values of parameters are there at
-    the end. Kernels without a cost count as free. `may_share` gives in-place pairs that a compute
-    allows beside those that it has. Raises InputError for a graph that is scheduled already or in
-    which a parameter is read after its update.
+    the end. What is in buffers of the caller takes no bytes. With `store_params`, parameters and
+    their new values are on `storage` instead. Kernels without a cost count as free. `may_share`
+    gives in-place pairs that a compute allows beside those that it has. Raises InputError for a
+    graph that is scheduled already, in which a parameter is read after its update, or whose
+    parameters cannot be on storage.
     """
     if graph.is_scheduled:
         raise InputError(f"graph @{graph.sym_name.data} is scheduled already")
-    numbering = _Numbering(graph, storage, align, ram_scope, page_params, may_share)
+    if store_params and storage is None:
+        raise InputError("parameters on storage need a device with storage")
+    if store_params and ram_scope != "all":
+        raise InputError(f"ram-scope={ram_scope} goes with parameters in RAM only")
+    numbering = _Numbering(
+        graph, storage, align, ram_scope, store_params=store_params, may_share=may_share
+    )
     return numbering.view(ram_bytes, deadline_ns, idle_power_nw)
 
 
@@ -144,8 +154,9 @@ def view_scheduled(
     """The steps of a scheduled graph, and the problem that they solve.
 
     Without `storage`, transfers cost nothing; everything may be paged, as the graph does it.
-    Each poet.compute is an operation of its own, also when it repeats another; a tensor that is
-    paged in is the tensor that was paged out. Limits are absent from the problem.
+    Arguments of page type are on storage at the start, results of page type at the end. Each
+    poet.compute is an operation of its own, also when it repeats another; a tensor that is paged in
+    is the tensor that was paged out. Limits are absent from the problem.
     """
     storage = storage or Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
     numbering = _Numbering(graph, storage, align, ram_scope, page_params=True)
@@ -162,26 +173,38 @@ class _Numbering:
         storage: Storage | None,
         align: int,
         ram_scope: str,
-        page_params: bool,
+        *,
+        page_params: bool = False,
+        store_params: bool = False,
         may_share: MayShare | None = None,
     ) -> None:
         if ram_scope not in RAM_SCOPES:
             raise InputError(f"ram-scope is {' or '.join(RAM_SCOPES)}, not {ram_scope}")
         self.graph, self.storage, self.align = graph, storage, align
         self.page_params, self.may_share = page_params, may_share
+        self.stored = {
+            i
+            for i in range(len(graph.arguments))
+            if graph.is_stored(i) or (store_params and graph.role(i) == "param")
+        }
         self.index: dict[SSAValue, int] = {}  # also of pages: the tensor they hold
         self.values: list[SSAValue] = []
         self.computes: list[ComputeOp] = []
         self.steps: list[Step] = []
         self.ops: list[IROperation] = []
+        self.caller_values = graph.caller_values()
         self._number()
+        self.callers = {self.index[value] for value in self.caller_values}
         self.replaces = self._replaced()
         self.free_of_charge = self._outside_scope() if ram_scope == "activations" else set()
 
     def _number(self) -> None:
         for value in self.graph.arguments:
-            if not isinstance(value.type, TensorType):
-                raise InputError("arguments on auxiliary storage are not supported")
+            if self.graph.is_stored(value.index) and self.graph.role(value.index) != "param":
+                raise InputError(
+                    f"graph @{self.graph.sym_name.data}: argument "
+                    f"{self.graph.arg_name(value.index)} is a page but no parameter"
+                )
             self._add(value)
         for op in self.graph.block.ops:
             match op:
@@ -215,11 +238,9 @@ class _Numbering:
         self, op: ComputeOp, pairs: Iterable[tuple[int, int]]
     ) -> tuple[tuple[int, int], ...]:
         """(result, operand) positions of `op` as tensors, each pair once."""
-        tensors = (
-            (self.index[op.results[result]], self.index[op.operands[operand]])
-            for result, operand in pairs
-        )
-        return tuple(dict.fromkeys(tensors))
+        values = ((op.results[result], op.operands[operand]) for result, operand in pairs)
+        own = (pair for pair in values if self.caller_values.isdisjoint(pair))
+        return tuple(dict.fromkeys((self.index[new], self.index[old]) for new, old in own))
 
     def _replaced(self) -> dict[int, int]:
         """Tensor that is the new value of a parameter -> tensor of the old value."""
@@ -240,6 +261,49 @@ class _Numbering:
             replaces[new] = i
         return replaces
 
+    def _ends(self) -> dict[int, Place]:
+        """Where each tensor must be at the end that must be anywhere.
+
+        The result that updates a parameter on storage is there. A parameter that the step leaves as
+        it is stays where it is; a page stays also beside a copy in RAM.
+        """
+        graph = self.graph
+        kept = set(range(len(graph.arguments))) - set(self.replaces.values())
+        ends = {
+            i: Place.STORAGE if i in self.stored else Place.RAM
+            for i in kept
+            if graph.role(i) == "param"
+        }
+        updated = {k: i for i in range(len(graph.arguments)) if (k := graph.updates(i)) is not None}
+        # Buffers of the caller stay as they are for the whole step.
+        ends |= dict.fromkeys(self.callers, Place.RAM)
+        if (unwritten := graph.unwritten_output()) is not None:
+            raise InputError(
+                f"graph @{graph.sym_name.data}: result {unwritten} is an argument as it came; no "
+                "kernel would write it into the buffer of the caller: use io=arena"
+            )
+        in_ram: dict[int, int] = {}
+        for k, value in enumerate(graph.return_op.arguments):
+            v = self.index[value]
+            if updated.get(k) in self.stored:
+                ends[v] = Place.STORAGE
+            elif isinstance(value.type, PageType):
+                raise InputError(
+                    f"graph @{graph.sym_name.data}: result {k} is a page but no parameter's new "
+                    "value"
+                )
+            else:
+                in_ram[v] = k
+        for v, k in in_ram.items():
+            if ends.get(v) is Place.STORAGE and v not in self.stored:
+                argument = graph.arg_name(self.replaces[v])
+                raise InputError(
+                    f"graph @{graph.sym_name.data}: result {k} is the new value of parameter "
+                    f"{argument}, returned again as an output; that needs it in RAM: use params=ram"
+                )
+            ends[v] = Place.RAM
+        return ends
+
     def _outside_scope(self) -> set[int]:
         """Parameters, their new values, and gradients: what only updates of parameters read."""
         graph = self.graph
@@ -257,23 +321,27 @@ class _Numbering:
                 outside.add(v)
         return outside
 
-    def _tensor(self, v: int, returned: set[int]) -> Tensor:
+    def _tensor(self, v: int, end: Place | None) -> Tensor:
         value = self.values[v]
         is_argument = isinstance(value, BlockArgument)
         is_param = is_argument and self.graph.role(v) == "param"
-        replaced = v in self.replaces.values()
-        end = Place.RAM if v in returned or (is_param and not replaced) else None
-        bytes = 0 if v in self.free_of_charge else round_up(tensor_bytes(value.type), self.align)
+        stored = v in self.stored
+        type_ = value.type.tensor if isinstance(value.type, PageType) else value.type
+        not_counted = v in self.free_of_charge or v in self.callers
+        bytes = 0 if not_counted else round_up(tensor_bytes(type_), self.align)
         pageable = self.storage is not None and bytes > 0
-        if is_param or v in self.replaces:
+        if stored or self.replaces.get(v) in self.stored:
+            pageable = True
+        elif is_param or v in self.replaces:
             pageable = pageable and self.page_params
+        start = (Place.STORAGE if stored else Place.RAM) if is_argument else None
         none = Transfer(0, 0)
         read = self.storage.pagein(bytes) if self.storage and pageable else none
         write = self.storage.pageout(bytes) if self.storage and pageable else none
         return Tensor(
             name=self._name(v),
             bytes=bytes,
-            start=Place.RAM if is_argument else None,
+            start=start,
             end=end,
             pageable=pageable,
             pagein_time_ns=read.time_ns,
@@ -302,18 +370,21 @@ class _Numbering:
             time_ns=cost.time_ns,
             energy_nj=cost.energy_nj,
             workspace_bytes=round_up(cost.workspace, self.align),
-            # An update overwrites what it reads, so it can run only once.
-            repeatable=not any(self.index[v] in self.replaces for v in op.results),
+            # An update overwrites what it reads, so it can run only once. What is in a buffer of
+            # the caller is written once.
+            repeatable=not any(
+                self.index[v] in self.replaces or self.index[v] in self.callers for v in op.results
+            ),
             inplace=self._pairs(op, pairs),
         )
 
     def view(self, ram_bytes: int | None, deadline_ns: int | None, idle_power_nw: int) -> GraphView:
         graph, storage = self.graph, self.storage
-        returned = {self.index[v] for v in graph.return_op.arguments}
+        ends = self._ends()
         try:
             problem = Problem(
                 operations=tuple(map(self._operation, self.computes)),
-                tensors=tuple(self._tensor(v, returned) for v in range(len(self.values))),
+                tensors=tuple(self._tensor(v, ends.get(v)) for v in range(len(self.values))),
                 ram_bytes=ram_bytes,
                 deadline_ns=deadline_ns,
                 storage_bytes=storage.capacity_bytes if storage else None,
@@ -329,13 +400,24 @@ def write_schedule(view: GraphView, steps: Sequence[Step]) -> None:
     """Rewrites the unscheduled graph of `view` so that it does `steps`, in their order.
 
     A kernel that runs again is a copy with the same label. In-place pairs are those of the steps.
+    Parameters that start on storage become arguments of page type, and results that update them
+    pages.
     """
     graph = view.graph
     index = {value: v for v, value in enumerate(view.values)}
     operands = {k: [index[v] for v in op.operands] for k, op in enumerate(view.computes)}
     returned = [index[v] for v in graph.return_op.arguments]
-    stay: dict[int, SSAValue] = dict(enumerate(graph.arguments))  # tensor -> its value in RAM
+    stay: dict[int, SSAValue] = {}  # tensor -> its value in RAM
     page: dict[int, SSAValue] = {}
+    on_storage: set[int] = set()  # results
+    for i, argument in enumerate(graph.arguments):
+        if view.problem.tensors[i].start is not Place.STORAGE:
+            stay[i] = argument
+            continue
+        assert isinstance(argument.type, TensorType)
+        page[i] = Rewriter.replace_value_with_new_type(argument, PageType(argument.type))
+        if (result := graph.updates(i)) is not None:
+            on_storage.add(result)
     new: list[IROperation] = []
     ran: set[int] = set()
     for step in steps:
@@ -363,8 +445,12 @@ def write_schedule(view: GraphView, steps: Sequence[Step]) -> None:
             case Free(v):
                 op = FreeOp(stay[v])
         new.append(op)
-    new.append(ReturnOp(*(stay[v] for v in returned)))
+    results = [page[v] if k in on_storage else stay[v] for k, v in enumerate(returned)]
+    new.append(ReturnOp(*results))
     reorder_block(graph, new)
+    graph.function_type = FunctionType.from_lists(
+        [argument.type for argument in graph.arguments], [value.type for value in results]
+    )
 
 
 def reorder_block(graph: GraphOp, ops: Sequence[IROperation]) -> None:

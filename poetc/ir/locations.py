@@ -4,6 +4,28 @@ from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 
 from poetc.errors import SourceLocation
+from poetc.ir.poet import ComputeOp
+from poetc.ir.stablehlo import (
+    BroadcastInDimOp,
+    ConstantOp,
+    ConvertOp,
+    IotaOp,
+    ReshapeOp,
+    ReverseOp,
+    SliceOp,
+    TransposeOp,
+)
+
+_MOVES_ONLY = (
+    BroadcastInDimOp,
+    ConstantOp,
+    ConvertOp,
+    IotaOp,
+    ReshapeOp,
+    ReverseOp,
+    SliceOp,
+    TransposeOp,
+)
 
 
 def source_location(op: Operation) -> SourceLocation | None:
@@ -12,3 +34,13 @@ def source_location(op: Operation) -> SourceLocation | None:
     if not isinstance(location, FileLineColLoc):
         return None
     return SourceLocation(location.filename.data, location.line.data, location.column.data)
+
+
+def kernel_location(compute: ComputeOp) -> SourceLocation | None:
+    """Where in the input a kernel is from: the first of its operations that computes something."""
+    found = [
+        (isinstance(op, _MOVES_ONLY), at, location)
+        for at, op in enumerate(compute.block.ops)
+        if (location := source_location(op)) is not None
+    ]
+    return min(found, key=lambda entry: entry[:2])[2] if found else None

@@ -74,6 +74,12 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+IO_PLACES = ("arena", "caller")
+"""Where inputs and results of a graph may be."""
+
+NO_OFFSET = -1
+"""Stands among the offsets of results for one that is in a buffer of the caller."""
+
 ROLES = ("input", "param")
 """What a graph argument may be: given anew for each step, or kept from step to step."""
 
@@ -234,8 +240,16 @@ class GraphOp(IRDLOperation):
     `poet.name`: the name in the source, for reports;
     `poet.offset`: place in the arena, or in auxiliary storage for an argument of page type.
 
+    An argument of page type is a parameter that is on auxiliary storage between steps. The result
+    that updates it is a page, too: `new_page`.
+
+    With the attribute `io = "caller"`, inputs and results are in buffers of the caller, which take
+    no RAM here: they are not in the arena, never freed, paged or taken over in place.
+
     Discardable attributes that passes leave on the graph: `ram` (budget), `arena_bytes`,
-    `storage_bytes`, `schedule` (dictionary of what the scheduler proved).
+    `storage_bytes`, `schedule` (dictionary of what the scheduler proved), and where parameters are
+    on storage `bank_bytes` (from the place of an old value to that of the new one) and
+    `storage_unit` (bytes that a write which is cut off may spoil together).
     """
 
     name = "poet.graph"
@@ -358,6 +372,54 @@ class GraphOp(IRDLOperation):
     def storage_bytes(self) -> int | None:
         return self._int_attribute("storage_bytes")
 
+    @property
+    def bank_bytes(self) -> int | None:
+        """Distance in storage between the two places of each updated parameter."""
+        return self._int_attribute("bank_bytes")
+
+    @property
+    def storage_unit(self) -> int | None:
+        """Bytes of storage that a write which is cut off may spoil together."""
+        return self._int_attribute("storage_unit")
+
+    @property
+    def io(self) -> str:
+        """Where inputs and results are: in the `"arena"`, or in buffers of the `"caller"`."""
+        io = self.attributes.get("io")
+        return io.data if isinstance(io, StringAttr) else "arena"
+
+    def caller_values(self) -> frozenset[SSAValue]:
+        """The values in buffers of the caller: inputs, and results but for new parameters."""
+        if self.io != "caller":
+            return frozenset()
+        inputs = {a for a in self.arguments if self.role(a.index) != "param"}
+        return frozenset(inputs | set(self._outputs().values()))
+
+    def unwritten_output(self) -> int | None:
+        """A result that should be in a buffer of the caller, but that no compute makes."""
+        unwritten = (k for k, v in self._outputs().items() if not isinstance(v.owner, ComputeOp))
+        return next(unwritten, None) if self.io == "caller" else None
+
+    def _outputs(self) -> dict[int, SSAValue]:
+        updated = {self.updates(i) for i in range(len(self.arguments))}
+        returned = enumerate(self.return_op.arguments)
+        return {k: value for k, value in returned if k not in updated}
+
+    def is_stored(self, index: int) -> bool:
+        """Whether argument `index` is on auxiliary storage between steps."""
+        return isinstance(self.arguments[index].type, PageType)
+
+    def new_page(self, index: int) -> PageOutOp | None:
+        """The page-out of the new value of argument `index`, if that is on storage and updated.
+
+        None also for one that is returned as it came.
+        """
+        result = self.updates(index)
+        if result is None or not self.is_stored(index):
+            return None
+        owner = self.return_op.arguments[result].owner
+        return owner if isinstance(owner, PageOutOp) else None
+
     def verify_(self) -> None:
         where = f"poet.graph @{self.sym_name.data}"
         inputs, outputs = self.function_type.inputs.data, self.function_type.outputs.data
@@ -381,6 +443,9 @@ class GraphOp(IRDLOperation):
                     f"{where}: {kind} has {len(attrs)} entries, expected {len(types)}"
                 )
         self._verify_arguments(where)
+        io = self.attributes.get("io")
+        if io is not None and (not isinstance(io, StringAttr) or io.data not in IO_PLACES):
+            raise VerifyException(f'{where}: io must be "arena" or "caller", got {io}')
 
     def _verify_arguments(self, where: str) -> None:
         inputs, outputs = self.function_type.inputs.data, self.function_type.outputs.data
@@ -541,7 +606,10 @@ class ComputeOp(IRDLOperation):
 
     @property
     def result_offsets(self) -> tuple[int, ...] | None:
-        """Arena offset of each result in bytes, once memory is planned."""
+        """Arena offset of each result in bytes, once memory is planned.
+
+        NO_OFFSET for one in a buffer of the caller.
+        """
         return None if self.offsets is None else tuple(self.offsets.get_values())
 
     @result_offsets.setter
@@ -574,7 +642,8 @@ class ComputeOp(IRDLOperation):
                     f"but {len(self.result_offsets)} offsets"
                 )
             for offset in self.result_offsets:
-                _verify_offset(offset, f"{where}: offset")
+                if offset != NO_OFFSET:
+                    _verify_offset(offset, f"{where}: offset")
 
     def _verify_inplace(self, where: str) -> None:
         for pair in self.inplace or ():
@@ -838,7 +907,7 @@ class ReturnOp(IRDLOperation):
 def offset_of(value: SSAValue) -> int | None:
     """Where a value of a graph is, in bytes: in the arena, or in storage for a page.
 
-    None as long as memory is not planned.
+    None as long as memory is not planned, and for buffers of the caller.
     """
     if isinstance(value, BlockArgument):
         graph = value.block.parent_op()
@@ -846,7 +915,8 @@ def offset_of(value: SSAValue) -> int | None:
     match value.owner:
         case ComputeOp() as compute if isinstance(value, OpResult):
             offsets = compute.result_offsets
-            return None if offsets is None else offsets[value.index]
+            offset = NO_OFFSET if offsets is None else offsets[value.index]
+            return None if offset == NO_OFFSET else offset
         case PageOutOp() | PageInOp() as transfer:
             return _int(transfer.offset)
         case _:

@@ -186,7 +186,8 @@ def read_module(data: bytes, filename: str) -> ModuleOp:
     if b"\0" in data:
         raise InputError("a binary file, expected MLIR text", start)
     try:
-        text = data.decode("utf-8")
+        # Some editors begin files with a byte order mark.
+        text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise InputError(
             f"not text: byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8", start

@@ -20,7 +20,10 @@ The pass sees the graph as one flat DAG of StableHLO ops and answers two questio
    gradient (Adam) become one kernel with several results. Merging never makes a cycle.
 
 Reads of a parameter stay ahead of its update in place; an anchor that reads the parameter itself is
-never merged with the update of that parameter.
+never merged with the update of that parameter. Where a kernel updates a parameter that another of
+its values reads, or reads what it has just updated, the kernel is lowered to see whether its loop
+nests allow that; if they do not, the two are kept in kernels of their own. Where only a copy of the
+new value can tell the readers of the old one from the update, the copy is made.
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from poetc.errors import InputError
+from poetc.errors import InputError, PoetcError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.kernels.analysis import may_alias
+from poetc.kernels.lower import lower
 
 MAX_READS = 2.0
 """An element-wise op is inlined only where each of its elements is read at most this often."""
@@ -256,6 +261,8 @@ class _Fuser:
         self.live = self._live()
         self.stored: set[SSAValue] = set()
         self.forced: set[SSAValue] = set()
+        self.apart: set[frozenset[SSAValue]] = set()
+        """Pairs of stored values that may not share a kernel."""
         self._after: dict[int, list[_Group]] | None = None
         self._refused: set[tuple[SSAValue, ...]] = set()
 
@@ -482,6 +489,8 @@ class _Fuser:
         order = [op.results[0] for op in self.flat.ops if op.results[0] in self.stored]
         groups = [self._group_of(v) for v in order]
         home: dict[SSAValue, _Group] = {g.members[0]: g for g in groups}
+        self._after = None
+        self._refused.clear()
         changed = True
         while changed:
             changed = False
@@ -583,6 +592,8 @@ class _Fuser:
         return False
 
     def _try_merge(self, first: _Group, second: _Group) -> _Group | None:
+        if any(frozenset((a, b)) in self.apart for a in first.members for b in second.members):
+            return None
         base = first if first.reduced else second
         if first.reduced and second.reduced:
             if (first.space, first.reduced) != (second.space, second.reduced):
@@ -712,10 +723,11 @@ def fuse_graph(graph: GraphOp) -> None:
     fuser = _Fuser(_Flat(graph))
     fuser.decide_stored()
     try:
-        groups = fuser.groups()
+        computes = _legal_kernels(fuser)
     except _UnsafeError:
-        # Parameters whose updates read each other, or that are read other than element by element:
-        # what reads one is stored, in program order, and copies stay as they are.
+        # Parameters whose updates read each other, or that are read other than element by element,
+        # or beside their new value: what reads one is stored, in program order, and copies stay
+        # as they are.
         flat = _Flat(graph, keep_copies=True)
         fuser = _Fuser(flat)
         updated = set(flat.updates.values())
@@ -725,16 +737,75 @@ def fuse_graph(graph: GraphOp) -> None:
             if op in fuser.live and updated.intersection(flat.operands(op))
         }
         fuser.decide_stored()
-        groups = fuser.groups()
-    _rebuild(graph, fuser, groups)
-
-
-def _rebuild(graph: GraphOp, fuser: _Fuser, groups: list[_Group]) -> None:
-    flat = fuser.flat
+        computes = _legal_kernels(fuser)
     block = graph.body.block
     value_of: dict[SSAValue, SSAValue] = {a: a for a in block.args}
+    for compute, values in computes.items():
+        value_of.update(zip(values, compute.results, strict=True))
+    terminator = ReturnOp(*(value_of[v] for v in fuser.flat.results))
+    old = list(block.ops)
+    for op in reversed(old):
+        op.detach()
+    block.add_ops([*computes, terminator])
+    for op in reversed(old):
+        op.drop_all_references()
+
+
+def _legal_kernels(fuser: _Fuser) -> dict[ComputeOp, list[SSAValue]]:
+    """Kernels whose updates in place are legal, in order, with the stored values they yield.
+
+    Raises `_UnsafeError` where no way to share kernels is legal.
+    """
+    while True:
+        groups = fuser.groups()
+        computes = _computes(fuser, groups)
+        clashes: set[frozenset[SSAValue]] = set()
+        for group, (compute, results) in zip(groups, computes.items(), strict=True):
+            clashes |= _clashes(fuser, group, compute, results)
+        if not clashes:
+            return computes
+        for compute in reversed(computes):
+            compute.erase()
+        # No group has two values that are apart already, so this comes to an end.
+        fuser.apart |= clashes
+
+
+def _clashes(
+    fuser: _Fuser, group: _Group, compute: ComputeOp, results: list[SSAValue]
+) -> set[frozenset[SSAValue]]:
+    """Pairs of an update and another value that cannot both be in the kernel of `group`."""
+    reads = {member: set(fuser._closure(member)[1]) for member in group.members}
+    # A parameter that only its own update reads is read right before each store.
+    doubtful: list[tuple[int, int]] = []
+    for result, operand in compute.inplace_pairs:
+        update = results[result]
+        shared = {update, fuser.flat.updates[update]}
+        if any(shared & found for member, found in reads.items() if member is not update):
+            doubtful.append((result, operand))
+    if not doubtful:
+        return set()
+    try:
+        kernel = lower(compute)
+    except PoetcError:
+        # Not supported, whatever it is merged with: poet-lower-kernels says what and where.
+        return set()
+    clashes: set[frozenset[SSAValue]] = set()
+    for result, operand in doubtful:
+        if may_alias(kernel, result, operand):
+            continue
+        update = results[result]
+        others = [member for member in group.members if member is not update]
+        readers = [member for member in others if fuser.flat.updates[update] in reads[member]]
+        clashes |= {frozenset((update, member)) for member in readers or others}
+    return clashes
+
+
+def _computes(fuser: _Fuser, groups: list[_Group]) -> dict[ComputeOp, list[SSAValue]]:
+    """The kernels of `groups`, not in any block yet, with the stored values they yield."""
+    flat = fuser.flat
+    value_of: dict[SSAValue, SSAValue] = {a: a for a in flat.graph.body.block.args}
     needed = _needed_outside(fuser, groups)
-    computes: list[ComputeOp] = []
+    computes: dict[ComputeOp, list[SSAValue]] = {}
     for group in groups:
         members = set(group.members)
         results = [v for v in group.members if v in needed]
@@ -771,14 +842,8 @@ def _rebuild(graph: GraphOp, fuser: _Fuser, groups: list[_Group]) -> None:
         for value, result in zip(results, compute.results, strict=True):
             result.name_hint = value.name_hint
             value_of[value] = result
-        computes.append(compute)
-    terminator = ReturnOp(*(value_of[v] for v in flat.results))
-    old = list(block.ops)
-    for op in reversed(old):
-        op.detach()
-    block.add_ops([*computes, terminator])
-    for op in reversed(old):
-        op.drop_all_references()
+        computes[compute] = results
+    return computes
 
 
 def _needed_outside(fuser: _Fuser, groups: list[_Group]) -> set[SSAValue]:

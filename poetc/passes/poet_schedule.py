@@ -3,12 +3,17 @@
 The graph becomes a scheduling problem (`ir/graph.py`), the problem is solved (`schedule/`), the
 schedule is checked, and the graph is rewritten to it. `schedule_and_plan` does that together with
 the transfer and memory planners, and schedules again with less RAM where the arena does not fit.
+
+With `params=storage` parameters are on auxiliary storage between steps: those arguments and the
+results that update them become pages. `params=auto` does that where a schedule with parameters in
+RAM does not exist or is not found.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,11 +29,12 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.passes import ModulePass
 
-from poetc.costmodel.device import Device, load_device
-from poetc.errors import InfeasibleError, InputError, TimeLimitError
+from poetc.costmodel.device import DEFAULT_WRITE_UNIT_BYTES, Device, load_device
+from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.ir.graph import (
     ALIGN_BYTES,
     GraphView,
+    MayShare,
     Storage,
     Transfer,
     graphs,
@@ -36,7 +42,7 @@ from poetc.ir.graph import (
     view_unscheduled,
     write_schedule,
 )
-from poetc.ir.poet import GraphOp
+from poetc.ir.poet import IO_PLACES, GraphOp
 from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
 from poetc.schedule.arena import page_bytes
@@ -44,18 +50,26 @@ from poetc.schedule.checker import Report, check, replay
 from poetc.schedule.errors import (
     InfeasibleProblem,
     NoScheduleError,
+    ScheduleError,
     SolverInterrupted,
     SolverTimeLimit,
     StrategyUndefinedError,
 )
+from poetc.schedule.instance import Instance
 from poetc.schedule.memory import MemoryPlan, plan_memory
+from poetc.schedule.order import low_peak_order
 from poetc.schedule.problem import Problem, Schedule, Step
-from poetc.schedule.transfers import overlap_transfers
+from poetc.schedule.relocate import ROUNDS, relocate
+from poetc.schedule.reorder import permuted
+from poetc.schedule.transfers import overlap_transfers, without_overlap
 
 if TYPE_CHECKING:
     from poetc.schedule.solve import Progress
 
     ProgressCallback = Callable[[Progress], bool | None]
+
+PARAMS = ("auto", "ram", "storage")
+"""Where parameters are between steps; "auto": in RAM if that is possible within the limits."""
 
 MAX_ATTEMPTS = 8
 """How often a graph is scheduled, with ever less RAM, until its arena fits."""
@@ -63,8 +77,20 @@ MAX_ATTEMPTS = 8
 LEAST_TIME_S = 1.0
 """What the solver gets for another attempt when the time limit has passed in the first one."""
 
-PACK_EFFORT = 4_000_000
-"""Effort of `arena.pack`; five times that before a graph is scheduled again."""
+PACK_EFFORT = 1_000_000
+"""Effort of `arena.pack` for each order of the transfers."""
+
+WASTE_PRICE = 0.002
+"""What it may cost, of the energy, that an arena has no more bytes than are alive at once."""
+
+TIDY_ROUNDS = 300
+"""Rounds of `relocate` for an arena that fits, but has more bytes than are alive at once."""
+
+ARENA_SHARE, MOST_ARENA_S = 0.2, 5.0
+"""Share of the time limit that the solver leaves to the search for an arena, and its most."""
+
+GRACE_S = 4.0
+"""That search ends so long after the time limit at the latest."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +99,7 @@ class ScheduleOptions:
 
     `ram_bytes` None is no limit: the program order with frees. `deadline_ns` bounds the makespan.
     Without a `device` there is no auxiliary storage. `gap` is the optimality gap to stop at,
-    relative to the energy.
+    relative to the energy. `params` is one of `PARAMS`.
     """
 
     ram_bytes: int | None = None
@@ -86,6 +112,7 @@ class ScheduleOptions:
     device: Device | None = None
     ram_scope: str = "all"
     align: int = ALIGN_BYTES
+    params: str = "ram"
 
 
 @dataclass(frozen=True)
@@ -93,9 +120,12 @@ class ScheduleReport:
     """What was decided for one graph, and what it costs.
 
     `use` is what the checker counted; `unlimited` the same for the program order with unlimited
-    RAM, without recomputing or paging. `bound_nj`: no schedule within the limits uses less.
+    RAM, parameters in RAM, without recomputing or paging. `params` says where parameters are
+    between steps: "ram" or "storage". `bound_nj`: no schedule within the limits that has them there
+    uses less.
     `budget_bytes` is the RAM that it was scheduled for, less than asked where the arena would not
-    have fitted otherwise; `attempts` counts the tries. `memory` is None until memory is planned.
+    have fitted otherwise; `attempts` counts the tries, `moves` the page-ins that are there only so
+    that an arena fits. `memory` is None until memory is planned.
     `interrupted` says that the user stopped the search and this is the best that it had found.
     """
 
@@ -110,8 +140,15 @@ class ScheduleReport:
     solve_s: float
     log: tuple[str, ...] = ()
     attempts: int = 1
+    moves: int = 0
     memory: MemoryPlan | None = None
     interrupted: bool = False
+    params: str = "ram"
+
+    @property
+    def waste_bytes(self) -> int:
+        """Bytes of the arena beyond the most that are alive at once; 0 before memory is planned."""
+        return max(0, self.memory.arena_bytes - self.use.peak_bytes) if self.memory else 0
 
     @property
     def gap(self) -> float:
@@ -136,8 +173,15 @@ def storage_of(device: Device) -> Storage | None:
     return Storage(read, write, device.dma)
 
 
-def problem_view(graph: GraphOp, options: ScheduleOptions) -> GraphView:
-    """The scheduling problem of an unscheduled graph under `options`."""
+def problem_view(
+    graph: GraphOp, options: ScheduleOptions, may_share: MayShare | None = None
+) -> GraphView:
+    """The scheduling problem of an unscheduled graph under `options`.
+
+    For `params="auto"` it is that with parameters in RAM. With parameters on storage the operations
+    are in the order that `poet-order{params=storage}` would give them. `may_share` saves proving
+    again which results may take over which buffers.
+    """
     limited = options.ram_bytes is not None or options.deadline_ns is not None
     missing = next((op for op in graph.computes if op.cost is None), None)
     if limited and missing is not None:
@@ -149,7 +193,11 @@ def problem_view(graph: GraphOp, options: ScheduleOptions) -> GraphView:
         if limit is not None and limit <= 0:
             raise InputError(f"{name} must be more than zero, not {limit}")
     device = options.device
-    return view_unscheduled(
+    store_params = options.params == "storage"
+    if store_params and (device is None or device.storage is None):
+        which = f"; {device.name} has none" if device else ", and no device is given"
+        raise InputError(f"parameters on storage need a device with storage{which}")
+    view = view_unscheduled(
         graph,
         storage=storage_of(device) if device else None,
         ram_bytes=options.ram_bytes,
@@ -157,8 +205,15 @@ def problem_view(graph: GraphOp, options: ScheduleOptions) -> GraphView:
         idle_power_nw=_idle_power_nw(device),
         align=options.align,
         ram_scope=options.ram_scope,
-        may_share=inplace_candidates(graph),
+        store_params=store_params,
+        may_share=may_share or inplace_candidates(graph),
     )
+    if not store_params:
+        return view
+    # The graph was ordered for parameters that are always there.
+    order = low_peak_order(view.problem)
+    computes = tuple(view.computes[k] for k in order)
+    return replace(view, problem=permuted(view.problem, order), computes=computes)
 
 
 def schedule_graph(
@@ -171,8 +226,9 @@ def schedule_graph(
     be scheduled, InfeasibleError when that is proven, and TimeLimitError when no schedule was found
     in time.
     """
-    view = problem_view(graph, options)
-    report = _Scheduler(view, options, progress).solve(options.ram_bytes)
+    view, report = _choose(
+        graph, options, progress, lambda scheduler: scheduler.solve(options.ram_bytes)
+    )
     write_schedule(view, report.steps)
     _describe(graph, report, options)
     return report
@@ -183,33 +239,138 @@ def schedule_and_plan(
 ) -> ScheduleReport:
     """Schedules a graph in place, overlaps transfers and plans memory, so that the arena fits.
 
-    Where the arena would exceed the RAM, transfers overlap less, and then the graph is scheduled
-    again for as much less RAM. Raises like `schedule_graph`, and ArenaOverflowError when no
-    schedule whose arena fits was found.
+    Where the arena would exceed the RAM, transfers overlap less, then buffers move on the way, and
+    then the graph is scheduled again for as much less RAM. Raises like `schedule_graph`, and
+    ArenaOverflowError when no schedule whose arena fits was found.
     """
-    view = problem_view(graph, options)
-    report = _Scheduler(view, options, progress).solve_until_it_fits()
+    view, report = _choose(graph, options, progress, _Scheduler.solve_until_it_fits)
     assert report.memory is not None
     write_schedule(view, report.steps)
     _describe(graph, report, options)
-    write_memory_plan(view_scheduled(graph, align=options.align), report.memory)
+    view = view_scheduled(graph, align=options.align)
+    write_memory_plan(view, report.memory, _unit_bytes(options))
     return report
 
 
+def _choose(
+    graph: GraphOp,
+    options: ScheduleOptions,
+    progress: ProgressCallback | None,
+    solve: Callable[[_Scheduler], ScheduleReport],
+) -> tuple[GraphView, ScheduleReport]:
+    """Solves with parameters where `options` want them; the view and what was found for it.
+
+    For "auto", parameters in RAM are given up when that is proven impossible, or when half of the
+    time has passed without a schedule.
+    """
+    if options.params not in PARAMS:
+        raise InputError(f"params is {', '.join(PARAMS)}, not {options.params}")
+    end_s = time.monotonic() + options.time_limit_s
+    may_share = inplace_candidates(graph)
+    in_ram = problem_view(graph, replace(options, params="ram"), may_share)
+    reference = replace(in_ram.problem, ram_bytes=None, deadline_ns=None)
+    unlimited = replay(reference, _keep_all(reference).steps)
+
+    def attempt(view: GraphView, params: str, patience: float) -> ScheduleReport:
+        chosen = replace(options, params=params)
+        return solve(_Scheduler(view, chosen, progress, unlimited, end_s, patience))
+
+    if options.params == "storage":
+        view = problem_view(graph, options, may_share)
+        return view, attempt(view, "storage", 1.0)
+    stored = _alternative(graph, options, may_share)
+    if stored is None:
+        return in_ram, attempt(in_ram, "ram", 1.0)
+    failure: PoetcError | None = None
+    if _may_fit(in_ram, options):
+        try:
+            return in_ram, attempt(in_ram, "ram", 0.5)
+        except (InfeasibleError, TimeLimitError) as error:
+            failure = error
+    try:
+        return stored, attempt(stored, "storage", 1.0)
+    except (InfeasibleError, TimeLimitError) as error:
+        raise _neither(failure, error) from error.__cause__
+
+
+def _alternative(graph: GraphOp, options: ScheduleOptions, may_share: MayShare) -> GraphView | None:
+    """The problem with parameters on storage, where "auto" may fall back on it."""
+    device = options.device
+    if (
+        options.params != "auto"
+        or options.ram_bytes is None
+        or options.ram_scope != "all"
+        or device is None
+        or device.storage is None
+        or all(graph.role(i) != "param" for i in range(len(graph.arguments)))
+    ):
+        return None
+    try:
+        return problem_view(graph, replace(options, params="storage"), may_share)
+    except InputError:
+        # They cannot be on storage, but nobody said that they must.
+        return None
+
+
+def _may_fit(view: GraphView, options: ScheduleOptions) -> bool:
+    """False where it takes no search to see that the RAM is too little."""
+    from poetc.schedule.bounds import ram_needed_in_any_order
+
+    instance = Instance(view.problem, remat=options.remat, paging=options.paging)
+    return options.ram_bytes is None or ram_needed_in_any_order(instance)[0] <= options.ram_bytes
+
+
+def _neither(in_ram: PoetcError | None, stored: PoetcError) -> PoetcError:
+    """The error to raise when there is no schedule with parameters in RAM (None: by a bound) nor
+    with them on storage.
+
+    Whatever runs with parameters in RAM runs in as little RAM with them on storage: all are paged
+    in before it and out after it. So what is proven about RAM on storage is proven for both. Only a
+    deadline may be easier to meet with parameters in RAM.
+    """
+    found = stored.__cause__
+    about_time = isinstance(found, InfeasibleProblem) and found.ram_bound_bytes is None
+    if in_ram is None or not about_time:
+        return stored
+    other = in_ram.__cause__
+    if not isinstance(other, InfeasibleProblem):
+        return in_ram
+    if other.ram_bound_bytes is not None:
+        return stored
+    return min(in_ram, stored, key=_fastest_ns)
+
+
+def _fastest_ns(error: PoetcError) -> float:
+    found = error.__cause__
+    assert isinstance(found, InfeasibleProblem)
+    return min(
+        math.inf if time_ns is None else time_ns
+        for time_ns in (found.fastest_ns, found.time_bound_ns)
+    )
+
+
 class _Scheduler:
-    """Solves one problem, possibly several times with less RAM."""
+    """Solves one problem, possibly several times with less RAM, until `end_s` on the clock.
+
+    `unlimited` is the program with unlimited RAM, for comparison. Without a schedule the search
+    ends after the fraction `patience` of the time.
+    """
 
     def __init__(
-        self, view: GraphView, options: ScheduleOptions, progress: ProgressCallback | None
+        self,
+        view: GraphView,
+        options: ScheduleOptions,
+        progress: ProgressCallback | None,
+        unlimited: Report,
+        end_s: float,
+        patience: float,
     ) -> None:
         self.view, self.options, self.progress = view, options, progress
+        self.unlimited, self.end_s, self.patience = unlimited, end_s, patience
         self.name = f"graph @{view.graph.sym_name.data}"
-        self.deadline_s = time.monotonic() + options.time_limit_s
-        unlimited = replace(view.problem, ram_bytes=None, deadline_ns=None)
-        self.unlimited = replay(unlimited, _keep_all(unlimited).steps)
 
-    def solve(self, budget_bytes: int | None) -> ScheduleReport:
-        """A checked schedule within `budget_bytes`."""
+    def solve(self, budget_bytes: int | None, left_s: float = 0.0) -> ScheduleReport:
+        """A checked schedule within `budget_bytes`. The solver leaves `left_s` of the time."""
         from poetc.schedule.solve import STRATEGIES, solve
 
         options = self.options
@@ -218,6 +379,7 @@ class _Scheduler:
             raise InputError(f"unknown strategy {options.strategy!r}; there are {known}")
         problem = replace(self.view.problem, ram_bytes=budget_bytes)
         started_s = time.monotonic()
+        time_limit_s = max(LEAST_TIME_S, self.end_s - left_s - started_s)
         interrupted = False
         try:
             if budget_bytes is None and problem.deadline_ns is None and options.strategy == "auto":
@@ -226,7 +388,8 @@ class _Scheduler:
                 schedule = solve(
                     problem,
                     strategy=options.strategy,
-                    time_limit_s=max(LEAST_TIME_S, self.deadline_s - started_s),
+                    time_limit_s=time_limit_s,
+                    patience_s=self.patience * time_limit_s,
                     gap=options.gap,
                     remat=options.remat,
                     paging=options.paging,
@@ -237,6 +400,10 @@ class _Scheduler:
                 raise
             schedule, interrupted = stop.schedule, True
         except (InfeasibleProblem, NoScheduleError) as error:
+            if isinstance(error, InfeasibleProblem) and error.operation is not None:
+                # To others, operations are numbered as in the graph.
+                compute = self.view.computes[error.operation]
+                error.operation = self.view.graph.computes.index(compute)
             raise InfeasibleError(f"{self.name}: {error}") from error
         except StrategyUndefinedError as error:
             raise InputError(f"{self.name}: {error}") from error
@@ -254,23 +421,32 @@ class _Scheduler:
             solve_s=time.monotonic() - started_s,
             log=schedule.log,
             interrupted=interrupted,
+            params=options.params,
         )
 
     def solve_until_it_fits(self) -> ScheduleReport:
-        """A schedule with a memory plan whose arena is within the RAM."""
-        ram = self.options.ram_bytes
-        first = self.solve(ram)
+        """A schedule with a memory plan whose arena is within the RAM.
+
+        Where no arena fits, buffers move on the way (`schedule/relocate.py`). If that is not
+        possible, or costs more than the gap that is asked for, less RAM is tried as well.
+        """
+        ram, align = self.options.ram_bytes, self.options.align
+        first = self.solve(ram, min(ARENA_SHARE * self.options.time_limit_s, MOST_ARENA_S))
         report, excess = self.plan(first)
+        best = report if not excess else self.moved(first, ram)
         solve_s = first.solve_s
         # Between an infeasible budget and one whose arena is too big, others may still do.
         low, high = 0, first.use.peak_bytes
         attempts = 1
+        least_excess = excess
         budget = high - excess
         while (
             excess > 0
-            and not report.interrupted
+            and not first.interrupted
             and attempts < MAX_ATTEMPTS
             and low < budget < high
+            and not self.good(best, first)
+            and time.monotonic() < self.end_s + (GRACE_S if best is None else 0)
         ):
             attempts += 1
             try:
@@ -280,27 +456,114 @@ class _Scheduler:
             else:
                 solve_s += again.solve_s
                 report, excess = self.plan(again)
+                least_excess = min(least_excess, excess)
+                found = report if not excess else self.moved(again, ram)
+                if found and (best is None or found.use.energy_nj < best.use.energy_nj):
+                    best = found
                 high = min(budget, again.use.peak_bytes)
             if excess > 0:
                 budget = high - excess
                 if budget <= low:
-                    budget = (low + high) // 2 // self.options.align * self.options.align
-        if excess > 0 and report.interrupted:
+                    budget = (low + high) // 2 // align * align
+        if best is None and first.interrupted:
             # The best schedule so far is of no use.
             raise SolverInterrupted(None)
-        if excess > 0:
+        if best is None:
             assert ram is not None
             raise ArenaOverflowError(
                 f"{self.name}: schedules within {ram} bytes of RAM exist, but the smallest arena "
-                f"found for one has {ram + excess} bytes, {excess} too many",
-                excess,
+                f"found for one has {ram + least_excess} bytes, {least_excess} too many",
+                least_excess,
             )
+        best = self.without_waste(best)
+        log = best.log
+        if self.late():
+            log = (*log, "the clock cut the search for an arena short")
         # Only the first solution had all of the RAM: its bound is that of the question asked.
-        bound_nj = min(first.bound_nj, report.use.energy_nj)
-        report = replace(report, bound_nj=bound_nj, attempts=attempts, solve_s=solve_s)
-        if report.status == "optimal" and report.gap > self.options.gap:
-            report = replace(report, status="feasible")
-        return report
+        bound_nj = min(first.bound_nj, best.use.energy_nj)
+        best = replace(best, bound_nj=bound_nj, attempts=attempts, solve_s=solve_s, log=log)
+        if best.status == "optimal" and best.gap > self.options.gap:
+            best = replace(best, status="feasible")
+        return best
+
+    def late(self) -> bool:
+        """Whether the time for arenas is over, too: it is that of the solver and a little more."""
+        return time.monotonic() > self.end_s + GRACE_S
+
+    def good(self, found: ScheduleReport | None, first: ScheduleReport) -> bool:
+        """Whether `found` is as good as can be told within the gap."""
+        if found is None:
+            return False
+        return found.use.energy_nj * (1 - self.options.gap) <= first.use.energy_nj
+
+    def moved(
+        self,
+        report: ScheduleReport,
+        arena_bytes: int | None,
+        rounds: int = ROUNDS,
+        most_nj: float = math.inf,
+    ) -> ScheduleReport | None:
+        """`report` with buffers that move on the way so that the arena has at most `arena_bytes`.
+
+        None if that is not found or costs more than `most_nj`.
+        """
+        if arena_bytes is None or self.options.ram_scope != "all":
+            return None
+        problem = replace(report.problem, ram_bytes=self.options.ram_bytes)
+        # Until it is known where transfers overlap, the time is not.
+        instance = self.instance(replace(problem, deadline_ns=None))
+        steps = without_overlap(instance, report.steps)
+        found = relocate(
+            instance,
+            steps,
+            arena_bytes,
+            self.options.align,
+            self.late,
+            rounds=rounds,
+            most_nj=most_nj,
+        )
+        if found is None:
+            return None
+        before, use = report.use, replay(instance.problem, found.steps)
+        pages, more = use.page_ins - before.page_ins, use.energy_nj - before.energy_nj
+        log = (*report.log, f"{pages} page-ins more for a smaller arena, {more} nJ")
+        moved = replace(
+            report, problem=problem, steps=found.steps, use=use, log=log, moves=report.moves + pages
+        )
+        try:
+            planned, _ = self.plan(moved)
+            if _excess(planned, arena_bytes):
+                # Packing everything again has not found what is known to fit.
+                use = replay(problem, found.steps)
+                planned = self.placed(replace(moved, use=use), found.offsets)
+        except ScheduleError:
+            return None
+        return None if _excess(planned, arena_bytes) else planned
+
+    def without_waste(self, report: ScheduleReport) -> ScheduleReport:
+        """`report` with no more in the arena than is alive at once, if that costs little."""
+        if not report.waste_bytes or self.options.ram_bytes is None:
+            return report
+        most_nj = report.use.energy_nj * WASTE_PRICE
+        tidy = self.moved(report, report.use.peak_bytes, TIDY_ROUNDS, most_nj)
+        if tidy is None or tidy.waste_bytes >= report.waste_bytes:
+            return report
+        return tidy if tidy.use.energy_nj <= report.use.energy_nj + most_nj else report
+
+    def instance(self, problem: Problem) -> Instance:
+        """`problem` with the options of the solve."""
+        return Instance(problem, remat=self.options.remat, paging=self.options.paging)
+
+    def placed(self, report: ScheduleReport, offsets: Sequence[int]) -> ScheduleReport:
+        """`report` with a plan that has its buffers at `offsets`."""
+        memory = plan_memory(
+            replace(report.problem, ram_bytes=None),
+            report.steps,
+            align=self.options.align,
+            unit_bytes=_unit_bytes(self.options),
+            offsets=offsets,
+        )
+        return replace(report, memory=memory)
 
     def plan(self, report: ScheduleReport) -> tuple[ScheduleReport, int]:
         """`report` with transfers overlapped and memory planned; bytes by which it is too big."""
@@ -312,31 +575,55 @@ class _Scheduler:
         if options.ram_scope != "all":
             scope = replace(options, ram_scope="all", ram_bytes=None)
             everything = problem_view(self.view.graph, scope).problem
-        peak = report.use.peak_bytes
-        unmoved = tuple(range(len(report.steps)))
-        orders = [overlap_transfers(problem, report.steps)]
-        if ram is not None and orders[0] != unmoved:
-            # Transfers that overlap need RAM longer: if the arena does not fit, overlap less.
-            for room in ((peak + ram) // 2, peak):
-                orders.append(overlap_transfers(problem, report.steps, room))
-            orders.append(unmoved)
-        best: tuple[int, tuple[int, ...], MemoryPlan] | None = None
-        for effort in (PACK_EFFORT, 5 * PACK_EFFORT):
-            for order in dict.fromkeys(orders):
-                steps = [report.steps[i] for i in order]
-                memory = plan_memory(everything, steps, options.align, effort)
-                excess = 0 if ram is None else max(0, memory.arena_bytes - ram)
-                if best is None or excess < best[0]:
-                    best = excess, order, memory
-                if not excess:
+        best: ScheduleReport | None = None
+        most_nj = math.inf
+        for steps in self._variants(problem, report):
+            try:
+                use = replay(problem, steps)
+            except ScheduleError:
+                # It takes longer than it may.
+                continue
+            memory = plan_memory(
+                everything,
+                steps,
+                align=options.align,
+                effort=PACK_EFFORT,
+                unit_bytes=_unit_bytes(options),
+                stop=self.late,
+            )
+            found = replace(report, problem=problem, steps=steps, use=use, memory=memory)
+            if best is None:
+                best = found
+            elif _excess(best, ram):
+                best = min(best, found, key=lambda r: _excess(r, ram))
+            elif use.energy_nj <= most_nj and found.waste_bytes < best.waste_bytes:
+                best = found
+            if not _excess(best, ram):
+                most_nj = min(most_nj, best.use.energy_nj * (1 + WASTE_PRICE))
+                if not best.waste_bytes or options.ram_scope != "all":
                     break
-            if not best or not best[0]:
-                break
-        assert best is not None
-        excess, order, memory = best
-        steps = tuple(report.steps[i] for i in order)
-        use = replay(problem, steps)
-        return replace(report, problem=problem, steps=steps, use=use, memory=memory), excess
+        if best is None:
+            raise ScheduleError("the schedule takes longer than it may")
+        return best, _excess(best, ram)
+
+    def _variants(self, problem: Problem, report: ScheduleReport) -> Iterator[tuple[Step, ...]]:
+        """The steps with less and less overlap of transfers and computing."""
+
+        def overlapped(steps: tuple[Step, ...], room: int | None) -> tuple[Step, ...]:
+            return tuple(steps[i] for i in overlap_transfers(problem, steps, room))
+
+        steps, ram = report.steps, problem.ram_bytes
+        yield overlapped(steps, None)
+        if not problem.dma or ram is None or self.options.ram_scope != "all":
+            return
+        # Transfers that overlap need RAM longer.
+        tight = without_overlap(self.instance(problem), steps)
+        peak = replay(replace(problem, deadline_ns=None), tight).peak_bytes
+        seen = {steps}
+        for variant in (overlapped(tight, (peak + ram) // 2), overlapped(tight, peak), tight):
+            if variant not in seen:
+                seen.add(variant)
+                yield variant
 
 
 def _keep_all(problem: Problem) -> Schedule:
@@ -344,6 +631,18 @@ def _keep_all(problem: Problem) -> Schedule:
     from poetc.schedule.solve import solve
 
     return solve(problem, strategy="keep-all")
+
+
+def _excess(report: ScheduleReport, bytes: int | None) -> int:
+    """By how much the arena exceeds `bytes`; None is no limit."""
+    assert report.memory is not None
+    return 0 if bytes is None else max(0, report.memory.arena_bytes - bytes)
+
+
+def _unit_bytes(options: ScheduleOptions) -> int:
+    """Unit of the storage image."""
+    storage = options.device.storage if options.device else None
+    return storage.write_unit_bytes if storage else DEFAULT_WRITE_UNIT_BYTES
 
 
 def _idle_power_nw(device: Device | None) -> int:
@@ -356,6 +655,9 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
         # A budget for activations alone is not what the verifier means by `ram`.
         name = "ram" if options.ram_scope == "all" else "activations_ram"
         graph.attributes[name] = IntegerAttr(options.ram_bytes, i64)
+    if any(graph.is_stored(i) for i in range(len(graph.arguments))):
+        # For the memory planner, which knows no device.
+        graph.attributes["storage_unit"] = IntegerAttr(_unit_bytes(options), i64)
     use, unlimited = report.use, report.unlimited
     numbers = {
         "energy_nj": use.energy_nj,
@@ -375,6 +677,7 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
             "status": StringAttr(report.status),
             "gap": FloatAttr(round(report.gap, 6), Float64Type()),
             **{name: IntegerAttr(value, i64) for name, value in numbers.items()},
+            "params": StringAttr(report.params),
         }
     )
 
@@ -383,7 +686,9 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
 class PoetSchedulePass(ModulePass):
     """Schedules each graph for `ram` bytes and a `deadline` in nanoseconds.
 
-    `device` is a name or the path of a device file, `time_limit` is in seconds, `gap` relative.
+    `device` is a name or the path of a device file, `time_limit` is in seconds, `gap` relative,
+    `params` one of "auto", "ram" and "storage". `io`, "arena" or "caller", says where inputs and
+    results are (default: what the graph says, or in the arena).
     """
 
     name = "poet-schedule"
@@ -397,6 +702,8 @@ class PoetSchedulePass(ModulePass):
     gap: float = 0.01
     device: str | None = None
     ram_scope: str = "all"
+    params: str = "auto"
+    io: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         options = ScheduleOptions(
@@ -409,6 +716,11 @@ class PoetSchedulePass(ModulePass):
             gap=self.gap,
             device=load_device(self.device) if self.device else None,
             ram_scope=self.ram_scope,
+            params=self.params,
         )
+        if self.io not in (None, *IO_PLACES):
+            raise InputError(f"io is {' or '.join(IO_PLACES)}, not {self.io}")
         for graph in graphs(op):
+            if self.io is not None:
+                graph.attributes["io"] = StringAttr(self.io)
             schedule_graph(graph, options)

@@ -9,6 +9,14 @@ nothing is used after its end, and the bytes in RAM never exceed the budget `ram
 planned, no two buffers that are in use at the same time overlap, neither in the arena nor in
 auxiliary storage, and all lie within `arena_bytes` and `storage_bytes`.
 
+Inputs and results in buffers of the caller take no RAM and have no place in the arena; they are
+never paged, freed or taken over, and nothing is computed in place of them.
+
+Arguments of page type are parameters. Their pages are there during the whole step, whatever is
+written: a new value is written a bank away from the old one, and no write unit has bytes of two of
+records, constants, either bank, and pages of the step. A result of page type is such an argument as
+it came, or the page of a tensor computed in place of it.
+
 Where computes have kernels, each kernel takes the buffers that the compute has, and no more
 workspace than its cost says.
 
@@ -66,6 +74,7 @@ def verify_graph(graph: GraphOp) -> None:
     _verify_kernels(graph)
     _Walk(graph).run()
     _verify_updates(graph)
+    _verify_pages(graph)
     if _is_planned(graph):
         _verify_storage(graph)
 
@@ -98,7 +107,7 @@ class _Walk:
 
     graph: GraphOp
     in_ram: dict[SSAValue, int] = field(default_factory=dict)
-    """Tensors in RAM, with their bytes."""
+    """Tensors in RAM, with their bytes: none for those in buffers of the caller."""
     pages: set[SSAValue] = field(default_factory=set)
     ended: dict[SSAValue, str] = field(default_factory=dict)
     """Values that were in RAM, and how that ended."""
@@ -106,6 +115,13 @@ class _Walk:
     def run(self) -> None:
         graph = self.graph
         self.is_scheduled = graph.is_scheduled
+        self.callers = graph.caller_values()
+        if (unwritten := graph.unwritten_output()) is not None:
+            raise _error(
+                graph.return_op,
+                f"result {unwritten} is made by no compute, so nothing writes it into the buffer "
+                "of the caller",
+            )
         self.is_planned = _is_planned(graph)
         self.budget = _budget(graph) if self.is_scheduled else None
         for argument in graph.arguments:
@@ -120,6 +136,8 @@ class _Walk:
                     self._compute(op)
                 case PageOutOp():
                     self._use(op, op.tensor)
+                    if op.tensor in self.callers:
+                        raise _error(op, f"{_op(op)} of {_value(op.tensor)}, which is the caller's")
                     self.pages.add(op.page)
                 case PageInOp():
                     self._use(op, op.page)
@@ -135,11 +153,13 @@ class _Walk:
         for operand in op.operands:
             self._use(op, operand)
         taken = {op.results[r]: op.operands[o] for r, o in op.inplace_pairs}
-        new: dict[SSAValue, int] = {r: tensor_bytes(r.type) for r in op.results if r not in taken}
+        new: dict[SSAValue, int] = {r: self._bytes(r) for r in op.results if r not in taken}
         self._fits(op, new, op.cost.workspace if op.cost else 0)
         if self.is_planned:
             self._verify_workspace(op)
         for result, operand in taken.items():
+            if result in self.callers:
+                raise _error(op, f"{_value(result)}, which is the caller's, is not in its buffer")
             self._end(operand, f"taken over by {_value(result)}", op)
             if self.is_planned and offset_of(result) != offset_of(operand):
                 raise _error(
@@ -173,6 +193,7 @@ class _Walk:
             and self.graph.updates(i) is None
             and isinstance(argument.type, TensorType)
         }
+        kept |= self.callers
         for value in self.in_ram:
             origin = _origin(value, through_inplace=False)
             if origin not in kept:
@@ -184,7 +205,7 @@ class _Walk:
                     f"but began at {offset_of(origin)}",
                 )
             kept.remove(origin)
-        for argument in kept - seen.keys():
+        for argument in kept - seen.keys() - self.callers:
             raise _error(
                 op,
                 f"parameter {_value(argument)} must be in RAM at the end of the step "
@@ -205,9 +226,14 @@ class _Walk:
     def _begin(self, value: SSAValue, op: Operation) -> None:
         if self.is_planned:
             self._verify_place(value, op)
-        self.in_ram[value] = tensor_bytes(value.type)
+        self.in_ram[value] = self._bytes(value)
+
+    def _bytes(self, value: SSAValue) -> int:
+        return 0 if value in self.callers else tensor_bytes(value.type)
 
     def _end(self, value: SSAValue, how: str, op: Operation) -> None:
+        if value in self.callers and not isinstance(op, ReturnOp):
+            raise _error(op, f"{_value(value)}, which is the caller's, is {how}")
         del self.in_ram[value]
         where = source_location(op)
         self.ended[value] = f"{how} by {_op(op)}" if isinstance(op, FreeOp) else how
@@ -233,6 +259,10 @@ class _Walk:
 
     def _verify_place(self, value: SSAValue, op: Operation) -> None:
         offset, size = offset_of(value), tensor_bytes(value.type)
+        if value in self.callers:
+            if offset is not None:
+                raise _error(op, f"{_value(value)}, which is the caller's, is in the arena")
+            return
         if offset is None:
             raise _error(op, f"{_value(value)} has no offset though others have one")
         element = element_bytes(value.type)
@@ -264,6 +294,8 @@ class _Walk:
                 op, f"{what} at offset {offset} with {size} bytes ends past the arena of {arena}"
             )
         for other, other_size in self.in_ram.items():
+            if other in self.callers:
+                continue
             at = offset_of(other)
             assert at is not None
             if _overlap(offset, size, at, other_size):
@@ -308,11 +340,39 @@ def _verify_updates(graph: GraphOp) -> None:
                 f"result {result}, the new value of parameter {_value(parameter)}, is not computed "
                 f"in its place: it is {_value(value)} in the buffer of {_value(origin)}",
             )
+        new = value.owner
+        if isinstance(parameter.type, PageType) and isinstance(new, PageOutOp):
+            old = new.tensor
+            if not isinstance(old.owner, ComputeOp):
+                raise _error(
+                    new,
+                    f"{_op(new)} writes {_value(old)} as the new value of parameter "
+                    f"{_value(parameter)}, but no compute made it",
+                )
         if offset_of(value) != offset_of(parameter):
             raise _error(
                 end,
                 f"result {result}, the new value of parameter {_value(parameter)} "
                 f"at offset {offset_of(parameter)}, is at offset {offset_of(value)}",
+            )
+
+
+def _verify_pages(graph: GraphOp) -> None:
+    """What is on storage from step to step is a parameter."""
+    for argument in graph.arguments:
+        role = graph.role(argument.index)
+        if isinstance(argument.type, PageType) and role != "param":
+            raise _error(
+                graph,
+                f"{_value(argument)} is on storage before the step: its role must be param, not "
+                f"{role}",
+            )
+    updated = {graph.updates(i) for i in range(len(graph.arguments))}
+    for k, value in enumerate(graph.return_op.arguments):
+        if isinstance(value.type, PageType) and k not in updated:
+            raise _error(
+                graph.return_op,
+                f"result {k} is {_value(value)}, a page, but no parameter's new value",
             )
 
 
@@ -334,10 +394,15 @@ def _origin(value: SSAValue, *, through_inplace: bool) -> SSAValue:
 
 # Places in auxiliary storage
 
+PAGE_TRAILER_BYTES = 4
+"""The CRC-32 behind the elements of a page."""
+
 
 @dataclass(frozen=True)
 class _PageUse:
-    page: SSAValue
+    value: SSAValue
+    part: str
+    """Of the storage: what loses its content together."""
     offset: int
     size: int
     first: int
@@ -349,11 +414,11 @@ def _verify_storage(graph: GraphOp) -> None:
     """Pages that must be kept at the same time do not overlap, and all fit in `storage_bytes`."""
     pages = list(_page_uses(graph))
     for i, page in enumerate(pages):
-        op = page.page.owner if isinstance(page.page.owner, Operation) else graph
+        op = page.value.owner if isinstance(page.value.owner, Operation) else graph
         if graph.storage_bytes is not None and page.offset + page.size > graph.storage_bytes:
             raise _error(
                 op,
-                f"{_value(page.page)} at offset {page.offset} with {page.size} bytes ends past "
+                f"{_value(page.value)} at offset {page.offset} with {page.size} bytes ends past "
                 f"the storage of {graph.storage_bytes}",
             )
         for other in pages[:i]:
@@ -361,27 +426,63 @@ def _verify_storage(graph: GraphOp) -> None:
             if together and _overlap(page.offset, page.size, other.offset, other.size):
                 raise _error(
                     op,
-                    f"{_value(page.page)} at offset {page.offset} of the storage overlaps "
-                    f"{_value(other.page)} at offset {other.offset}, which is still needed",
+                    f"{_value(page.value)} at offset {page.offset} of the storage overlaps "
+                    f"{_value(other.value)} at offset {other.offset}, which is still needed",
                 )
+    if any(isinstance(argument.type, PageType) for argument in graph.arguments):
+        _verify_units(graph, pages)
+
+
+def _verify_units(graph: GraphOp, pages: list[_PageUse]) -> None:
+    """A write that is cut off spoils nothing but what is being replaced anyway."""
+    unit = graph.storage_unit
+    if unit is None or unit <= 0:
+        raise _error(graph, "parameters are on storage but the graph has no storage_unit")
+    owner: dict[int, _PageUse | None] = {0: None, 1: None}  # None: the records
+    for page in pages:
+        op = page.value.owner if isinstance(page.value.owner, Operation) else graph
+        # The trailer begins at a multiple of 4.
+        end = page.offset + -(-page.size // 4) * 4 + PAGE_TRAILER_BYTES
+        for number in range(page.offset // unit, -(-end // unit)):
+            other = owner.setdefault(number, page)
+            if other is not None and other.part == page.part:
+                continue
+            what = f"{_value(other.value)}, {other.part}" if other else "a record"
+            raise _error(
+                op,
+                f"{_value(page.value)} at offset {page.offset}, {page.part}, shares write unit "
+                f"{number} of {unit} bytes with {what}",
+            )
 
 
 def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
     index = {op: i for i, op in enumerate(graph.block.ops)}
     end = len(index)
+    new_pages = {graph.new_page(i) for i in range(len(graph.arguments))}
     values = (*graph.arguments, *(r for op in graph.block.ops for r in op.results))
     for page in values:
         if not isinstance(page.type, PageType):
             continue
-        offset = offset_of(page)
+        offset, size = offset_of(page), tensor_bytes(page.type.tensor)
         if offset is None:
             op = page.owner if isinstance(page.owner, Operation) else graph
             raise _error(op, f"{_value(page)} has no offset in storage though buffers have one")
-        first = index[page.owner] if isinstance(page.owner, Operation) else -1
-        last = max((index[use.operation] for use in page.uses), default=first)
-        if isinstance(page, BlockArgument) and graph.updates(page.index) is None:
-            last = end
-        yield _PageUse(page, offset, tensor_bytes(page.type.tensor), first, last)
+        if not isinstance(page, BlockArgument):
+            # That a new value has the offset of the old one is verified with the updates.
+            if page.owner not in new_pages:
+                first = index[page.owner]
+                last = max((index[use.operation] for use in page.uses), default=first)
+                yield _PageUse(page, "a page of the step", offset, size, first, last)
+            continue
+        # The banks change places with each step: each page has both of its places all the time.
+        if graph.new_page(page.index) is None:
+            yield _PageUse(page, "a constant", offset, size, -1, end)
+            continue
+        bank = graph.bank_bytes
+        if bank is None:
+            raise _error(graph, "parameters on storage are updated but there is no bank_bytes")
+        yield _PageUse(page, "in bank 0", offset, size, -1, end)
+        yield _PageUse(page, "in bank 1", offset + bank, size, -1, end)
 
 
 # Sizes and names
