@@ -14,7 +14,9 @@ from poetc.backends.c.emit import RUNTIME
 from poetc.backends.c.layout import STATIC_BYTES
 from poetc.schedule.arena import PAGE_TRAILER_BYTES
 
-SOURCES = [RUNTIME / f"{name}.c" for name in ("poetc_store", "store_memory", "store_file")]
+SOURCES = [
+    RUNTIME / f"{name}.c" for name in ("poetc_store", "poetc_image", "store_memory", "store_file")
+]
 
 (
     OK,
@@ -26,7 +28,8 @@ SOURCES = [RUNTIME / f"{name}.c" for name in ("poetc_store", "store_memory", "st
     NO_STORE,
     BUSY,
     IDLE,
-) = range(9)
+    NO_IMAGE,
+) = range(10)
 
 _Store = ctypes.c_void_p
 _Done = ctypes.POINTER(ctypes.c_uint32)
@@ -36,6 +39,7 @@ _Move = ctypes.CFUNCTYPE(
 )
 _Start = ctypes.CFUNCTYPE(ctypes.c_int, _Store, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
 _Wait = ctypes.CFUNCTYPE(ctypes.c_int, _Store, _Done)
+_Sync = ctypes.CFUNCTYPE(ctypes.c_int, _Store)
 
 
 class _Operations(ctypes.Structure):
@@ -45,6 +49,7 @@ class _Operations(ctypes.Structure):
         ("start_read", _Start),
         ("start_write", _Start),
         ("wait", _Wait),
+        ("sync", _Sync),
     ]
 
 
@@ -82,6 +87,7 @@ class PythonStore:
             _Start(self._start_read) if asynchronous else _Start(),
             _Start(self._start_write) if asynchronous else _Start(),
             _Wait(self._wait) if asynchronous else _Wait(),
+            _Sync(),
         )
         self.handle = _Handle(ctypes.pointer(self._operations))
 
@@ -139,7 +145,8 @@ def test_sources_compile_without_warnings(compiler: str, tmp_path: Path) -> None
 
 def test_the_core_needs_no_header_of_a_c_library(tmp_path: Path) -> None:
     """Not even string.h: a freestanding compiler comes without it."""
-    for name in ("poetc_store.c", "poetc_store.h", "poetc_scalar.h"):
+    core = ("poetc_store.c", "poetc_store.h", "poetc_image.c", "poetc_image.h", "poetc_scalar.h")
+    for name in core:
         headers = {
             line.split()[1]
             for line in (RUNTIME / name).read_text().splitlines()
@@ -174,8 +181,8 @@ def test_crc(library: ctypes.CDLL, data: bytes) -> None:
 
 
 def test_status_texts(library: ctypes.CDLL) -> None:
-    texts = [library.poetc_status_text(status) for status in range(IDLE + 1)]
-    assert len(set(texts)) == IDLE + 1
+    texts = [library.poetc_status_text(status) for status in range(NO_IMAGE + 1)]
+    assert len(set(texts)) == NO_IMAGE + 1
     assert texts[OK] == b"ok"
     assert library.poetc_status_text(99) == b"unknown status"
 
@@ -303,6 +310,111 @@ def test_file_store(library: ctypes.CDLL, tmp_path: Path) -> None:
     assert library.poetc_page_in(handle, 100, back, 16) == CORRUPT
     assert library.poetc_file_store_close(handle) == OK
     assert path.stat().st_size == 120
+
+
+def test_file_store_that_keeps_its_file(library: ctypes.CDLL, tmp_path: Path) -> None:
+    path = tmp_path / "image.bin"
+    handle = ctypes.create_string_buffer(STATIC_BYTES)
+    assert library.poetc_file_store_open_image(handle, str(path).encode()) == WRITE_FAILED
+    assert not path.exists()
+    path.write_bytes(b"content")
+    assert library.poetc_file_store_open_image(handle, str(path).encode()) == OK
+    assert library.poetc_write(handle, 3, page(b"T"), 1) == OK
+    assert library.poetc_sync(handle) == OK
+    assert path.read_bytes() == b"conTent"
+    assert library.poetc_file_store_close(handle) == OK
+    assert library.poetc_file_store_open(handle, str(path).encode()) == OK
+    assert path.read_bytes() == b""
+    assert library.poetc_file_store_close(handle) == OK
+
+
+def test_tags(library: ctypes.CDLL) -> None:
+    """A page is only good for the tag that it was written with; the tag takes no bytes."""
+    store = PythonStore(64)
+    data, back = page(b"12345678"), page(bytes(8))
+    tag = ctypes.c_uint32(2**32 - 1)
+    assert library.poetc_page_out_tagged(store.address, 0, data, 8, tag) == OK
+    assert store.calls == ["write 0 8", "write 8 4"]
+    assert library.poetc_page_in_tagged(store.address, 0, back, 8, tag) == OK
+    assert library.poetc_page_in_tagged(store.address, 0, back, 8, 1) == CORRUPT
+    assert library.poetc_page_in(store.address, 0, back, 8) == CORRUPT
+    assert library.poetc_page_out(store.address, 0, data, 8) == OK
+    assert library.poetc_page_in_tagged(store.address, 0, back, 8, 0) == OK
+
+
+def image_of(*sequences: int, layout_id: int = 77, unit: int = 32) -> bytearray:
+    content = bytearray(2 * unit)
+    for sequence in sequences:
+        fields = b"".join(n.to_bytes(4, "little") for n in (0x50545243, layout_id, sequence))
+        record = fields + zlib.crc32(fields).to_bytes(4, "little")
+        place = unit * (sequence & 1)
+        content[place : place + 16] = record
+    return content
+
+
+@pytest.mark.parametrize(
+    ("sequences", "newest"),
+    [
+        ((0,), 0),
+        ((1,), 1),
+        ((4, 5), 5),
+        ((6, 5), 6),
+        ((2**31 - 1, 2**31), 2**31),
+        ((2**32 - 1, 0), 0),
+        ((2**32 - 1, 2**32 - 2), 2**32 - 1),
+    ],
+)
+def test_newest_record(library: ctypes.CDLL, sequences: tuple[int, ...], newest: int) -> None:
+    store = PythonStore(64)
+    store.bytes = image_of(*sequences)
+    found = ctypes.c_uint32(99)
+    opened = (store.address, 77, 32, ctypes.byref(found))
+    assert library.poetc_image_open(*opened) == OK and found.value == newest
+    assert library.poetc_image_commit(store.address, 77, 32, ctypes.c_uint32(newest + 1)) == OK
+    assert library.poetc_image_open(*opened) == OK and found.value == (newest + 1) % 2**32
+
+
+def test_records_that_do_not_count(library: ctypes.CDLL) -> None:
+    store = PythonStore(64)
+    found = ctypes.c_uint32(99)
+    opened = (store.address, 77, 32, ctypes.byref(found))
+    for content in (bytearray(64), bytearray(b"\xff" * 64), image_of(4, 5, layout_id=78)):
+        store.bytes = content
+        assert library.poetc_image_open(*opened) == NO_IMAGE
+    exchanged = image_of(4, 5)
+    store.bytes = exchanged[32:] + exchanged[:32]
+    assert library.poetc_image_open(*opened) == NO_IMAGE
+    store.bytes = image_of(4, 5)
+    store.bytes[32 + 13] ^= 1
+    assert library.poetc_image_open(*opened) == OK and found.value == 4
+    assert library.poetc_image_open(None, 77, 32, ctypes.byref(found)) == NO_STORE
+    assert library.poetc_image_commit(None, 77, 32, 1) == NO_STORE
+
+
+def test_unreadable_records(library: ctypes.CDLL) -> None:
+    """A record that the storage cannot read is not valid; a store that fails is no such thing."""
+
+    class Unreadable(PythonStore):
+        status = CORRUPT
+
+        def _read(self, *arguments: Any) -> int:
+            return self.status if arguments[1] == 32 else super()._read(*arguments)
+
+    store = Unreadable(64)
+    store.bytes = image_of(4, 5)
+    found = ctypes.c_uint32(99)
+    opened = (store.address, 77, 32, ctypes.byref(found))
+    assert library.poetc_image_open(*opened) == OK and found.value == 4
+    store.status = READ_FAILED
+    assert library.poetc_image_open(*opened) == READ_FAILED
+
+
+def test_a_record_that_cannot_be_written_is_erased(library: ctypes.CDLL) -> None:
+    store = PythonStore(64)
+    store.bytes = image_of(4, 5)
+    store.write_status = WRITE_FAILED  # though the bytes are there
+    assert library.poetc_image_commit(store.address, 77, 32, 6) == WRITE_FAILED
+    assert store.bytes == bytearray(32) + image_of(4, 5)[32:]
 
 
 def test_file_store_that_cannot_write(library: ctypes.CDLL, tmp_path: Path) -> None:

@@ -248,8 +248,12 @@ def _sum(index: Index, facts: Facts) -> str:
         text, shift = _term(term, facts)
         constant -= shift * coefficient
         size = abs(coefficient)
+        first = not parts and coefficient < 0
+        if (size != 1 or first) and not isinstance(term, Variable):
+            # In a product, or behind a sign.
+            text = f"({text})"
         if size != 1:
-            text = f"{size} * {text if isinstance(term, Variable) else f'({text})'}"
+            text = f"{size} * {text}"
         value = Index(((term, coefficient),), shift * coefficient)
         parts.append((text, coefficient, value))
     if constant > 0 and all(coefficient < 0 for _, coefficient, _ in parts):

@@ -5,14 +5,15 @@ All sizes and offsets are in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, BlockArgument, OpResult, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from poetc.errors import InputError
 from poetc.ir.graph import round_up, tensor_bytes
-from poetc.ir.poet import ComputeOp, GraphOp, PageInOp
+from poetc.ir.poet import GraphOp, PageType, offset_of
 
 ARENA_ALIGNMENT = 4
 """The arena begins at a multiple of this, so that float and int32_t in it are aligned."""
@@ -30,13 +31,23 @@ DEFAULT_STACK_BYTES = 1024
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """An argument or result in the arena. `updates` is, for a result, the parameter it replaces."""
+    """An argument or result: in the arena, a page in storage (of two, that in bank 0), or in a
+    buffer of the caller, whose offset is 0.
+
+    `updates` is, for a result, the parameter it replaces.
+    """
 
     name: str
     type: TensorType
     offset: int
     is_param: bool = False
     updates: int | None = None
+    on_storage: bool = False
+    of_caller: bool = False
+
+    @property
+    def in_arena(self) -> bool:
+        return not self.on_storage and not self.of_caller
 
     @property
     def bytes(self) -> int:
@@ -50,7 +61,7 @@ class TensorPlace:
 def check_sizes(graph: GraphOp) -> None:
     """Raises InputError for what 32-bit index arithmetic in generated code cannot reach."""
     for i, argument in enumerate(graph.arguments):
-        _check_size(f"argument {graph.arg_name(i)}", tensor_bytes(argument.type))
+        _check_size(f"argument {graph.arg_name(i)}", tensor_bytes(_tensor(argument.type)))
     for compute in graph.computes:
         for result in compute.results:
             name = f"%{result.name_hint}" if result.name_hint else f"result {result.index}"
@@ -67,65 +78,96 @@ def _check_size(what: str, bytes: int) -> None:
 
 
 def static_ram_bytes(graph: GraphOp) -> int:
-    """The `.data` and `.bss` of the generated code: its arena, which is never quite empty."""
+    """The `.data` and `.bss` of the generated code: its arena, if that is not empty."""
     if graph.arena_bytes is None:
         raise InputError(f"graph @{graph.sym_name.data} has no arena; run poet-plan-memory first")
-    return max(round_up(graph.arena_bytes, ARENA_ALIGNMENT), ARENA_ALIGNMENT)
+    return round_up(graph.arena_bytes, ARENA_ALIGNMENT)
 
 
 def arena_offset(value: SSAValue) -> int:
     """Where a tensor value lies in the arena. Raises InputError if its graph has no memory plan."""
-    offset: int | None = None
-    owner = value.owner
-    if isinstance(value, BlockArgument):
-        graph = value.block.parent_op()
-        assert isinstance(graph, GraphOp)
-        offset = graph.offset(value.index)
-    elif isinstance(owner, ComputeOp) and isinstance(value, OpResult):
-        offset = None if owner.result_offsets is None else owner.result_offsets[value.index]
-    elif isinstance(owner, PageInOp):
-        offset = None if owner.offset is None else owner.offset.value.data
+    offset = offset_of(value)
     if offset is None:
         raise InputError("a value has no place in the arena; run poet-plan-memory first")
     return offset
 
 
 def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
-    """The arguments, where the caller writes them before a step."""
-    return tuple(
-        TensorPlace(
-            graph.arg_name(i), _tensor(argument.type), arena_offset(argument), _is_param(graph, i)
-        )
-        for i, argument in enumerate(graph.arguments)
-    )
+    """The arguments, where the caller writes them before a step, or as pages.
+
+    Raises InputError for an input on storage.
+    """
+    places: list[TensorPlace] = []
+    callers = caller_names(graph)
+    for i, argument in enumerate(graph.arguments):
+        is_param = graph.role(i) == "param"
+        place = _place(graph.arg_name(i), argument, callers, is_param=is_param)
+        if place.on_storage and not place.is_param:
+            raise InputError(f"input {place.name} is on storage; only parameters can be")
+        places.append(place)
+    return tuple(places)
 
 
 def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
-    """The results, where the caller finds them after a step.
+    """The results, where the caller finds them after a step, or as pages.
 
-    Raises InputError if the new value of a parameter is not where the next step expects it.
+    Raises InputError if the new value of a parameter is not where the next step expects it, and for
+    any other result on storage.
     """
     updates = {graph.updates(i): i for i in range(len(graph.arguments))}
+    callers = caller_names(graph)
     places: list[TensorPlace] = []
     for i, value in enumerate(graph.return_op.arguments):
         argument = updates.get(i)
-        place = TensorPlace(
-            graph.result_name(i), _tensor(value.type), arena_offset(value), updates=argument
-        )
-        if argument is not None and place.offset != graph.offset(argument):
+        place = _place(graph.result_name(i), value, callers, updates=argument)
+        if argument is None:
+            if place.on_storage:
+                raise InputError(f"result {place.name} is on storage; only new parameters can be")
+        elif place.on_storage != isinstance(graph.arguments[argument].type, PageType):
+            where = "on storage" if place.on_storage else "in RAM"
+            raise InputError(f"parameter {graph.arg_name(argument)} ends the step {where} only")
+        elif place.offset != graph.offset(argument):
+            where = "the storage" if place.on_storage else "the arena"
             raise InputError(
                 f"parameter {graph.arg_name(argument)} begins a step at offset "
-                f"{graph.offset(argument)} of the arena but ends it at {place.offset}"
+                f"{graph.offset(argument)} of {where} but ends it at {place.offset}"
             )
         places.append(place)
     return tuple(places)
 
 
-def _is_param(graph: GraphOp, index: int) -> bool:
-    return graph.role(index) == "param"
+def caller_names(graph: GraphOp) -> dict[SSAValue, str]:
+    """The values in buffers of the caller, with the names of their pointers in `model_step`.
+
+    Raises InputError for a result that nothing would write.
+    """
+    if (unwritten := graph.unwritten_output()) is not None:
+        raise InputError(f"result {unwritten} is made by no kernel, so it cannot be the caller's")
+    callers = graph.caller_values()
+    names = {a: f"argument{i}" for i, a in enumerate(graph.arguments) if a in callers}
+    results = enumerate(graph.return_op.arguments)
+    return names | {value: f"result{i}" for i, value in results if value in callers}
+
+
+def _place(
+    name: str,
+    value: SSAValue,
+    callers: Mapping[SSAValue, str],
+    *,
+    is_param: bool = False,
+    updates: int | None = None,
+) -> TensorPlace:
+    if value in callers:
+        return TensorPlace(name, _tensor(value.type), 0, of_caller=True)
+    on_storage = isinstance(value.type, PageType)
+    offset = offset_of(value) if on_storage else arena_offset(value)
+    if offset is None:
+        raise InputError(f"page {name} has no place in storage; run poet-plan-memory first")
+    return TensorPlace(name, _tensor(value.type), offset, is_param, updates, on_storage)
 
 
 def _tensor(type_: Attribute) -> TensorType:
-    if not isinstance(type_, TensorType):
-        raise InputError("the C backend has no arguments or results on auxiliary storage")
+    if isinstance(type_, PageType):
+        return type_.tensor
+    assert isinstance(type_, TensorType)
     return type_

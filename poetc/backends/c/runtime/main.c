@@ -5,6 +5,9 @@
  *
  * Inputs are written before each step, as a step reuses their bytes; parameters are written once
  * and live in the arena. Pages go to STORE_FILE if it is given, otherwise to memory.
+ *
+ * Parameters on storage are in STORE_FILE, which `poetc pack` makes and `poetc unpack` reads back;
+ * there are no argN.bin and outN.bin of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +26,65 @@ static bool file_name(char *path, size_t size, const char *directory, const char
     return true;
 }
 
+#ifdef MODEL_STEP_ON
+static void *caller_argument[MODEL_ARGUMENTS + 1];
+static void *caller_result[MODEL_RESULTS + 1];
+
+/* The buffers that are ours: not in the arena. */
+static bool make_buffers(void)
+{
+    bool good = true;
+    for (uint32_t i = 0; i != MODEL_ARGUMENTS; ++i) {
+        if (model_argument_is_callers(i)) {
+            caller_argument[i] = malloc(model_argument_bytes(i) + 1u);
+            good = good && caller_argument[i] != NULL;
+        }
+    }
+    for (uint32_t i = 0; i != MODEL_RESULTS; ++i) {
+        if (model_result_is_callers(i)) {
+            caller_result[i] = malloc(model_result_bytes(i) + 1u);
+            good = good && caller_result[i] != NULL;
+        }
+    }
+    return good;
+}
+
+static void *argument(uint32_t i)
+{
+    return model_argument_is_callers(i) ? caller_argument[i] : model_argument(i);
+}
+
+static const void *result(uint32_t i)
+{
+    return model_result_is_callers(i) ? caller_result[i] : model_result(i);
+}
+
+static poetc_status do_step(poetc_store *store)
+{
+    return MODEL_STEP_ON(store, caller_argument, caller_result);
+}
+#else
+static bool make_buffers(void)
+{
+    return true;
+}
+
+static void *argument(uint32_t i)
+{
+    return model_argument(i);
+}
+
+static const void *result(uint32_t i)
+{
+    return model_result(i);
+}
+
+static poetc_status do_step(poetc_store *store)
+{
+    return model_step(store);
+}
+#endif
+
 static bool load(const char *directory, uint32_t i)
 {
     char path[4096];
@@ -35,7 +97,7 @@ static bool load(const char *directory, uint32_t i)
         return false;
     }
     const size_t bytes = model_argument_bytes(i);
-    const bool good = fread(model_argument(i), 1, bytes, file) == bytes && fgetc(file) == EOF;
+    const bool good = fread(argument(i), 1, bytes, file) == bytes && fgetc(file) == EOF;
     fclose(file);
     if (!good) {
         fprintf(stderr, "%s: not %lu bytes\n", path, (unsigned long)bytes);
@@ -55,7 +117,7 @@ static bool save(const char *directory, uint32_t i)
         return false;
     }
     const size_t bytes = model_result_bytes(i);
-    const bool written = fwrite(model_result(i), 1, bytes, file) == bytes;
+    const bool written = fwrite(result(i), 1, bytes, file) == bytes;
     if (fclose(file) != 0 || !written) {
         perror(path);
         return false;
@@ -65,21 +127,26 @@ static bool save(const char *directory, uint32_t i)
 
 static bool run(const char *directory, unsigned long steps, poetc_store *store)
 {
+    if (!make_buffers()) {
+        perror("buffers");
+        return false;
+    }
     for (unsigned long step = 0; step < steps; ++step) {
         /* != because compilers warn of i < 0, if there are none. */
         for (uint32_t i = 0; i != MODEL_ARGUMENTS; ++i) {
-            if ((step == 0 || !model_argument_is_parameter(i)) && !load(directory, i)) {
+            const bool wanted = step == 0 || !model_argument_is_parameter(i);
+            if (wanted && argument(i) != NULL && !load(directory, i)) {
                 return false;
             }
         }
-        const poetc_status status = model_step(store);
+        const poetc_status status = do_step(store);
         if (status != POETC_OK) {
             fprintf(stderr, "step %lu: %s\n", step, poetc_status_text(status));
             return false;
         }
     }
     for (uint32_t i = 0; i != MODEL_RESULTS; ++i) {
-        if (!save(directory, i)) {
+        if (result(i) != NULL && !save(directory, i)) {
             return false;
         }
     }
@@ -87,6 +154,41 @@ static bool run(const char *directory, unsigned long steps, poetc_store *store)
            (unsigned long)MODEL_RAM_BYTES, (unsigned long)MODEL_STORAGE_BYTES,
            poetc_status_text(POETC_OK));
     return true;
+}
+
+static bool run_in_file(const char *directory, unsigned long steps, const char *path)
+{
+    static poetc_file_store file;
+#ifdef MODEL_LAYOUT_ID
+    const poetc_status opened = poetc_file_store_open_image(&file, path);
+#else
+    const poetc_status opened = poetc_file_store_open(&file, path);
+#endif
+    if (opened != POETC_OK) {
+        perror(path);
+        return false;
+    }
+    const bool good = run(directory, steps, &file.store);
+    if (poetc_file_store_close(&file) != POETC_OK) {
+        perror(path);
+        return false;
+    }
+    return good;
+}
+
+static bool run_in_memory(const char *directory, unsigned long steps)
+{
+#ifdef MODEL_LAYOUT_ID
+    (void)directory;
+    (void)steps;
+    fprintf(stderr, "STORE_FILE is needed: the parameters are there\n");
+    return false;
+#else
+    static uint8_t pages[MODEL_STORAGE_BYTES + 1];
+    static poetc_memory_store memory;
+    poetc_memory_store_init(&memory, pages, MODEL_STORAGE_BYTES);
+    return run(directory, steps, &memory.store);
+#endif
 }
 
 int main(int argc, char **argv)
@@ -97,21 +199,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s DIRECTORY [STEPS [STORE_FILE]]\n", argv[0]);
         return 2;
     }
-    if (argc < 4) {
-        static uint8_t pages[MODEL_STORAGE_BYTES + 1];
-        static poetc_memory_store memory;
-        poetc_memory_store_init(&memory, pages, MODEL_STORAGE_BYTES);
-        return run(argv[1], steps, &memory.store) ? EXIT_SUCCESS : EXIT_FAILURE;
-    }
-    static poetc_file_store file;
-    if (poetc_file_store_open(&file, argv[3]) != POETC_OK) {
-        perror(argv[3]);
-        return EXIT_FAILURE;
-    }
-    const bool good = run(argv[1], steps, &file.store);
-    if (poetc_file_store_close(&file) != POETC_OK) {
-        perror(argv[3]);
-        return EXIT_FAILURE;
-    }
+    const bool good = argc > 3 ? run_in_file(argv[1], steps, argv[3])
+                               : run_in_memory(argv[1], steps);
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -23,6 +23,8 @@ const char *poetc_status_text(poetc_status status)
         return "the last transfer has not been waited for";
     case POETC_IDLE:
         return "no transfer to wait for";
+    case POETC_NO_IMAGE:
+        return "the page store holds no parameters of this model";
     }
     return "unknown status";
 }
@@ -53,67 +55,94 @@ static poetc_status complete(poetc_status status, uint32_t done, uint32_t length
     return done == length ? POETC_OK : POETC_SHORT_TRANSFER;
 }
 
-static poetc_status read_all(poetc_store *store, uint32_t offset, void *data, uint32_t length)
+poetc_status poetc_read(poetc_store *store, uint32_t offset, void *data, uint32_t length)
 {
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
     uint32_t done = 0;
     const poetc_status status = store->operations->read(store, offset, data, length, &done);
     return complete(status, done, length);
 }
 
-static poetc_status write_all(poetc_store *store, uint32_t offset, const void *data,
-                              uint32_t length)
+poetc_status poetc_write(poetc_store *store, uint32_t offset, const void *data, uint32_t length)
 {
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
     uint32_t done = 0;
     const poetc_status status = store->operations->write(store, offset, data, length, &done);
     return complete(status, done, length);
 }
 
+poetc_status poetc_sync(poetc_store *store)
+{
+    if (store == NULL) {
+        return POETC_NO_STORE;
+    }
+    return store->operations->sync == NULL ? POETC_OK : store->operations->sync(store);
+}
+
+uint32_t poetc_get_u32(const uint8_t *bytes)
+{
+    return bytes[0] | ((uint32_t)bytes[1] << 8) | ((uint32_t)bytes[2] << 16)
+           | ((uint32_t)bytes[3] << 24);
+}
+
+void poetc_put_u32(uint8_t *bytes, uint32_t value)
+{
+    bytes[0] = (uint8_t)(value & 0xffu);
+    bytes[1] = (uint8_t)((value >> 8) & 0xffu);
+    bytes[2] = (uint8_t)((value >> 16) & 0xffu);
+    bytes[3] = (uint8_t)(value >> 24);
+}
+
 static poetc_status write_trailer(poetc_store *store, uint32_t offset, uint32_t crc)
 {
-    const uint8_t trailer[POETC_TRAILER_BYTES] = {
-        (uint8_t)(crc & 0xffu),
-        (uint8_t)((crc >> 8) & 0xffu),
-        (uint8_t)((crc >> 16) & 0xffu),
-        (uint8_t)(crc >> 24),
-    };
-    return write_all(store, offset, trailer, POETC_TRAILER_BYTES);
+    uint8_t trailer[POETC_TRAILER_BYTES];
+    poetc_put_u32(trailer, crc);
+    return poetc_write(store, offset, trailer, POETC_TRAILER_BYTES);
 }
 
 static poetc_status check_trailer(poetc_store *store, uint32_t offset, uint32_t crc)
 {
     uint8_t trailer[POETC_TRAILER_BYTES] = {0};
-    const poetc_status status = read_all(store, offset, trailer, POETC_TRAILER_BYTES);
+    const poetc_status status = poetc_read(store, offset, trailer, POETC_TRAILER_BYTES);
     if (status != POETC_OK) {
         return status;
     }
-    const uint32_t expected = trailer[0] | ((uint32_t)trailer[1] << 8)
-                              | ((uint32_t)trailer[2] << 16) | ((uint32_t)trailer[3] << 24);
-    return crc == expected ? POETC_OK : POETC_CORRUPT;
+    return crc == poetc_get_u32(trailer) ? POETC_OK : POETC_CORRUPT;
+}
+
+poetc_status poetc_page_out_tagged(poetc_store *store, uint32_t offset, const void *data,
+                                   uint32_t length, uint32_t tag)
+{
+    const poetc_status status = poetc_write(store, offset, data, length);
+    if (status != POETC_OK) {
+        return status;
+    }
+    return write_trailer(store, offset + length, poetc_crc32(data, length) ^ tag);
+}
+
+poetc_status poetc_page_in_tagged(poetc_store *store, uint32_t offset, void *data,
+                                  uint32_t length, uint32_t tag)
+{
+    const poetc_status status = poetc_read(store, offset, data, length);
+    if (status != POETC_OK) {
+        return status;
+    }
+    return check_trailer(store, offset + length, poetc_crc32(data, length) ^ tag);
 }
 
 poetc_status poetc_page_out(poetc_store *store, uint32_t offset, const void *data,
                             uint32_t length)
 {
-    if (store == NULL) {
-        return POETC_NO_STORE;
-    }
-    const poetc_status status = write_all(store, offset, data, length);
-    if (status != POETC_OK) {
-        return status;
-    }
-    return write_trailer(store, offset + length, poetc_crc32(data, length));
+    return poetc_page_out_tagged(store, offset, data, length, 0);
 }
 
 poetc_status poetc_page_in(poetc_store *store, uint32_t offset, void *data, uint32_t length)
 {
-    if (store == NULL) {
-        return POETC_NO_STORE;
-    }
-    const poetc_status status = read_all(store, offset, data, length);
-    if (status != POETC_OK) {
-        return status;
-    }
-    return check_trailer(store, offset + length, poetc_crc32(data, length));
+    return poetc_page_in_tagged(store, offset, data, length, 0);
 }
 
 poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,

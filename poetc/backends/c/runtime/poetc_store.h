@@ -20,7 +20,8 @@ typedef enum {
     POETC_OUT_OF_RANGE,   /* beyond the end of the store */
     POETC_NO_STORE,       /* a step that pages was given no store */
     POETC_BUSY,           /* a transfer was started before the last one was waited for */
-    POETC_IDLE            /* waited for a transfer that was not started */
+    POETC_IDLE,           /* waited for a transfer that was not started */
+    POETC_NO_IMAGE        /* the store holds no parameters of this model (poetc_image.h) */
 } poetc_status;
 
 /* A short description, for messages. */
@@ -32,7 +33,8 @@ typedef struct poetc_store poetc_store;
 
 /* Offsets and lengths are in bytes. Each operation returns POETC_OK and sets *done to the bytes
  * that it moved, or says what went wrong. Moving fewer bytes than asked for is POETC_OK with a
- * smaller *done; the caller reports it.
+ * smaller *done; the caller reports it. A read that finds the storage itself damaged (an error
+ * that its own code could not correct) returns POETC_CORRUPT, any other failure POETC_READ_FAILED.
  */
 typedef struct {
     poetc_status (*read)(poetc_store *store, uint32_t offset, void *data, uint32_t length,
@@ -46,6 +48,10 @@ typedef struct {
     poetc_status (*start_write)(poetc_store *store, uint32_t offset, const void *data,
                                 uint32_t length);
     poetc_status (*wait)(poetc_store *store, uint32_t *done);
+    /* Returns when everything that was written before would survive a loss of power. Null if that
+     * holds whenever `write` or `wait` returns. Only parameters on storage need it.
+     */
+    poetc_status (*sync)(poetc_store *store);
 } poetc_store_operations;
 
 /* The handle of a store, the first member of what a port adds to it. */
@@ -57,6 +63,14 @@ struct poetc_store {
 poetc_status poetc_page_out(poetc_store *store, uint32_t offset, const void *data,
                             uint32_t length);
 poetc_status poetc_page_in(poetc_store *store, uint32_t offset, void *data, uint32_t length);
+
+/* The same for pages with a tag: one that was written with another tag is POETC_CORRUPT. The tag is
+ * mixed into the CRC and takes no bytes; a page without one has the tag 0.
+ */
+poetc_status poetc_page_out_tagged(poetc_store *store, uint32_t offset, const void *data,
+                                   uint32_t length, uint32_t tag);
+poetc_status poetc_page_in_tagged(poetc_store *store, uint32_t offset, void *data,
+                                  uint32_t length, uint32_t tag);
 
 /* A transfer between start and wait. Zero-initialise it before its first use. */
 typedef struct {
@@ -77,6 +91,15 @@ poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, 
 poetc_status poetc_page_in_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
                                  void *data, uint32_t length);
 poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer);
+
+/* Bytes as they are: all of them, or a status that says why not. */
+poetc_status poetc_read(poetc_store *store, uint32_t offset, void *data, uint32_t length);
+poetc_status poetc_write(poetc_store *store, uint32_t offset, const void *data, uint32_t length);
+poetc_status poetc_sync(poetc_store *store);
+
+/* Four bytes of storage as a number, least significant first. */
+uint32_t poetc_get_u32(const uint8_t *bytes);
+void poetc_put_u32(uint8_t *bytes, uint32_t value);
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in zlib and Ethernet). */
 uint32_t poetc_crc32(const void *data, uint32_t length);

@@ -1,3 +1,13 @@
+#if defined(__unix__) || defined(__APPLE__)
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200112L /* fileno and fsync, which C99 does not have */
+#endif
+#define HAS_FSYNC 1
+#include <unistd.h>
+#else
+#define HAS_FSYNC 0
+#endif
+
 #include "store_file.h"
 
 #include <limits.h>
@@ -38,18 +48,33 @@ static poetc_status write_file(poetc_store *store, uint32_t offset, const void *
     return fflush(file->file) == 0 && !ferror(file->file) ? POETC_OK : POETC_WRITE_FAILED;
 }
 
+static poetc_status sync_file(poetc_store *store)
+{
+    const poetc_file_store *file = (const poetc_file_store *)(const void *)store;
+    if (fflush(file->file) != 0) {
+        return POETC_WRITE_FAILED;
+    }
+#if HAS_FSYNC
+    if (fsync(fileno(file->file)) != 0) {
+        return POETC_WRITE_FAILED;
+    }
+#endif
+    return POETC_OK;
+}
+
 static const poetc_store_operations file_operations = {
     .read = read_file,
     .write = write_file,
     .start_read = NULL,
     .start_write = NULL,
     .wait = NULL,
+    .sync = sync_file,
 };
 
-poetc_status poetc_file_store_open(poetc_file_store *file, const char *path)
+static poetc_status open_file(poetc_file_store *file, const char *path, const char *mode)
 {
     file->store.operations = &file_operations;
-    file->file = fopen(path, "w+b");
+    file->file = fopen(path, mode);
     if (file->file == NULL) {
         return POETC_WRITE_FAILED;
     }
@@ -59,6 +84,16 @@ poetc_status poetc_file_store_open(poetc_file_store *file, const char *path)
         return POETC_WRITE_FAILED;
     }
     return POETC_OK;
+}
+
+poetc_status poetc_file_store_open(poetc_file_store *file, const char *path)
+{
+    return open_file(file, path, "w+b");
+}
+
+poetc_status poetc_file_store_open_image(poetc_file_store *file, const char *path)
+{
+    return open_file(file, path, "r+b");
 }
 
 poetc_status poetc_file_store_close(poetc_file_store *file)

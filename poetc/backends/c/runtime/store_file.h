@@ -13,6 +13,10 @@ typedef struct {
 
 /* Opens the file for pages; what it held before is lost. */
 poetc_status poetc_file_store_open(poetc_file_store *file, const char *path);
+
+/* Opens a file that exists, such as an image made by `poetc pack`, and keeps what it holds. */
+poetc_status poetc_file_store_open_image(poetc_file_store *file, const char *path);
+
 poetc_status poetc_file_store_close(poetc_file_store *file);
 
 #endif

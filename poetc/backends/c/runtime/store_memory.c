@@ -39,6 +39,7 @@ static const poetc_store_operations memory_operations = {
     .start_read = NULL,
     .start_write = NULL,
     .wait = NULL,
+    .sync = NULL,
 };
 
 void poetc_memory_store_init(poetc_memory_store *memory, void *bytes, uint32_t size)

@@ -1,0 +1,157 @@
+#include "store_block.h"
+
+#include <stddef.h>
+
+#define NONE UINT32_MAX
+
+static void copy(uint8_t *to, const uint8_t *from, uint32_t length)
+{
+    for (uint32_t i = 0; i < length; ++i) {
+        to[i] = from[i];
+    }
+}
+
+static poetc_status flush(poetc_block_store *blocks)
+{
+    if (blocks->dirty != 0) {
+        const poetc_status status
+            = blocks->operations->write_block(blocks->device, blocks->block, blocks->data);
+        if (status != POETC_OK) {
+            return status;
+        }
+        blocks->dirty = 0;
+    }
+    return POETC_OK;
+}
+
+/* Brings a block to RAM; what was there is written first. */
+static poetc_status fetch(poetc_block_store *blocks, uint32_t block)
+{
+    if (blocks->block == block) {
+        return POETC_OK;
+    }
+    poetc_status status = flush(blocks);
+    if (status != POETC_OK) {
+        return status;
+    }
+    blocks->block = NONE;
+    status = blocks->operations->read_block(blocks->device, block, blocks->data);
+    if (status == POETC_OK) {
+        blocks->block = block;
+    }
+    return status;
+}
+
+static poetc_status read_part(poetc_block_store *blocks, uint32_t offset, uint8_t *data,
+                              uint32_t length)
+{
+    const uint32_t block = offset / POETC_BLOCK_BYTES;
+    if (length == POETC_BLOCK_BYTES && blocks->block != block) {
+        return blocks->operations->read_block(blocks->device, block, data);
+    }
+    const poetc_status status = fetch(blocks, block);
+    if (status == POETC_OK) {
+        copy(data, &blocks->data[offset % POETC_BLOCK_BYTES], length);
+    }
+    return status;
+}
+
+static poetc_status write_part(poetc_block_store *blocks, uint32_t offset, const uint8_t *data,
+                               uint32_t length)
+{
+    const uint32_t block = offset / POETC_BLOCK_BYTES;
+    if (length == POETC_BLOCK_BYTES) {
+        if (blocks->block == block) {
+            blocks->block = NONE;
+            blocks->dirty = 0;
+        }
+        return blocks->operations->write_block(blocks->device, block, data);
+    }
+    poetc_status status = fetch(blocks, block);
+    if (status == POETC_CORRUPT) {
+        /* A write was cut off here; nothing in this block is needed. */
+        for (uint32_t i = 0; i < POETC_BLOCK_BYTES; ++i) {
+            blocks->data[i] = 0;
+        }
+        blocks->block = block;
+        status = POETC_OK;
+    }
+    if (status == POETC_OK) {
+        copy(&blocks->data[offset % POETC_BLOCK_BYTES], data, length);
+        blocks->dirty = 1;
+    }
+    return status;
+}
+
+/* What of a transfer is in the block of `offset`. */
+static uint32_t part_bytes(uint32_t offset, uint32_t length)
+{
+    const uint32_t room = POETC_BLOCK_BYTES - offset % POETC_BLOCK_BYTES;
+    return length < room ? length : room;
+}
+
+static poetc_status read_blocks(poetc_store *store, uint32_t offset, void *data, uint32_t length,
+                                uint32_t *done)
+{
+    /* The store is the first member of its handle. */
+    poetc_block_store *const blocks = (poetc_block_store *)(void *)store;
+    uint8_t *const bytes = data;
+    while (*done < length) {
+        const uint32_t part = part_bytes(offset + *done, length - *done);
+        const poetc_status status = read_part(blocks, offset + *done, bytes + *done, part);
+        if (status != POETC_OK) {
+            return status;
+        }
+        *done += part;
+    }
+    return POETC_OK;
+}
+
+static poetc_status write_blocks(poetc_store *store, uint32_t offset, const void *data,
+                                 uint32_t length, uint32_t *done)
+{
+    poetc_block_store *const blocks = (poetc_block_store *)(void *)store;
+    const uint8_t *const bytes = data;
+    while (*done < length) {
+        const uint32_t part = part_bytes(offset + *done, length - *done);
+        const poetc_status status = write_part(blocks, offset + *done, bytes + *done, part);
+        if (status != POETC_OK) {
+            return status;
+        }
+        *done += part;
+    }
+#ifdef POETC_VERIFY_WRITES
+    /* What is read back must come from the device. */
+    const poetc_status status = flush(blocks);
+    if (status == POETC_OK) {
+        blocks->block = NONE;
+    }
+    return status;
+#else
+    return POETC_OK;
+#endif
+}
+
+static poetc_status sync_blocks(poetc_store *store)
+{
+    return flush((poetc_block_store *)(void *)store);
+}
+
+static const poetc_store_operations block_store_operations = {
+    .read = read_blocks,
+    .write = write_blocks,
+    .start_read = NULL,
+    .start_write = NULL,
+    .wait = NULL,
+    .sync = sync_blocks,
+};
+
+void poetc_block_store_init(poetc_block_store *store, const poetc_block_operations *operations,
+                            void *device)
+{
+    store->store.operations = &block_store_operations;
+    store->operations = operations;
+    store->device = device;
+    store->block = NONE;
+    store->dirty = 0;
+}

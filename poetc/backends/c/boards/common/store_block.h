@@ -1,0 +1,38 @@
+/* A page store on a device that reads and writes whole blocks: memory cards, flash that is erased in
+ * sectors. It has one block in RAM. A block of which only a part is written stays there until another
+ * one is needed or `sync`; blocks that are written as a whole go directly.
+ *
+ * POETC_BLOCK_BYTES must divide the write unit of the device file (MODEL_STORAGE_UNIT), so that a
+ * write which is cut off spoils no other unit.
+ */
+#ifndef POETC_STORE_BLOCK_H
+#define POETC_STORE_BLOCK_H
+
+#include "poetc_store.h"
+
+#ifndef POETC_BLOCK_BYTES
+#define POETC_BLOCK_BYTES 512
+#endif
+
+/* What the device does. POETC_CORRUPT from `read_block` says that the device knows the block to be
+ * damaged; one that is overwritten counts as empty then. `write_block` returns when the block would
+ * survive a loss of power.
+ */
+typedef struct {
+    poetc_status (*read_block)(void *device, uint32_t block, uint8_t *data);
+    poetc_status (*write_block)(void *device, uint32_t block, const uint8_t *data);
+} poetc_block_operations;
+
+typedef struct {
+    poetc_store store; /* pass &block.store to the step */
+    const poetc_block_operations *operations;
+    void *device;
+    uint32_t block; /* the one in `data`; UINT32_MAX: none */
+    uint32_t dirty; /* 1: not written yet */
+    uint8_t data[POETC_BLOCK_BYTES];
+} poetc_block_store;
+
+void poetc_block_store_init(poetc_block_store *store, const poetc_block_operations *operations,
+                            void *device);
+
+#endif

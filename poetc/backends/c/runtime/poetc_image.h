@@ -1,0 +1,40 @@
+/* Storage image: parameters that live in auxiliary storage from step to step.
+ *
+ * Each parameter that a step updates has a page in two banks. A step reads one bank, writes new
+ * values to the other, and makes them the current ones by writing one record. Wherever the power
+ * goes, the store holds all of the old values or all of the new ones, and the step can be
+ * repeated.
+ *
+ * Record n is at the offset n * unit_bytes, four numbers of 4 bytes, least significant first:
+ * magic, layout id, sequence, CRC-32 of the 12 bytes before. The newest valid record is the state.
+ * With the sequence s it is record s & 1, the values are in bank s & 1, and their pages have the
+ * tag s.
+ */
+#ifndef POETC_IMAGE_H
+#define POETC_IMAGE_H
+
+#include "poetc_store.h"
+
+#define POETC_RECORD_BYTES 16
+#define POETC_RECORD_MAGIC 0x50545243u
+
+/* Sets *sequence to that of the newest record; POETC_NO_IMAGE if none has this layout id. */
+poetc_status poetc_image_open(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
+                              uint32_t *sequence);
+
+/* Makes the pages with the tag `sequence` the current ones. If this fails, the record is erased
+ * again, so that the old values remain; if the store then fails, too, poetc_image_open tells which
+ * of the two it holds.
+ */
+poetc_status poetc_image_commit(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
+                                uint32_t sequence);
+
+/* Pages of updated parameters. Compiled with -DPOETC_VERIFY_WRITES, what is written is read back
+ * into `data` and checked, so that a bad write is found while the old values are still there.
+ */
+poetc_status poetc_parameter_in(poetc_store *store, uint32_t offset, void *data, uint32_t length,
+                                uint32_t sequence);
+poetc_status poetc_parameter_out(poetc_store *store, uint32_t offset, void *data, uint32_t length,
+                                 uint32_t sequence);
+
+#endif

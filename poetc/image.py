@@ -1,0 +1,330 @@
+"""The storage image: parameters on auxiliary storage, and the record that says which are current.
+
+    0                     record 0, a write unit of its own
+    unit                  record 1, likewise
+    2 * unit              pages of parameters that the step reads but does not update
+    bank (a unit begins)  bank 0: a page for each parameter that the step updates
+    bank + bank_bytes     bank 1: the same
+    bank + 2 * bank_bytes pages of the step itself, which nobody needs after it
+
+A record is four little-endian 32-bit numbers: a constant, the layout's identity, a sequence number
+s, and the CRC-32 of the three. Sequence s is in record s mod 2, and its values are in bank s mod 2.
+A page is the bytes of a tensor and their CRC-32; in a bank, that CRC is exclusive-ored with s. The
+newest valid record is the state (docs/storage.md; backends/c/runtime/poetc_image.c does the same).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from poetc.errors import InputError
+from poetc.ir.dense import dtype_of
+from poetc.ir.graph import tensor_bytes
+from poetc.ir.poet import GraphOp, PageType
+from poetc.schedule.arena import PAGE_TRAILER_BYTES, page_bytes, round_up
+
+RECORD_MAGIC = 0x50545243
+_RECORD = struct.Struct("<4I")
+_FORMAT = "poetc storage image 1"
+_MAX_BYTES = 2**31 - 1
+_DTYPES = ("bool", "int32", "float32")
+"""What tensors may hold, by NumPy's names; a bool is one byte."""
+
+
+@dataclass(frozen=True)
+class ImageTensor:
+    """A parameter on storage: `argument` is its index in the graph, `offset` the place of its page
+    in bytes, in bank 0 if the step updates it."""
+
+    name: str
+    argument: int
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    updated: bool
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of the values, without the CRC."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def end(self) -> int:
+        """Where the next page may begin."""
+        return self.offset + page_bytes(self.bytes)
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """Where everything is. `unit_bytes` is the write unit of the storage: a write that loses power
+    damages units that it touches, and no others. `storage_bytes` is the whole image."""
+
+    tensors: tuple[ImageTensor, ...]
+    unit_bytes: int
+    bank_bytes: int
+    storage_bytes: int
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @cached_property
+    def identity(self) -> int:
+        """A number that differs between layouts: the CRC-32 of all that this says about parameters.
+
+        Pages of the step are left out: the same parameters serve a program for another budget.
+        """
+        lines = [_FORMAT, f"unit {self.unit_bytes}, bank {self.bank_bytes}"]
+        lines += [
+            f"{t.argument} {t.dtype} {'x'.join(map(str, t.shape))} at {t.offset} "
+            f"{'updated' if t.updated else 'constant'} {t.name}"
+            for t in self.tensors
+        ]
+        return zlib.crc32("\n".join(lines).encode())
+
+    @cached_property
+    def pages_start(self) -> int:
+        """Where pages of the step may begin: behind all write units of parameters."""
+        return round_up(self.parameters_end, self.unit_bytes)
+
+    @cached_property
+    def parameters_end(self) -> int:
+        """The least bytes of an image: up to the pages of the step."""
+        ends = [2 * self.unit_bytes]
+        ends += [t.end + (self.bank_bytes if t.updated else 0) for t in self.tensors]
+        return max(ends)
+
+    def to_json(self) -> dict[str, Any]:
+        """The layout as plain data."""
+        tensors = [asdict(tensor) | {"shape": list(tensor.shape)} for tensor in self.tensors]
+        about = {"format": _FORMAT, "layout_id": self.identity}
+        return about | asdict(self) | {"tensors": tensors}
+
+    @staticmethod
+    def from_json(data: Any) -> ImageLayout:
+        """The layout that `to_json` gave. Raises InputError for anything else."""
+        if not isinstance(data, dict) or data.get("format") != _FORMAT:
+            raise InputError(f"not a description of a {_FORMAT!r}")
+        try:
+            layout = ImageLayout(
+                tuple(
+                    ImageTensor(
+                        _typed(t["name"], str),
+                        _typed(t["argument"], int),
+                        _typed(t["dtype"], str),
+                        tuple(_typed(extent, int) for extent in _typed(t["shape"], list)),
+                        _typed(t["offset"], int),
+                        _typed(t["updated"], bool),
+                    )
+                    for t in _typed(data["tensors"], list)
+                ),
+                _typed(data["unit_bytes"], int),
+                _typed(data["bank_bytes"], int),
+                _typed(data["storage_bytes"], int),
+            )
+        except KeyError as error:
+            raise InputError(f"a description of a {_FORMAT!r} that lacks {error}") from error
+        except TypeError as error:
+            raise InputError(f"a description of a {_FORMAT!r} with {error}") from error
+        if data.get("layout_id") != layout.identity:
+            raise InputError("the layout is not the one that its layout_id belongs to")
+        return layout
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} in place of {kind.__name__}")
+    return value
+
+
+def _check(layout: ImageLayout) -> None:
+    """Everything within its region, nothing over another: what a safe update rests on."""
+
+    def need(holds: bool, what: str) -> None:
+        if not holds:
+            raise InputError(f"storage image: {what}")
+
+    unit, bank = layout.unit_bytes, layout.bank_bytes
+    need(unit >= _RECORD.size and unit % 4 == 0, f"a write unit cannot have {unit} bytes")
+    need(bank >= 0 and bank % unit == 0, f"a bank of {bank} bytes is not whole write units")
+    need(0 < layout.storage_bytes <= _MAX_BYTES, f"it cannot have {layout.storage_bytes:,} bytes")
+    arguments = [t.argument for t in layout.tensors]
+    need(min(arguments, default=0) >= 0, "an argument with a negative index")
+    need(len(set(arguments)) == len(arguments), "an argument has two places")
+    for t in layout.tensors:
+        need(t.dtype in _DTYPES, f"parameter {t.name} of {t.dtype}")
+        need(min(t.shape, default=0) >= 0, f"parameter {t.name} has a negative extent")
+        need(t.offset % 4 == 0, f"parameter {t.name} at {t.offset} is not aligned")
+    updated = [t for t in layout.tensors if t.updated]
+    constant_end = max((t.end for t in layout.tensors if not t.updated), default=2 * unit)
+    start = min((t.offset for t in updated), default=constant_end) // unit * unit
+    if updated:
+        need(constant_end <= start, "constants reach into the write units of bank 0")
+        need(max(t.end for t in updated) <= start + bank, "bank 0 reaches into bank 1")
+    end = 2 * unit
+    for t in sorted(layout.tensors, key=lambda t: t.offset):
+        need(t.offset >= end, f"parameter {t.name} at {t.offset} overlaps what ends at {end}")
+        end = t.end
+    need(layout.parameters_end <= layout.storage_bytes, "parameters reach beyond the end")
+
+
+def layout_of(graph: GraphOp) -> ImageLayout | None:
+    """The image of a planned graph, None if it has no parameters on storage.
+
+    Raises InputError if memory is not planned, or planned so that an update would not be safe.
+    """
+    tensors: list[ImageTensor] = []
+    for i, argument in enumerate(graph.arguments):
+        if not isinstance(argument.type, PageType):
+            continue
+        type_, offset = argument.type.tensor, graph.offset(i)
+        name = graph.arg_name(i)
+        if offset is None:
+            raise InputError(f"parameter {name} has no place in storage; run poet-plan-memory")
+        dtype = str(dtype_of(type_.element_type))
+        updated = graph.new_page(i) is not None
+        tensor = ImageTensor(name, i, dtype, type_.get_shape(), offset, updated)
+        if dtype in _DTYPES:
+            assert tensor.bytes == tensor_bytes(type_)
+        tensors.append(tensor)
+    if not tensors:
+        return None
+    return ImageLayout(
+        tuple(tensors),
+        _planned(graph, "storage_unit"),
+        _planned(graph, "bank_bytes"),
+        _planned(graph, "storage_bytes"),
+    )
+
+
+def _planned(graph: GraphOp, name: str) -> int:
+    value = getattr(graph, name)
+    if value is None:
+        raise InputError(f"graph @{graph.sym_name.data} has no {name}; run poet-plan-memory")
+    return value
+
+
+def pack(
+    layout: ImageLayout, arrays: Sequence[np.ndarray] | Mapping[str, np.ndarray], sequence: int = 0
+) -> bytes:
+    """An image with these values and that sequence number.
+
+    `arrays` are those of `layout.tensors` in order, or named: `arg<i>` or the parameter's name,
+    others being ignored. Raises InputError for what is missing, given twice or for several
+    parameters, or has another shape or type.
+    """
+    if isinstance(arrays, Mapping):
+        arrays = [_named(arrays, tensor, layout) for tensor in layout.tensors]
+    if len(arrays) != len(layout.tensors):
+        raise InputError(f"{len(layout.tensors)} parameters are needed, not {len(arrays)}")
+    image = bytearray(layout.storage_bytes)
+    for tensor, array in zip(layout.tensors, arrays, strict=True):
+        if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
+            raise InputError(
+                f"parameter {tensor.name} is {_type(tensor.dtype, tensor.shape)}, "
+                f"not {_type(str(array.dtype), array.shape)}"
+            )
+        data = np.ascontiguousarray(array).astype(_little(tensor)).tobytes()
+        offset, tag = _current(layout, tensor, sequence)
+        page = data + ((zlib.crc32(data) ^ tag) & 0xFFFFFFFF).to_bytes(PAGE_TRAILER_BYTES, "little")
+        image[offset : offset + len(page)] = page
+    fields = (RECORD_MAGIC, layout.identity, sequence)
+    record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
+    place = (sequence & 1) * layout.unit_bytes
+    image[place : place + len(record)] = record
+    return bytes(image)
+
+
+def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.ndarray]]:
+    """The sequence number of the newest state in `image`, and its values in the layout's order.
+
+    `image` may be longer than the layout says, or end where the parameters do. Raises InputError if
+    it is shorter, holds no state of this layout, or a page is damaged.
+    """
+    if len(image) < layout.parameters_end:
+        raise InputError(
+            f"the image has {len(image):,} bytes, its parameters take {layout.parameters_end:,}"
+        )
+    sequence = _newest(layout, image)
+    arrays: list[np.ndarray] = []
+    for tensor in layout.tensors:
+        offset, tag = _current(layout, tensor, sequence)
+        end = offset + tensor.bytes
+        data = bytes(image[offset:end])
+        trailer = int.from_bytes(image[end : end + PAGE_TRAILER_BYTES], "little")
+        if zlib.crc32(data) ^ tag != trailer:
+            raise InputError(
+                f"parameter {tensor.name} is damaged: the CRC of its page at {offset} is wrong"
+            )
+        stored = np.frombuffer(data, _little(tensor)).reshape(tensor.shape)
+        arrays.append(stored.astype(tensor.dtype))
+    return sequence, arrays
+
+
+def _newest(layout: ImageLayout, image: bytes | bytearray) -> int:
+    newest: int | None = None
+    others: set[int] = set()
+    for slot in (0, 1):
+        start = slot * layout.unit_bytes
+        record = bytes(image[start : start + _RECORD.size])
+        magic, identity, sequence, crc = _RECORD.unpack(record)
+        if magic != RECORD_MAGIC or crc != zlib.crc32(record[:12]) or sequence & 1 != slot:
+            continue
+        if identity != layout.identity:
+            others.add(identity)
+        elif newest is None or (sequence - newest) % 2**32 < 2**31:
+            newest = sequence
+    if newest is None and others:
+        found = ", ".join(f"{identity:08x}" for identity in sorted(others))
+        raise InputError(
+            f"the image was made for another layout: {found}, not {layout.identity:08x}"
+        )
+    if newest is None:
+        raise InputError("the image has no valid record: it is not one, or was never packed")
+    return newest
+
+
+def _current(layout: ImageLayout, tensor: ImageTensor, sequence: int) -> tuple[int, int]:
+    """Where the page of a state is, and its tag."""
+    if not tensor.updated:
+        return tensor.offset, 0
+    return tensor.offset + (sequence & 1) * layout.bank_bytes, sequence
+
+
+def _little(tensor: ImageTensor) -> np.dtype:
+    return np.dtype(tensor.dtype).newbyteorder("<")
+
+
+def _named(
+    arrays: Mapping[str, np.ndarray], tensor: ImageTensor, layout: ImageLayout
+) -> np.ndarray:
+    keys = [f"arg{tensor.argument}"]
+    if not re.fullmatch(r"arg\d+", tensor.name):
+        keys.append(tensor.name)
+    found = [key for key in keys if key in arrays]
+    if not found:
+        raise InputError(f"no array {' or '.join(keys)} for parameter {tensor.name}")
+    if len(found) > 1:
+        raise InputError(f"arrays {' and '.join(found)} are both for parameter {tensor.name}")
+    same = [t.argument for t in layout.tensors if t.name == tensor.name]
+    if found[0] != keys[0] and len(same) > 1:
+        names = ", ".join(f"arg{argument}" for argument in same)
+        raise InputError(f"{len(same)} parameters are named {tensor.name}; name arrays {names}")
+    return arrays[found[0]]
+
+
+def _type(dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{dtype} {'x'.join(map(str, shape)) or 'scalar'}"
+
+
+def layout_text(layout: ImageLayout, comment: str) -> str:
+    """The file that describes a layout; `comment` stands at its beginning."""
+    return json.dumps({"_": comment} | layout.to_json(), indent=1) + "\n"

@@ -1,0 +1,357 @@
+"""Parameters on storage in generated C: places, records, every failing transfer."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_support import COMPILERS, SANITIZED, compile_c
+from power import OK, Fault, Machine
+from storage_step import BANK, STEP, UNIT, C, V, W, X, expected, storage_module
+from test_c_runtime import CORRUPT, NO_IMAGE, NO_STORE, READ_FAILED, SHORT_TRANSFER, WRITE_FAILED
+
+from poetc.backends.c.emit import emit, generate
+from poetc.backends.c.layout import DEFAULT_STACK_BYTES, static_ram_bytes
+from poetc.cli import main
+from poetc.errors import InputError
+from poetc.image import pack, unpack
+from poetc.ir.graph import graphs
+from poetc.ir.text import parse_module
+from poetc.passes.poet_verify import PoetVerifyPass
+
+PARAMETERS = [W, C, V]
+PAGE = "!poet.page<tensor<4xf32>>"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return Machine(storage_module(), tmp_path_factory.mktemp("storage") / "out", {0: X})
+
+
+@pytest.fixture(scope="module")
+def verifying(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """The same, compiled to read back what it writes."""
+    directory = tmp_path_factory.mktemp("verifying") / "out"
+    return Machine(storage_module(), directory, {0: X}, "-DPOETC_VERIFY_WRITES")
+
+
+def test_the_step_is_legal() -> None:
+    PoetVerifyPass().apply(None, storage_module())  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("start", [0, 1, 2**32 - 2])
+def test_steps(machine: Machine, start: int) -> None:
+    """Results, parameters, and the sequence number, which wraps."""
+    machine.power_on(pack(machine.layout, PARAMETERS, start))
+    for step in range(1, 5):
+        assert machine.step() == OK
+        y, w, v = expected(step)
+        assert machine.outputs() == [y.tobytes()]
+        sequence, arrays = unpack(machine.layout, machine.image)
+        assert sequence == (start + step) % 2**32
+        assert [a.tobytes() for a in arrays] == [a.tobytes() for a in (w, C, v)]
+
+
+def test_old_values_are_untouched(machine: Machine) -> None:
+    image = pack(machine.layout, PARAMETERS)
+    before, after = machine.run(image, 1)
+    old = slice(3 * UNIT, 3 * UNIT + BANK)
+    assert before[old] == after[old] and before[:UNIT] == after[:UNIT]
+    assert before[2 * UNIT : 3 * UNIT] == after[2 * UNIT : 3 * UNIT]  # constants
+
+
+def test_header(tmp_path: Path, machine: Machine) -> None:
+    defines = machine.defines
+    assert defines["MODEL_LAYOUT_ID"] == f"0x{machine.layout.identity:08x}u"
+    assert (defines["MODEL_STORAGE_UNIT"], defines["MODEL_BANK_BYTES"]) == ("64", "64")
+    assert (defines["MODEL_ARG1_PAGE_OFFSET"], defines["MODEL_ARG1_BYTES"]) == ("192", "16")
+    assert defines["MODEL_RESULT2_PAGE_OFFSET"] == "212"
+    assert "MODEL_ARG1_OFFSET" not in defines and defines["MODEL_ARG0_OFFSET"] == "0"
+    library = machine.library
+    assert [bool(library.model_argument(i)) for i in range(4)] == [True, False, False, False]
+    assert [bool(library.model_result(i)) for i in range(3)] == [True, False, False]
+    assert [library.model_argument_is_parameter(i) & 1 for i in range(4)] == [0, 1, 1, 1]
+
+
+def test_no_image(machine: Machine) -> None:
+    assert machine.library.model_step(None) == NO_STORE
+    machine.power_on(bytes(machine.layout.storage_bytes))
+    assert machine.step() == NO_IMAGE
+    other = bytearray(pack(machine.layout, PARAMETERS))
+    other[4] ^= 1
+    machine.power_on(bytes(other))
+    assert machine.step() == NO_IMAGE
+
+
+@pytest.mark.parametrize("tensor", ["w", "c", "v"])
+def test_damaged_parameters(machine: Machine, tensor: str) -> None:
+    image = bytearray(pack(machine.layout, PARAMETERS))
+    offset = next(t.offset for t in machine.layout.tensors if t.name == tensor)
+    image[offset + 5] ^= 4
+    machine.power_on(bytes(image))
+    assert machine.step() == CORRUPT
+    with pytest.raises(InputError, match=f"parameter {tensor} is damaged"):
+        unpack(machine.layout, machine.image)
+
+
+def test_values_of_another_step_are_not_used(machine: Machine) -> None:
+    """The newest record is lost after the next step began: what it wrote is not taken for old."""
+    images = machine.run(pack(machine.layout, PARAMETERS), 2)
+    for event in range(len(machine.events)):
+        machine.power_on(images[2])
+        machine.cut(event, torn=2**31)
+        machine.step()
+        image = bytearray(machine.image)
+        image[:UNIT] = bytes(UNIT)  # record 0, of sequence 2
+        machine.power_on(bytes(image))
+        status = machine.step()
+        written = bytes(image[3 * UNIT + BANK : 3 * UNIT + 2 * BANK])
+        if written == images[2][3 * UNIT + BANK : 3 * UNIT + 2 * BANK]:
+            assert status == OK  # a step back
+        elif image[UNIT : UNIT + 16] == images[2][UNIT : UNIT + 16]:
+            assert status == CORRUPT
+
+
+EXPECTED = {
+    Fault.ERROR: (READ_FAILED, WRITE_FAILED),
+    Fault.LATE_ERROR: (READ_FAILED, WRITE_FAILED),
+    Fault.SHORT: (SHORT_TRANSFER,),
+    Fault.FLIP: (CORRUPT,),
+    Fault.DEAD: (READ_FAILED, WRITE_FAILED),
+}
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("start", [0, 1])
+def test_every_transfer_fails(verifying: Machine, fault: Fault, start: int) -> None:
+    """The status says so, the parameters are as before, and the step can be repeated."""
+    images = verifying.run(pack(verifying.layout, PARAMETERS, start), 2)
+    before, after = verifying.state(images[1]), verifying.state(images[2])
+    verifying.power_on(images[1])
+    assert verifying.step() == OK
+    transfers = verifying.transfers
+    failed = 0
+    for transfer in range(transfers):
+        verifying.power_on(images[1])
+        verifying.fault(transfer, fault)
+        status = verifying.step()
+        state = verifying.state(verifying.image)
+        if status == OK:
+            # A record that was read once more, or a sync, which moves nothing.
+            assert fault in (Fault.FLIP, Fault.SHORT) and state == after
+            continue
+        failed += 1
+        assert status in EXPECTED[fault]
+        if fault is Fault.DEAD and state == after:
+            # It died when the record was written but not yet read back.
+            assert transfer >= transfers - 2
+            continue
+        assert state == before
+        if fault is not Fault.DEAD:
+            assert verifying.step() == OK
+            assert verifying.state(verifying.image) == after
+    assert failed >= transfers - 5
+
+
+def test_bad_writes_are_found_when_they_are_read(machine: Machine) -> None:
+    """Without verification: by the next step at the latest."""
+    images = machine.run(pack(machine.layout, PARAMETERS), 1)
+    before, after = machine.state(images[0]), machine.state(images[1])
+    machine.power_on(images[0])
+    machine.step()
+    for transfer in range(machine.transfers):
+        machine.power_on(images[0])
+        machine.fault(transfer, Fault.FLIP)
+        if machine.step() != OK:
+            assert machine.state(machine.image) == before
+            continue
+        image = machine.image
+        try:
+            assert machine.state(image) == after
+        except InputError as error:
+            assert "is damaged" in error.message
+            machine.power_on(image)
+            assert machine.step() == CORRUPT
+
+
+# Graphs that do not keep the image safe
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("storage_unit = 64", "storage_unit = 8", "a write unit cannot have 8 bytes"),
+        (", storage_unit = 64 : i64", "", "has no storage_unit"),
+        ("bank_bytes = 64 : i64, ", "", "has no bank_bytes"),
+        ("bank_bytes = 64", "bank_bytes = 60", "not whole write units"),
+        ("bank_bytes = 64", "bank_bytes = 0", "bank 0 reaches into bank 1"),
+        ("storage_bytes = 340", "storage_bytes = 280", "reach beyond the end"),
+        (', poet.name = "w", poet.offset = 192 : i64', "", "no place in storage"),
+        ("%h offset 320", "%h offset 300", "within the parameters on storage, which end at 320"),
+        ("%v1 offset 212", "%v1 offset 216", "begins a step at offset 212 of the storage but"),
+        ("poet.offset = 128", "poet.offset = 64", "parameter c at 64 overlaps"),
+        ("poet.offset = 128", "poet.offset = 180", "reach into the write units of bank 0"),
+        ('"param", poet.name = "c"', '"input", poet.name = "c"', "input c is on storage"),
+    ],
+)
+def test_graphs_that_are_not_safe(old: str, new: str, message: str) -> None:
+    assert old in STEP
+    with pytest.raises(InputError, match=message):
+        generate(parse_module(STEP.replace(old, new)))
+
+
+def test_a_parameter_that_is_returned_as_it_came(tmp_path: Path) -> None:
+    """It is a constant: there is no new value of it."""
+    kept = STEP.replace('"param", poet.name = "c"', '"param", poet.updates = 3 : i64')
+    kept = kept.replace("!poet.page<tensor<4xf32>>)\nattributes", f"{PAGE}, {PAGE})\nattributes")
+    kept = kept.replace("return %y, %w_new, %v_new", "return %y, %w_new, %v_new, %c")
+    kept = kept.replace(
+        f": tensor<4xf32>, {PAGE}, {PAGE}", f": tensor<4xf32>, {PAGE}, {PAGE}, {PAGE}"
+    )
+    machine = Machine(parse_module(kept), tmp_path / "out", {0: X})
+    assert [t.updated for t in machine.layout.tensors] == [True, False, True]
+    machine.power_on(pack(machine.layout, PARAMETERS))
+    assert machine.step() == OK
+    _, arrays = unpack(machine.layout, machine.image)
+    assert [a.tobytes() for a in arrays] == [
+        a.tobytes() for a in (expected(1)[1], C, expected(1)[2])
+    ]
+    assert machine.defines["MODEL_RESULT3_PAGE_OFFSET"] == "128"
+
+
+CONSTANT = """
+poet.graph @main(
+    %x: tensor<4xf32> {poet.role = "input", poet.offset = 0 : i64},
+    %c: !poet.page<tensor<4xf32>> {poet.role = "param", poet.offset = 128 : i64}
+) -> (tensor<4xf32>)
+attributes {
+  arena_bytes = 48 : i64, storage_bytes = 148 : i64, bank_bytes = 0 : i64, storage_unit = 64 : i64
+} {
+  %c0 = poet.pagein %c offset 16 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
+  %h = poet.compute "add" (%a = %x : tensor<4xf32>, %b = %c0 : tensor<4xf32>)
+      -> tensor<4xf32> kernel @add offsets [32] {
+    %s = stablehlo.add %a, %b : tensor<4xf32>
+    poet.yield %s : tensor<4xf32>
+  }
+  poet.free %c0 : tensor<4xf32>
+  poet.free %x : tensor<4xf32>
+  poet.return %h : tensor<4xf32>
+}
+"""
+
+
+def test_constants_only(tmp_path: Path) -> None:
+    """Nothing is updated, nothing is written."""
+    text = (
+        CONSTANT
+        + STEP[STEP.index("func.func private @add(") : STEP.index("func.func private @add_to")]
+    )
+    machine = Machine(parse_module(text), tmp_path / "out", {0: X})
+    image = pack(machine.layout, [C], 3)
+    machine.power_on(image)
+    assert machine.step() == OK and machine.step() == OK
+    assert machine.outputs() == [(X + C).tobytes()]
+    assert machine.image == image and not machine.events
+
+
+# All the way from the command line
+
+
+def write_inputs(data: Path) -> None:
+    data.mkdir(exist_ok=True)
+    X.tofile(data / "arg0.bin")
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("flags", [("-O2",), SANITIZED], ids=["plain", "sanitized"])
+def test_example(
+    compiler: str,
+    flags: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, image, data = tmp_path / "out", tmp_path / "image.bin", tmp_path / "data"
+    emit(storage_module(), out)
+    program = compile_c(out.glob("*.c"), tmp_path / "example", compiler, flags)
+    np.savez(tmp_path / "in.npz", arg1=W, c=C, arg3=V, arg0=X, out0=X)
+    assert main(["pack", str(out), str(tmp_path / "in.npz"), "-o", str(image)]) == 0
+    write_inputs(data)
+    for steps, total in ((1, 1), (3, 4)):
+        done = subprocess.run(
+            [program, data, str(steps), image], capture_output=True, text=True, check=True
+        )
+        assert "status: ok" in done.stdout
+        y, w, v = expected(total)
+        assert (data / "out0.bin").read_bytes() == y.tobytes()
+        assert not (data / "out1.bin").exists()
+        result = tmp_path / "out.npz"
+        assert main(["unpack", str(out), str(image), "-o", str(result)]) == 0
+        assert f"sequence {total}" in capsys.readouterr().err
+        with np.load(result) as arrays:
+            assert sorted(arrays) == ["arg1", "arg2", "arg3"]
+            got = [arrays[name].tobytes() for name in sorted(arrays)]
+        assert got == [w.tobytes(), C.tobytes(), v.tobytes()]
+    # What was unpacked can be packed.
+    assert main(["pack", "-q", str(out), str(result), "-o", str(image)]) == 0  # pyright: ignore
+    run = subprocess.run([program, data], capture_output=True, text=True)
+    assert run.returncode == 1 and "STORE_FILE is needed" in run.stderr
+    image.write_bytes(bytes(400))
+    run = subprocess.run([program, data, "1", image], capture_output=True, text=True)
+    assert run.returncode == 1 and "holds no parameters of this model" in run.stderr
+    missing = tmp_path / "missing.bin"
+    run = subprocess.run([program, data, "1", missing], capture_output=True, text=True)
+    assert run.returncode == 1 and "missing.bin" in run.stderr and not missing.exists()
+
+
+def test_makefile_and_files(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    emit(storage_module(), out, name="tiny")
+    description = json.loads((out / "tiny_image.json").read_text())
+    assert description["_"].startswith("Generated by poetc.")
+    subprocess.run(["make", "-s", "-C", out, "CC=gcc"], check=True)
+    write_inputs(tmp_path / "data")
+    np.savez(tmp_path / "in.npz", w=W, c=C, v=V)
+    where = [str(out / "tiny_image.json"), str(tmp_path / "in.npz")]
+    assert main(["pack", "-q", *where, "-o", str(tmp_path / "image.bin")]) == 0
+    command = [out / "tiny_example", tmp_path / "data", "1", tmp_path / "image.bin"]
+    subprocess.run(command, check=True, capture_output=True)
+    # A program without parameters on storage leaves no description of an image behind.
+    from test_c_emit import step_module
+
+    emit(step_module(), out)
+    assert not list(out.glob("*_image.json")) and not (out / "tiny.c").exists()
+    assert "IMAGE" not in (out / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("optimization", ["-O2", "-Os"])
+def test_ram_is_what_the_header_says(optimization: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    emit(storage_module(), out)
+    static_bytes = 0
+    frames: dict[str, int] = {}
+    for name in ("model", "kernels", "poetc_store", "poetc_image"):
+        flags = (optimization, "-c", "-fno-inline", "-fstack-usage")
+        path = compile_c([out / f"{name}.c"], tmp_path / f"{name}.o", flags=flags)
+        size = subprocess.run(["size", path], capture_output=True, text=True, check=True)
+        static_bytes += sum(map(int, size.stdout.splitlines()[1].split()[1:3]))
+        for line in (tmp_path / f"{name}.su").read_text().splitlines():
+            where, frame, kind = line.split("\t")
+            assert kind in ("static", "dynamic,bounded")
+            frames[where.rsplit(":", 1)[1]] = int(frame)
+    assert static_bytes == static_ram_bytes(graphs(storage_module())[0]) == 48
+    commit = ("poetc_image_commit", "write_record", "read_record", "read_once", "poetc_read")
+    page = ("poetc_parameter_out", "poetc_page_out_tagged", "write_trailer", "poetc_write")
+    for chain in (commit, page):
+        depth = sum(frames[name] for name in chain)
+        assert frames["model_step"] + depth + 64 <= DEFAULT_STACK_BYTES
+
+
+def test_the_image_needs_little() -> None:
+    files = generate(storage_module())
+    text = files["poetc_image.c"] + files["poetc_image.h"]
+    assert not re.search(r"64_t|long|malloc|memcpy|double", text)
+    assert set(re.findall(r"#include [<\"](.*)[>\"]", text)) == {"poetc_image.h", "poetc_store.h"}
