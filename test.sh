@@ -9,6 +9,9 @@ command -v gcc >/dev/null || missing+=(gcc libc6-dev)
 command -v clang >/dev/null || missing+=(clang)
 command -v make >/dev/null || missing+=(make)
 ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan* >/dev/null 2>&1 || missing+=(libclang-rt-14-dev)
+command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
+command -v arm-none-eabi-gcc >/dev/null || missing+=(gcc-arm-none-eabi libnewlib-arm-none-eabi)
+command -v nm >/dev/null || missing+=(binutils)
 command -v node >/dev/null || missing+=(nodejs npm) # pyright runs on it
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -16,6 +16,8 @@ from poetc.pipeline import Options, compile_module
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/pipeline.py MODEL.mlir")
     path = Path(sys.argv[1])
     module = parse_module(path.read_text(), str(path))
     options = Options(device=load_device("nrf52840"), device_name="nrf52840", ram_bytes=8_600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def test_infeasible_budget(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert main(["examples/gesture_mlp.mlir", "--ram=8KB"]) == 3
+    assert main(["examples/gesture_mlp.mlir", "--ram=6KB"]) == 3
     assert " ".join(capsys.readouterr().err.split()) in " ".join(README.split())
 
 
@@ -54,3 +55,23 @@ def test_xdsl_opt_command() -> None:
     run = [str(Path(sys.executable).with_name("xdsl-opt")), *command[1].split()]
     done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
     assert "poet.graph @main" in done.stdout
+
+
+def test_pipeline_without_a_model() -> None:
+    run = [sys.executable, "examples/pipeline.py"]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "usage: python examples/pipeline.py MODEL.mlir\n"
+
+
+def test_commands_of_the_page_about_storage(tmp_path: Path) -> None:
+    commands = re.search(r"```sh\n(.*?)```", (ROOT / "docs/storage.md").read_text(), re.DOTALL)
+    assert commands is not None
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["sh", "-e", "-c", commands[1]]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "trained.npz").exists() and "steps: 20" in done.stdout
