@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from benchmarks import models
 from poetc.ir.graph import Storage, Transfer, graphs, view_unscheduled
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.inplace import inplace_candidates
@@ -25,21 +25,7 @@ from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.schedule.order import find_order, footprint
 from poetc.schedule.problem import Place, Problem
 
-MODELS = Path(__file__).parent.parent / "tests" / "models"
-NAMES = (
-    "gesture_mlp",
-    "kws_conv",
-    "lenet5",
-    "dscnn",
-    "resnet8",
-    "bert_micro",
-    "mlp_mnist",
-    "ae_mnist",
-    "resnet18",
-    "vgg16",
-    "bert_tiny",
-    "bert_base",
-)
+NAMES = (*models.NAMES, "bert_base")
 FREE_OF_CHARGE = Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
 
 HEAD = """# Order
@@ -83,7 +69,7 @@ def program_peak(problem: Problem) -> int:
 
 def row(name: str) -> str:
     """One row of the table."""
-    path = MODELS / f"{name}.mlir"
+    path = models.MODELS / f"{name}.mlir"
     module = parse_module(path.read_text(), str(path))
     flat = module.clone()
     prepare(flat, fuse=False)
