@@ -15,7 +15,7 @@ import time
 from xdsl.dialects.builtin import ModuleOp
 
 from benchmarks import models
-from poetc.ir.graph import Storage, Transfer, graphs, view_unscheduled
+from poetc.ir.graph import FREE_STORAGE, graphs, view_unscheduled
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_fuse import PoetFusePass
@@ -26,7 +26,6 @@ from poetc.schedule.order import find_order, footprint
 from poetc.schedule.problem import Place, Problem
 
 NAMES = (*models.NAMES, "bert_base")
-FREE_OF_CHARGE = Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
 
 HEAD = """# Order
 
@@ -57,7 +56,7 @@ def prepare(module: ModuleOp, fuse: bool) -> None:
 def problem_of(module: ModuleOp, stored: bool) -> Problem:
     """The unscheduled graph of `module` as a problem, parameters in RAM or on storage."""
     graph = graphs(module)[0]
-    storage = FREE_OF_CHARGE if stored else None
+    storage = FREE_STORAGE if stored else None
     share = inplace_candidates(graph)
     return view_unscheduled(graph, storage=storage, store_params=stored, may_share=share).problem
 

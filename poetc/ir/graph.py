@@ -69,6 +69,9 @@ class Storage:
     capacity_bytes: int | None = None
 
 
+FREE_STORAGE = Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
+"""A storage whose transfers cost nothing, for questions that do not depend on their cost."""
+
 MayShare = Callable[[ComputeOp], Iterable[tuple[int, int]]]
 """Gives the pairs (result, operand) of a compute whose result may lie over the operand."""
 
@@ -158,7 +161,7 @@ def view_scheduled(
     poet.compute is an operation of its own, also when it repeats another; a tensor that is paged in
     is the tensor that was paged out. Limits are absent from the problem.
     """
-    storage = storage or Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
+    storage = storage or FREE_STORAGE
     numbering = _Numbering(graph, storage, align, ram_scope, page_params=True)
     view = numbering.view(None, None, idle_power_nw)
     return replace(view, steps=tuple(numbering.steps), ops=tuple(numbering.ops))

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from poetc.errors import InputError
-from poetc.ir.graph import Storage, Transfer, graphs, reorder_block, view_unscheduled
+from poetc.ir.graph import FREE_STORAGE, graphs, reorder_block, view_unscheduled
 from poetc.ir.poet import GraphOp
 from poetc.passes.inplace import inplace_candidates
 from poetc.schedule.order import Order, find_order
@@ -27,7 +27,7 @@ def order_graph(graph: GraphOp, store_params: bool = False) -> Order:
     """
     view = view_unscheduled(
         graph,
-        storage=_FREE_OF_CHARGE if store_params else None,
+        storage=FREE_STORAGE if store_params else None,
         store_params=store_params,
         may_share=inplace_candidates(graph),
     )
@@ -42,9 +42,6 @@ def order_graph(graph: GraphOp, store_params: bool = False) -> Order:
         op.inplace_pairs = [p for p in op.inplace_pairs if op.operands[p[1]] not in needed]
         needed.update(op.operands)
     return found
-
-
-_FREE_OF_CHARGE = Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
 
 
 @dataclass(frozen=True)
