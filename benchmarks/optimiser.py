@@ -5,8 +5,8 @@
 
 Writes optimiser.csv (every run) and optimiser.md (summary and tables), into docs/ after a run of
 everything, else into the cache directory, or where --output says. Each run is a process of its own.
-What has finished is kept in the cache under a hash of the problem, the options and the sources of
-`poetc.schedule`, so a benchmark that was interrupted goes on where it was.
+What has finished is kept in the cache under a hash of the problem, the options and the sources that
+`poetc.schedule.solve` is made of, so a benchmark that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ STRATEGIES = (
 )
 """Without `milp` (`auto` in the given order only) and the synonym `remat-only` (checkmate)."""
 
+OURS = ("auto", "milp")
+BASELINE_LIMIT_S = 15.0
+"""For each run of a baseline: those that solve a MILP would take all the time there is."""
+
 TARGET_GAP = 0.01
 LATE_S = 2.0
 """Seconds by which a solve may miss its time limit."""
@@ -85,6 +89,19 @@ def sources(*paths: str) -> str:
 
 def _sources(path: Path) -> Iterable[Path]:
     return [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.toml")]
+
+
+def solver_sources() -> str:
+    """A hash of the modules of poetc that `solve` is made of."""
+    import poetc.schedule.checker
+    import poetc.schedule.solve  # noqa: F401
+
+    files = [
+        str(Path(module.__file__).relative_to(ROOT))
+        for name, module in sys.modules.items()
+        if name.startswith("poetc.schedule.") and module.__file__ is not None
+    ]
+    return sources(*files)
 
 
 @dataclass(frozen=True)
@@ -125,15 +142,17 @@ class Row:
     bound: float | None
     gap: float | None
     seconds: float
+    processor_seconds: float | None
     peak_memory_mib: int
     time_limit_s: float
+    target_gap: float
 
     @property
     def met(self) -> bool:
         """Within the target gap, in time."""
         return (
             self.gap is not None
-            and self.gap <= TARGET_GAP
+            and self.gap <= self.target_gap
             and self.seconds <= self.time_limit_s + LATE_S
         )
 
@@ -243,7 +262,7 @@ def _solve(problem: Problem, options: dict) -> dict:
         if energy < float("inf") and (not trace or energy != trace[-1][1]):
             trace.append((round(now.seconds, 2), energy))
 
-    started = time.monotonic()
+    started, processor = time.monotonic(), time.process_time()
     try:
         schedule = solve(problem, **options, progress=progress)
     except InfeasibleProblem as error:
@@ -264,7 +283,11 @@ def _solve(problem: Problem, options: dict) -> dict:
             "gap": schedule.gap,
             "log": schedule.log[-20:],
         }
-    return result | {"seconds": time.monotonic() - started, "trace": trace}
+    result |= {
+        "seconds": time.monotonic() - started,
+        "processor_seconds": time.process_time() - processor,
+    }
+    return result | {"trace": trace}
 
 
 class Problems:
@@ -310,7 +333,7 @@ class Problems:
 
 def execute(runs: Sequence[Run], cache: Cache, jobs: int) -> list[dict]:
     """The results of all runs, in order; says what is being done on standard error."""
-    version = sources("poetc/schedule")
+    version = solver_sources()
     done = 0
     lock = threading.Lock()
 
@@ -355,8 +378,11 @@ def row(run: Run, result: dict) -> Row:
         result.get("bound"),
         result.get("gap"),
         round(result["seconds"], 2),
+        result.get("processor_seconds"),
         round(result["rss_bytes"] / 2**20),
         run.time_limit_s,
+        # Of random graphs the overhead is the question: the search goes on below the target.
+        TARGET_GAP if case.source.group == "random" else case.gap,
     )
 
 
@@ -402,18 +428,27 @@ def summary(rows: Sequence[Row]) -> str:
                 max(r.peak_memory_mib for r in mine),
             )
         )
-    head = ("group", "limit", "instances", "with a schedule", f"gap ≤ {TARGET_GAP:.0%} in time")
+    head = ("group", "limit", "instances", "with a schedule", "within the target gap in time")
     return table((*head, "worst gap", "slowest, s", "most memory, MiB"), lines)
 
 
 def missed(rows: Sequence[Row]) -> str:
     """The instances on which `auto` misses the target."""
     lines = [
-        (r.instance, r.status, _number(r.energy, ".4f"), _number(r.gap, ".2%"), f"{r.seconds:.1f}")
+        (
+            r.instance,
+            r.status,
+            _number(r.energy, ".4f"),
+            _number(r.gap, ".2%"),
+            f"{r.target_gap:g}",
+            f"{r.seconds:.1f}",
+            _number(r.processor_seconds, ".1f"),
+        )
         for r in rows
         if r.strategy == "auto" and not r.met
     ]
-    return table(("instance", "status", "energy", "gap", "s"), lines) if lines else "None."
+    head = ("instance", "status", "energy", "gap", "target", "s", "processor s")
+    return table(head, lines) if lines else "None."
 
 
 def comparison(rows: Sequence[Row]) -> str:
@@ -483,7 +518,19 @@ def published(runs: Sequence[Run], results: Sequence[dict]) -> str:
 def details(rows: Sequence[Row]) -> str:
     """`auto` in full for each instance of a group."""
     return table(
-        ("instance", "operations", "RAM", "deadline", "energy", "time", "bound", "gap", "s", "MiB"),
+        (
+            "instance",
+            "operations",
+            "RAM",
+            "deadline",
+            "energy",
+            "time",
+            "bound",
+            "gap",
+            "s",
+            "processor s",
+            "MiB",
+        ),
         (
             (
                 r.instance,
@@ -495,6 +542,7 @@ def details(rows: Sequence[Row]) -> str:
                 _number(r.bound, ".4f"),
                 _number(r.gap, ".2%"),
                 f"{r.seconds:.1f}",
+                _number(r.processor_seconds, ".1f"),
                 r.peak_memory_mib,
             )
             for r in rows
@@ -519,12 +567,13 @@ def energies(rows: Sequence[Row]) -> str:
 INTRODUCTION = f"""\
 Energy, time and bound are relative to the step with unlimited RAM: each operation once, nothing
 paged that need not be. The bound is that of the strategy, see [schedule](schedule.md); the gap is
-between the energy and it. s is the wall time of `solve`, MiB the peak of its process, Python
-included. `linear/m0/1.25x/deadline1.5x`: RAM 1.25 times the least that is known to work, deadline
-1.5 times the time of all operations. `random250/even/90%`: RAM 90% of the unlimited peak. A
-strategy without a schedule: none found (its rules give none within the limits), undefined (not for
-such a graph), infeasible (proven, for its kind of schedules), time limit, killed (long after the
-limit) or out of memory ({MEMORY_BYTES >> 30} GiB)."""
+between the energy and it. s is the wall time of `solve`, processor s the time of the processor that
+it used, MiB the peak of its process, Python included. Baselines have {BASELINE_LIMIT_S:g} s.
+`linear/m0/1.25x/deadline1.5x`: RAM 1.25 times the least that is known to work, deadline 1.5 times
+the time of all operations. `random250/even/90%`: RAM 90% of the unlimited peak. A strategy without
+a schedule: none found (its rules give none within the limits), undefined (not for such a graph),
+infeasible (proven, for its kind of schedules), time limit, killed (long after the limit) or out of
+memory ({MEMORY_BYTES >> 30} GiB)."""
 
 
 def write_markdown(path: Path, runs: Sequence[Run], results: Sequence[dict]) -> None:
@@ -536,7 +585,8 @@ def write_markdown(path: Path, runs: Sequence[Run], results: Sequence[dict]) -> 
         INTRODUCTION,
         "## Summary",
         summary(rows),
-        f"Where `auto` misses a gap of {TARGET_GAP:.0%} within its limit:",
+        f"The target is a gap of {TARGET_GAP:.0%}, and 0.1% for the example of the POET paper's code "
+        "(737,719 B). Where `auto` misses it within its limit:",
         missed(rows),
         "## Baselines",
         comparison(rows),
@@ -575,9 +625,11 @@ def plan(
             print(f"{case.name}: {error}", file=sys.stderr)
             continue
         text = to_json(problem)
-        limit_s = case.time_limit_s if time_limit_s is None else time_limit_s
         stop = case.gap if gap is None else gap
-        runs += [Run(case, name, problem, text, limit_s, stop) for name in strategies]
+        for name in strategies:
+            own_s = case.time_limit_s if name in OURS else BASELINE_LIMIT_S
+            limit_s = own_s if time_limit_s is None else time_limit_s
+            runs.append(Run(case, name, problem, text, limit_s, stop))
     return runs
 
 
