@@ -585,7 +585,7 @@ def write_markdown(path: Path, runs: Sequence[Run], results: Sequence[dict]) -> 
         INTRODUCTION,
         "## Summary",
         summary(rows),
-        f"The target is a gap of {TARGET_GAP:.0%}, and 0.1% for the example of the POET paper's code "
+        f"The target is a gap of {TARGET_GAP:.0%}, and 0.1% for the released example of POET "
         "(737,719 B). Where `auto` misses it within its limit:",
         missed(rows),
         "## Baselines",
