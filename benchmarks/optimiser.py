@@ -58,7 +58,7 @@ STRATEGIES = (
 """Without `milp` (`auto` in the given order only) and the synonym `remat-only` (checkmate)."""
 
 OURS = ("auto", "milp")
-BASELINE_LIMIT_S = 15.0
+BASELINE_LIMIT_S = 10.0
 """For each run of a baseline: those that solve a MILP would take all the time there is."""
 
 TARGET_GAP = 0.01

@@ -98,6 +98,7 @@ def block_rows(
     bounds: Sequence[tuple[int, int]],
     seconds: float,
     stop: threading.Event,
+    threads: int = THREADS,
 ) -> list[Row]:
     """The rows of blocks (first and last slot) that the optimum breaks, as far as there is time."""
     blocks = Blocks(tight)
@@ -110,7 +111,7 @@ def block_rows(
             return None
         return blocks.row(*block, left, halt)
 
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             return [found for found in pool.map(row, bounds) if found is not None]
         except BaseException:

@@ -21,6 +21,17 @@ INF = math.inf
 GRACE_S = 1.0
 
 
+class Either(threading.Event):
+    """Is set when it has been set itself or one of the others."""
+
+    def __init__(self, *others: threading.Event) -> None:
+        super().__init__()
+        self.others = others
+
+    def is_set(self) -> bool:
+        return super().is_set() or any(other.is_set() for other in self.others)
+
+
 class LinearProgram:
     """Columns and rows as they are added; minimise `cost · x + offset`."""
 

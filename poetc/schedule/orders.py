@@ -11,8 +11,9 @@ from poetc.schedule.rebuild import Event, Load
 from poetc.schedule.reorder import Frontier, orders, permuted, polish, renamed
 from poetc.schedule.search import TOLERANCE, Progress, Search
 
-# Share of the time for the given order where the problem is small enough for the whole model.
-GIVEN_SHARE = 0.7
+# Shares of the time for the given order, and for what it begins with where the problem is too large
+# for the whole model and there is a schedule.
+GIVEN_SHARE, BEGIN_SHARE = 0.7, 0.95
 # Shares of the remaining time for first schedules in one order, for looking for other orders, for
 # improving order and reruns together, and for the bound in the given order if it is not the best.
 FIRST_SHARE = 0.1
@@ -80,19 +81,30 @@ class _Orders:
             return self._in_further_orders(proven=True)
         if self.small or self.paging:
             # With page-ins another order seldom saves much, and its bound takes long.
-            proven = self._within(GIVEN_SHARE, given, portfolio.portfolio)
+            proven = self._within(GIVEN_SHARE, given, self._begin)
             if proven or given.optimal:
                 return self._in_further_orders(proven)
         else:
             self._within(FIRST_SHARE, given, portfolio.first_schedules)
         self._others()
         self._polish()
-        if not (self.small or self.paging) and self.best is not given:
-            self._within(BOUND_SHARE, given, portfolio.outline)
+        if self.best is not given:
+            # The bound is the lesser of those of both.
+            bounding = portfolio.improve if self.paging else portfolio.outline
+            if not self.small:
+                self._within(BOUND_SHARE, given, bounding)
         proven = self._within(1.0, self.best, portfolio.improve)
         if proven and self.best is given:
             return self._in_further_orders(proven)
         return False
+
+    def _begin(self, lane: Search) -> bool:
+        """What the search in the given order begins with. In large problems with a schedule nearly
+        all of the time is for its bound."""
+        portfolio.first_schedules(lane)
+        if not self.small and lane.steps is not None:
+            lane.time_limit_s = self.search.seconds + self.search.remaining * BEGIN_SHARE
+        return portfolio.improve(lane, briefly=True)
 
     def _in_further_orders(self, proven: bool) -> bool:
         """Goes on where the given order is settled: it has no schedule, if that is `proven`, or one

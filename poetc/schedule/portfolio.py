@@ -4,6 +4,7 @@ Small problems go straight to the MILP over all slots. For large ones MILPs over
 close to what they are for (few edges above the operation of the stage) give schedules, and MILPs
 over all reruns in a window of stages improve them. The LP relaxation over all slots, tightened by
 cuts and by bounds of blocks of stages, gives the bound, and branch and bound on it adds to that.
+Beside it, on the other core, goes branch and bound on the RAM that some stages need.
 Each better schedule makes everything that follows smaller, because what costs more than the
 schedule's whole overhead cannot be in a better one.
 """
@@ -14,17 +15,17 @@ import itertools
 import math
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from poetc.schedule import checkpoints
 from poetc.schedule.baselines import keep_all
-from poetc.schedule.blocks import block_rows
+from poetc.schedule.blocks import THREADS, block_rows
 from poetc.schedule.cuts import Cut, Tight
 from poetc.schedule.greedy import greedy, tastes
-from poetc.schedule.highs import Outcome, solve_mip
+from poetc.schedule.highs import Either, Outcome, solve_mip
 from poetc.schedule.mend import mend
 from poetc.schedule.milp import NONE, Slot, SlotModel, slots_where
 from poetc.schedule.rebuild import Run, prune, stages
@@ -49,24 +50,28 @@ PATIENCE = 12
 BOUND_SHARE = 0.5
 STEP_SHARE = 0.1
 CUT_SHARE = 0.3
-WINDOWS_SHARE = 0.1
 # Columns up to which branch and bound over all slots is tried where it is not the only way.
 BRANCH = 60_000
-# Stages of a block whose bound is added to the relaxation, the share of the remaining time for all
-# of them, and the share of what is missing that a pass over them has to gain to be followed by
-# another one.
-BLOCK = 16
+# Share of the remaining time for the first try of branch and bound.
 BRANCH_SHARE = 0.12
-BLOCKS_SHARE = 0.6
+# Stages of a block whose bound is added to the relaxation, the share of the remaining time for a
+# pass over them, and the share of what is missing that one has to gain to be followed by another.
+BLOCK = 16
 BLOCK_SHARE = 0.8
 BLOCK_PROGRESS = 0.1
 WINDOW_S = 8.0
+# Seconds to wait for the other thread when it is told to stop.
+JOIN_S = 1.5
 # Numbers of checkpoints of the models that bound large problems, the shares of the remaining time
 # for the LP relaxation and for branch and bound of each, and the reruns that are possible in
 # problems for which the latter pays.
 CHECKPOINTS = (10, 20)
 RELAX_SHARE, CHECKPOINT_SHARE = 0.5, 0.25
 MANY = 20_000
+# Those where this goes on beside the bounds of blocks, on the other core, and the share of the
+# remaining time for both.
+LADDER = (20, 30, 40)
+RACE_SHARE = 0.75
 # Reruns that are possible in problems for which no MILP over slots is built.
 HUGE = 100_000
 # Seconds to build a model, per slot: what there is no time to build is not begun.
@@ -82,6 +87,9 @@ class Guide:
 
     floor: dict[Slot, float] = field(default_factory=dict)
     cuts: set[Cut] = field(default_factory=set)
+
+    def copy(self) -> Guide:
+        return Guide(dict(self.floor), set(self.cuts))
 
     def learn(self, model: SlotModel, outcome: Outcome, ceiling: float) -> None:
         """Takes the reduced costs of the reruns from an optimum of the relaxation of `model`, which
@@ -107,9 +115,9 @@ def portfolio(search: Search) -> bool:
     return improve(search)
 
 
-def improve(search: Search) -> bool:
-    """Goes on from the first schedules, as `portfolio` does."""
-    guide = Guide()
+def improve(search: Search, briefly: bool = False) -> bool:
+    """Goes on from the first schedules, or from where it was before, as `portfolio` does; `briefly`
+    only with the steps of large problems that are enough for most of them."""
     if search.relative_gap <= TOLERANCE or search.remaining <= 0 or search.stop.is_set():
         return False
     optional = sum(slot.optional for slot in slots_where(search.instance, _affordable(search)))
@@ -118,32 +126,133 @@ def improve(search: Search) -> bool:
     if search.finished:
         return False
     if optional > SMALL:
-        if not any(search.instance.pageable) or optional > LARGE:
+        if search.large is None:
+            search.large = Large(search, optional)
+        search.large.begin()
+        if briefly and search.steps is not None:
+            return False
+        bounding = search.large.bounding
+        if bounding is not None and bounding.infeasible:
+            return search.steps is None
+        return not search.large.go_on() and exact(search, search.large.guide)
+    return exact(search, Guide())
+
+
+class Large:
+    """The search in a problem too large for the MILP over all slots. It goes on from what is known
+    when there is time again."""
+
+    def __init__(self, search: Search, optional: int) -> None:
+        self.search, self.optional = search, optional
+        self.guide = Guide()
+        self.bounding: Bounding | None = None
+        self.begun = False
+        # Each series of windows is another one.
+        self.series = 0
+
+    def begin(self) -> None:
+        """The steps that are enough for most problems."""
+        search = self.search
+        if self.begun:
+            return
+        self.begun = True
+        if not any(search.instance.pageable) or self.optional > LARGE:
             outline(search)
         if search.instance.reruns > HUGE:
             # To build even one of the models that follow takes too long.
-            return False
+            return
         for depth in DEPTHS:
             if not search.finished:
-                near(search, guide, depth)
-        bounding = None
-        if not search.finished and optional * BUILD_S < search.remaining / 2:
-            bounding = Bounding(search, guide)
-            bounding.cut(BOUND_SHARE)
-            if bounding.infeasible:
-                return search.steps is None
+                near(search, self.guide, depth)
+        if search.finished or self.optional * BUILD_S >= search.remaining / 2:
+            return
+        self.bounding = Bounding(search, self.guide)
+        if search.steps is None:
+            self.bounding.cut(BOUND_SHARE)
+        else:
+            self._race()
+
+    def go_on(self) -> bool:
+        """The rest; True when there is no time for the MILP over all slots."""
+        search, bounding = self.search, self.bounding
+        if search.instance.reruns > HUGE or search.finished:
+            return True
+        if bounding is not None and bounding.infeasible:
+            return True
         if bounding is not None and search.steps is not None:
-            bounding.branch(BRANCH_SHARE)
-            windows(search, guide, WINDOWS_SHARE)
-            bounding.blocks(BLOCKS_SHARE)
-            bounding.branch(1.0 - WINDOWS_SHARE)
-        windows(search, guide, 1.0)
+            seed, guide = self.series, self.guide.copy()
+            self._together(
+                lambda: bounding.branch(1.0), lambda other: windows(other, guide, 1.0, seed=seed)
+            )
+            self.series += 1
+        windows(search, self.guide, 1.0, seed=self.series)
+        self.series += 1
         if search.finished:
-            return False
+            return True
         if _no_time_for(search, slots_where(search.instance, _affordable(search))):
-            windows(search, guide, 1.0, math.inf, seed=1)
-            return False
-    return exact(search, guide)
+            windows(search, self.guide, 1.0, math.inf, seed=self.series)
+            return True
+        return False
+
+    def _race(self) -> None:
+        """Proves bounds by the relaxation over all slots, and by checkpoints beside it."""
+        search, bounding = self.search, self.bounding
+        assert bounding is not None
+        until = search.seconds + search.remaining * RACE_SHARE
+        bounding.threads = 1
+
+        def side(other: Search) -> None:
+            other.time_limit_s = until
+            checkpointed(other, LADDER, 1.0)
+            # What blocks say does not depend on how many are solved at a time.
+            bounding.threads = THREADS
+
+        self._together(lambda: bounding.tighten(until), side, race=True)
+
+    def _together(
+        self, prove: Callable[[], object], side: Callable[[Search], object], race: bool = False
+    ) -> None:
+        """Proves bounds in this thread while `side` goes on in another one, from what is known now.
+
+        What both find does not depend on how fast each is: the side's schedule is taken when both
+        have ended, and not at all where the bound is enough for the present one. In a `race` both
+        prove bounds for the same schedule, and who gets to the gap first stops the other; the bound
+        is then that of the gap, whoever it was.
+        """
+        search, bounding = self.search, self.bounding
+        assert bounding is not None
+        if search.finished:
+            return
+        if race:
+            search.most_nj = goal(search)
+        other = search.fork()
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                side(other)
+            except BaseException as error:
+                failures.append(error)
+            if failures or (race and other.optimal):
+                bounding.halt.set()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        interrupted = True
+        try:
+            prove()
+            if not search.finished:
+                thread.join()
+            interrupted = False
+        finally:
+            other.stop.set()
+            # A thread that does not stop is left behind: it works for `other` only.
+            thread.join(JOIN_S)
+            if interrupted or race or not search.optimal:
+                search.join(other)
+            search.most_nj = math.inf
+        if failures:
+            raise failures[0]
 
 
 def first_schedules(search: Search) -> None:
@@ -191,25 +300,36 @@ def mended(search: Search) -> None:
 
 def outline(search: Search) -> None:
     """Bounds a large problem by what RAM a few stages need."""
+    for count in CHECKPOINTS:
+        checkpointed(search, (count,), CHECKPOINT_SHARE if search.instance.reruns > MANY else 0.0)
+
+
+def checkpointed(search: Search, counts: Sequence[int], share: float) -> None:
+    """Bounds by what RAM a few stages need, for these numbers of stages in turn: the relaxation,
+    and branch and bound for a share of the remaining time."""
     instance = search.instance
     limit = instance.problem.ram_bytes
     if limit is None:
         return
-    for count in CHECKPOINTS:
+    for count in counts:
         if search.finished:
             return
         stages = checkpoints.choose(instance, limit, count)
         model = checkpoints.Checkpoints(instance, stages, overhead(search))
         ceiling = search.energy_nj
+        enough = threading.Event()
 
-        def on_bound(bound: float, ceiling=ceiling) -> None:
+        def on_bound(bound: float, ceiling=ceiling, enough=enough) -> None:
             search.raise_bound(min(bound, ceiling))
+            if search.optimal or search.stop.is_set():
+                enough.set()
 
         outcome = checkpoints.relax(model, search.remaining * RELAX_SHARE, search.stop)
         on_bound(ceiling if outcome.infeasible else model.value(outcome.bound))
-        if not search.finished and instance.reruns > MANY:
-            seconds = search.remaining * CHECKPOINT_SHARE
-            checkpoints.bound(model, seconds, search.stop, search.gap, on_bound)
+        if not search.finished and share > 0:
+            stop = Either(search.stop, enough)
+            seconds = search.remaining * share
+            checkpoints.bound(model, seconds, stop, search.gap / 10, on_bound)
         search.note(f"{len(stages)} checkpoints, bound {search.bound_nj:.6g}")
 
 
@@ -242,7 +362,11 @@ class Bounding:
         self.ceiling = search.energy_nj
         self.fixed = False
         self.usable = True
-        self.tight = Tight(self.model, search.stop, self._on_outcome)
+        # Blocks that are solved at a time.
+        self.threads = THREADS
+        # Another thread may set it.
+        self.halt = Either(search.stop)
+        self.tight = Tight(self.model, self.halt, self._on_outcome)
         rows = self.tight.cuts.rows(sorted(guide.cuts, key=Cut.key))
         if rows:
             self.tight.add(rows)
@@ -267,6 +391,12 @@ class Bounding:
         self.usable = self.tight.rounds(seconds, goal(search) / self.model.scale)
         search.note(f"cuts: {len(self.tight.rows)}, bound {search.bound_nj:.6g}")
 
+    def tighten(self, until: float) -> None:
+        """Adds cuts, a first try of branch and bound, and the bounds of blocks."""
+        self.cut(BOUND_SHARE)
+        self.branch(BRANCH_SHARE)
+        self.blocks(until)
+
     def fix(self) -> None:
         """Fixes the columns that no schedule of interest has."""
         search = self.search
@@ -277,22 +407,23 @@ class Bounding:
             self.ceiling = min(self.ceiling, target)
             self.fixed = True
 
-    def blocks(self, share: float) -> None:
+    def blocks(self, until: float) -> None:
         """Adds the bounds of blocks of stages, shifted from pass to pass, for as long as they help
-        and at most a share of the remaining time."""
+        and at most until then."""
         search, n = self.search, self.search.instance.n
-        until = search.seconds + search.remaining * share
         stage = np.array([slot.stage for slot in self.model.slots])
         for shift in itertools.cycle((0, BLOCK // 2)):
             left = until - search.seconds
             if search.finished or not self.usable or self.infeasible or left <= 0:
+                return
+            if self.halt.is_set():
                 return
             self.fix()
             firsts = [max(0, t) for t in range(-shift, n + 1, BLOCK)]
             edges = np.searchsorted(stage, [*firsts, n + 1])
             bounds = [(a, b - 1) for a, b in itertools.pairwise(edges.tolist()) if a < b]
             before = search.bound_nj
-            rows = block_rows(self.tight, bounds[::-1], left * BLOCK_SHARE, search.stop)
+            rows = block_rows(self.tight, bounds[::-1], left * BLOCK_SHARE, self.halt, self.threads)
             if not rows:
                 return
             self.tight.add(rows)
@@ -305,7 +436,7 @@ class Bounding:
         """The MILP of the relaxation, for at most a share of the remaining time. It says nothing of
         memory in reruns: what it finds is no schedule."""
         search, tight = self.search, self.tight
-        if search.finished or not self.usable or self.infeasible:
+        if search.finished or not self.usable or self.infeasible or self.halt.is_set():
             return
         self.fix()
         if np.count_nonzero(tight.lower < tight.upper) > BRANCH:
@@ -313,10 +444,10 @@ class Bounding:
 
         def on_bound(bound: float) -> None:
             search.raise_bound(min(self.model.value(bound), self.ceiling))
-            if search.optimal or search.stop.is_set():
+            if search.optimal:
                 enough.set()
 
-        enough = threading.Event()
+        enough = Either(self.halt)
         outcome = solve_mip(
             tight.settled(),
             search.remaining * share,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from poetc.schedule.checker import Report, replay
 from poetc.schedule.errors import ScheduleError
@@ -15,6 +17,9 @@ from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Schedule, Step
 from poetc.schedule.rebuild import Event, rebuild
 from poetc.schedule.transfers import overlap_transfers
+
+if TYPE_CHECKING:
+    from poetc.schedule.portfolio import Large
 
 # A gap below this is rounding in HiGHS, whose rows hold to 1e-6.
 TOLERANCE = 2e-6
@@ -58,6 +63,10 @@ class Search:
         self.events: tuple[Event, ...] = ()
         self.report: Report | None = None
         self.log: list[str] = []
+        # Bounds are of no interest beyond this.
+        self.most_nj = math.inf
+        # What `portfolio` goes on from when it is given more time.
+        self.large: Large | None = None
 
     @property
     def seconds(self) -> float:
@@ -117,8 +126,25 @@ class Search:
             self.bound_nj = bound_nj
             self.tell()
 
+    def fork(self) -> Self:
+        """A search with the same clock that begins with what is known now, for another thread. It
+        tells nobody of what it finds; `join` takes that."""
+        other = copy.copy(self)
+        other.progress, other.stop, other.log = None, threading.Event(), []
+        return other
+
+    def join(self, other: Search) -> None:
+        """Takes what a fork has found, if it is better, and what it has noted."""
+        # By the time, which each line begins with.
+        self.log = sorted(self.log + other.log, key=lambda line: float(line.split()[0]))
+        if other.steps is not None and other.energy_nj < self.energy_nj:
+            self.steps, self.report, self.events = other.steps, other.report, other.events
+            self.tell()
+        self.raise_bound(other.bound_nj)
+
     def raise_bound(self, bound_nj: float) -> None:
         """Takes a proven lower bound on the energy."""
+        bound_nj = min(bound_nj, self.most_nj)
         if bound_nj > self.bound_nj and not math.isinf(bound_nj):
             self.bound_nj = bound_nj
             self.tell()

@@ -48,6 +48,8 @@ CONSTRUCTIVE = ("chen-sqrt", "chen-greedy", "griewank", "dtr", "capuchin", "pofo
 
 # Operations up to which "auto" makes their schedules too, and seconds for each: they need less.
 COMPARED, COMPARED_S = 600, 2.0
+# Where there is a schedule, they are made until so many seconds after the time limit.
+LATE_S = 1.0
 
 
 def solve(
@@ -108,7 +110,12 @@ def compare(search: Search) -> None:
     for name in CONSTRUCTIVE:
         if search.relative_gap <= TOLERANCE or search.stop.is_set():
             return
-        baseline = Search(search.instance, COMPARED_S, search.gap)
+        seconds = COMPARED_S
+        if search.steps is not None:
+            seconds = min(seconds, search.time_limit_s + LATE_S - search.seconds)
+            if seconds <= 0:
+                return
+        baseline = Search(search.instance, seconds, search.gap)
         try:
             STRATEGIES[name](baseline)
         except StrategyUndefinedError as error:
