@@ -19,8 +19,8 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,8 +42,11 @@ _DTYPES = ("bool", "int32", "float32")
 
 @dataclass(frozen=True)
 class ImageTensor:
-    """A parameter on storage: `argument` is its index in the graph, `offset` the place of its page
-    in bytes, in bank 0 if the step updates it."""
+    """A parameter on storage, or a part of one: `argument` is its index in the graph, `offset` the
+    place of its page in bytes, in bank 0 if the step updates it.
+
+    A part is what the parameter has from `start` on along `axis`; `shape` is that of the part.
+    """
 
     name: str
     argument: int
@@ -51,6 +54,8 @@ class ImageTensor:
     shape: tuple[int, ...]
     offset: int
     updated: bool
+    axis: int | None = None
+    start: int = 0
 
     @cached_property
     def bytes(self) -> int:
@@ -61,6 +66,58 @@ class ImageTensor:
     def end(self) -> int:
         """Where the next page may begin."""
         return self.offset + page_bytes(self.bytes)
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages."""
+        if self.axis is None:
+            return f"parameter {self.name}"
+        return f"part {self.start} of parameter {self.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; only parts say which."""
+        data = asdict(self) | {"shape": list(self.shape)}
+        if self.axis is None:
+            del data["axis"], data["start"]
+        return data
+
+
+@dataclass(frozen=True)
+class ImageParameter:
+    """A parameter, which is one tensor on storage, or joined from several along their `axis`."""
+
+    tensors: tuple[ImageTensor, ...]
+
+    @property
+    def name(self) -> str:
+        return self.tensors[0].name
+
+    @property
+    def argument(self) -> int:
+        return self.tensors[0].argument
+
+    @property
+    def dtype(self) -> str:
+        return self.tensors[0].dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape, axis = list(self.tensors[0].shape), self.tensors[0].axis
+        if axis is not None:
+            shape[axis] = sum(tensor.shape[axis] for tensor in self.tensors)
+        return tuple(shape)
+
+    def split(self, array: np.ndarray) -> list[np.ndarray]:
+        """The values of each tensor."""
+        axis = self.tensors[0].axis
+        if axis is None:
+            return [array]
+        return np.split(array, [tensor.start for tensor in self.tensors[1:]], axis)
+
+    def join(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The inverse of `split`."""
+        axis = self.tensors[0].axis
+        return arrays[0] if axis is None else np.concatenate(arrays, axis)
 
 
 @dataclass(frozen=True)
@@ -86,9 +143,21 @@ class ImageLayout:
         lines += [
             f"{t.argument} {t.dtype} {'x'.join(map(str, t.shape))} at {t.offset} "
             f"{'updated' if t.updated else 'constant'} {t.name}"
+            + ("" if t.axis is None else f" part {t.axis} {t.start}")
             for t in self.tensors
         ]
         return zlib.crc32("\n".join(lines).encode())
+
+    @cached_property
+    def parameters(self) -> tuple[ImageParameter, ...]:
+        """The parameters, in the order of their first tensors."""
+        found: dict[int, list[ImageTensor]] = {}
+        for tensor in self.tensors:
+            found.setdefault(tensor.argument, []).append(tensor)
+        return tuple(
+            ImageParameter(tuple(sorted(tensors, key=lambda t: t.start)))
+            for tensors in found.values()
+        )
 
     @cached_property
     def pages_start(self) -> int:
@@ -104,7 +173,7 @@ class ImageLayout:
 
     def to_json(self) -> dict[str, Any]:
         """The layout as plain data."""
-        tensors = [asdict(tensor) | {"shape": list(tensor.shape)} for tensor in self.tensors]
+        tensors = [tensor.to_json() for tensor in self.tensors]
         about = {"format": _FORMAT, "layout_id": self.identity}
         return about | asdict(self) | {"tensors": tensors}
 
@@ -123,6 +192,8 @@ class ImageLayout:
                         tuple(_typed(extent, int) for extent in _typed(t["shape"], list)),
                         _typed(t["offset"], int),
                         _typed(t["updated"], bool),
+                        None if "axis" not in t else _typed(t["axis"], int),
+                        0 if "axis" not in t else _typed(t["start"], int),
                     )
                     for t in _typed(data["tensors"], list)
                 ),
@@ -158,11 +229,12 @@ def _check(layout: ImageLayout) -> None:
     need(0 < layout.storage_bytes <= _MAX_BYTES, f"it cannot have {layout.storage_bytes:,} bytes")
     arguments = [t.argument for t in layout.tensors]
     need(min(arguments, default=0) >= 0, "an argument with a negative index")
-    need(len(set(arguments)) == len(arguments), "an argument has two places")
     for t in layout.tensors:
-        need(t.dtype in _DTYPES, f"parameter {t.name} of {t.dtype}")
-        need(min(t.shape, default=0) >= 0, f"parameter {t.name} has a negative extent")
-        need(t.offset % 4 == 0, f"parameter {t.name} at {t.offset} is not aligned")
+        need(t.dtype in _DTYPES, f"{t.label} of {t.dtype}")
+        need(min(t.shape, default=0) >= 0, f"{t.label} has a negative extent")
+        need(t.offset % 4 == 0, f"{t.label} at {t.offset} is not aligned")
+    for parameter in layout.parameters:
+        _check_parts(parameter.tensors, need)
     updated = [t for t in layout.tensors if t.updated]
     constant_end = max((t.end for t in layout.tensors if not t.updated), default=2 * unit)
     start = min((t.offset for t in updated), default=constant_end) // unit * unit
@@ -171,9 +243,27 @@ def _check(layout: ImageLayout) -> None:
         need(max(t.end for t in updated) <= start + bank, "bank 0 reaches into bank 1")
     end = 2 * unit
     for t in sorted(layout.tensors, key=lambda t: t.offset):
-        need(t.offset >= end, f"parameter {t.name} at {t.offset} overlaps what ends at {end}")
+        need(t.offset >= end, f"{t.label} at {t.offset} overlaps what ends at {end}")
         end = t.end
     need(layout.parameters_end <= layout.storage_bytes, "parameters reach beyond the end")
+
+
+def _check_parts(tensors: Sequence[ImageTensor], need: Callable[[bool, str], None]) -> None:
+    """One whole parameter, or parts that follow one another."""
+    first, axis = tensors[0], tensors[0].axis
+    if axis is None:
+        need(len(tensors) == 1, "an argument has two places")
+        return
+    need(0 <= axis < len(first.shape), f"{first.label} along axis {axis} of {len(first.shape)}")
+    end = 0
+    for t in tensors:
+        shape = (*first.shape[:axis], *t.shape[axis : axis + 1], *first.shape[axis + 1 :])
+        alike = len(t.shape) == len(first.shape) and t == replace(
+            first, shape=shape, offset=t.offset, start=t.start
+        )
+        need(alike, f"{t.label} is not like the others")
+        need(t.start == end, f"{t.label} does not begin at {end}, where the one before it ends")
+        end += t.shape[axis]
 
 
 def layout_of(graph: GraphOp) -> ImageLayout | None:
@@ -186,12 +276,14 @@ def layout_of(graph: GraphOp) -> ImageLayout | None:
         if not isinstance(argument.type, PageType):
             continue
         type_, offset = argument.type.tensor, graph.offset(i)
-        name = graph.arg_name(i)
         if offset is None:
+            name = graph.arg_name(i)
             raise InputError(f"parameter {name} has no place in storage; run poet-plan-memory")
         dtype = str(dtype_of(type_.element_type))
         updated = graph.new_page(i) is not None
-        tensor = ImageTensor(name, i, dtype, type_.get_shape(), offset, updated)
+        whole, axis, start = graph.part(i) or (i, None, 0)
+        name, shape = graph.param_name(whole), type_.get_shape()
+        tensor = ImageTensor(name, whole, dtype, shape, offset, updated, axis, start)
         if dtype in _DTYPES:
             assert tensor.bytes == tensor_bytes(type_)
         tensors.append(tensor)
@@ -217,25 +309,28 @@ def pack(
 ) -> bytes:
     """An image with these values and that sequence number.
 
-    `arrays` are those of `layout.tensors` in order, or named: `arg<i>` or the parameter's name,
+    `arrays` are those of `layout.parameters` in order, or named: `arg<i>` or the parameter's name,
     others being ignored. Raises InputError for what is missing, given twice or for several
     parameters, or has another shape or type.
     """
+    parameters = layout.parameters
     if isinstance(arrays, Mapping):
-        arrays = [_named(arrays, tensor, layout) for tensor in layout.tensors]
-    if len(arrays) != len(layout.tensors):
-        raise InputError(f"{len(layout.tensors)} parameters are needed, not {len(arrays)}")
+        arrays = [_named(arrays, parameter, layout) for parameter in parameters]
+    if len(arrays) != len(parameters):
+        raise InputError(f"{len(parameters)} parameters are needed, not {len(arrays)}")
     image = bytearray(layout.storage_bytes)
-    for tensor, array in zip(layout.tensors, arrays, strict=True):
-        if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
+    for parameter, array in zip(parameters, arrays, strict=True):
+        if array.shape != parameter.shape or array.dtype != np.dtype(parameter.dtype):
             raise InputError(
-                f"parameter {tensor.name} is {_type(tensor.dtype, tensor.shape)}, "
+                f"parameter {parameter.name} is {_type(parameter.dtype, parameter.shape)}, "
                 f"not {_type(str(array.dtype), array.shape)}"
             )
-        data = np.ascontiguousarray(array).astype(_little(tensor)).tobytes()
-        offset, tag = _current(layout, tensor, sequence)
-        page = data + ((zlib.crc32(data) ^ tag) & 0xFFFFFFFF).to_bytes(PAGE_TRAILER_BYTES, "little")
-        image[offset : offset + len(page)] = page
+        for tensor, values in zip(parameter.tensors, parameter.split(array), strict=True):
+            data = np.ascontiguousarray(values).astype(_little(tensor)).tobytes()
+            offset, tag = _current(layout, tensor, sequence)
+            crc = (zlib.crc32(data) ^ tag) & 0xFFFFFFFF
+            page = data + crc.to_bytes(PAGE_TRAILER_BYTES, "little")
+            image[offset : offset + len(page)] = page
     fields = (RECORD_MAGIC, layout.identity, sequence)
     record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
     place = (sequence & 1) * layout.unit_bytes
@@ -244,7 +339,7 @@ def pack(
 
 
 def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.ndarray]]:
-    """The sequence number of the newest state in `image`, and its values in the layout's order.
+    """The sequence number of the newest state in `image`, and the values of `layout.parameters`.
 
     `image` may be longer than the layout says, or end where the parameters do. Raises InputError if
     it is shorter, holds no state of this layout, or a page is damaged.
@@ -254,19 +349,23 @@ def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.
             f"the image has {len(image):,} bytes, its parameters take {layout.parameters_end:,}"
         )
     sequence = _newest(layout, image)
-    arrays: list[np.ndarray] = []
-    for tensor in layout.tensors:
-        offset, tag = _current(layout, tensor, sequence)
-        end = offset + tensor.bytes
-        data = bytes(image[offset:end])
-        trailer = int.from_bytes(image[end : end + PAGE_TRAILER_BYTES], "little")
-        if zlib.crc32(data) ^ tag != trailer:
-            raise InputError(
-                f"parameter {tensor.name} is damaged: the CRC of its page at {offset} is wrong"
-            )
-        stored = np.frombuffer(data, _little(tensor)).reshape(tensor.shape)
-        arrays.append(stored.astype(tensor.dtype))
-    return sequence, arrays
+    return sequence, [
+        parameter.join([_values(layout, tensor, image, sequence) for tensor in parameter.tensors])
+        for parameter in layout.parameters
+    ]
+
+
+def _values(
+    layout: ImageLayout, tensor: ImageTensor, image: bytes | bytearray, sequence: int
+) -> np.ndarray:
+    """What the page of a tensor holds; InputError if it is damaged."""
+    offset, tag = _current(layout, tensor, sequence)
+    end = offset + tensor.bytes
+    data = bytes(image[offset:end])
+    trailer = int.from_bytes(image[end : end + PAGE_TRAILER_BYTES], "little")
+    if zlib.crc32(data) ^ tag != trailer:
+        raise InputError(f"{tensor.label} is damaged: the CRC of its page at {offset} is wrong")
+    return np.frombuffer(data, _little(tensor)).reshape(tensor.shape).astype(tensor.dtype)
 
 
 def _newest(layout: ImageLayout, image: bytes | bytearray) -> int:
@@ -304,7 +403,7 @@ def _little(tensor: ImageTensor) -> np.dtype:
 
 
 def _named(
-    arrays: Mapping[str, np.ndarray], tensor: ImageTensor, layout: ImageLayout
+    arrays: Mapping[str, np.ndarray], tensor: ImageParameter, layout: ImageLayout
 ) -> np.ndarray:
     keys = [f"arg{tensor.argument}"]
     if not re.fullmatch(r"arg\d+", tensor.name):
@@ -314,7 +413,7 @@ def _named(
         raise InputError(f"no array {' or '.join(keys)} for parameter {tensor.name}")
     if len(found) > 1:
         raise InputError(f"arrays {' and '.join(found)} are both for parameter {tensor.name}")
-    same = [t.argument for t in layout.tensors if t.name == tensor.name]
+    same = [p.argument for p in layout.parameters if p.name == tensor.name]
     if found[0] != keys[0] and len(same) > 1:
         names = ", ".join(f"arg{argument}" for argument in same)
         raise InputError(f"{len(same)} parameters are named {tensor.name}; name arrays {names}")

@@ -70,6 +70,16 @@ def read_layout(file: Path) -> ImageLayout:
         raise InputError(f"{file}: {error.message}") from error
 
 
+def read_arrays(path: str) -> dict[str, np.ndarray]:
+    """The arrays in an `.npz` file by name."""
+    data = _read(Path(path))
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            return dict(file)
+    except _NOT_ARRAYS as error:
+        raise InputError(f"{path} is not an .npz file of arrays, or is damaged") from error
+
+
 def pack_file(layout: ImageLayout, arrays: str, output: str) -> None:
     """Writes the image with the parameters in the `.npz` file `arrays`."""
     data = _read(Path(arrays))
@@ -92,7 +102,7 @@ def unpack_file(layout: ImageLayout, image: str, output: str) -> int:
     except InputError as error:
         raise InputError(f"{image}: {error.message}") from error
     buffer = io.BytesIO()
-    named = {f"arg{t.argument}": a for t, a in zip(layout.tensors, arrays, strict=True)}
+    named = {f"arg{p.argument}": a for p, a in zip(layout.parameters, arrays, strict=True)}
     np.savez(buffer, allow_pickle=False, **named)
     write_whole(output, buffer.getvalue())
     return sequence

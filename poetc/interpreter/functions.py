@@ -57,7 +57,15 @@ def _slice(op: hlo.SliceOp, x: Array) -> Array:
     return x[tuple(slice(*range_) for range_ in zip(op.starts, op.limits, op.strides, strict=True))]
 
 
-def _convolution(op: hlo.ConvolutionOp, lhs: Array, rhs: Array) -> Array:
+def _dot_general(op: hlo.DotBase, *operands: Array) -> Array:
+    *init, lhs, rhs = operands
+    return semantics.dot_general(
+        lhs, rhs, op.lhs_batch, op.rhs_batch, op.lhs_contract, op.rhs_contract, *init
+    )
+
+
+def _convolution(op: hlo.ConvolutionBase, *operands: Array) -> Array:
+    *init, lhs, rhs = operands
     return semantics.convolution(
         lhs,
         rhs,
@@ -69,6 +77,7 @@ def _convolution(op: hlo.ConvolutionOp, lhs: Array, rhs: Array) -> Array:
         op.feature_groups,
         op.batch_groups,
         _result(op)[0],
+        *init,
     )
 
 
@@ -132,10 +141,10 @@ _MEANING: dict[type[Operation], Callable[..., Any]] = {
     hlo.SliceOp: _slice,
     hlo.PadOp: lambda op, x, value: semantics.pad(x, value, op.low, op.high, op.interior),
     hlo.ConcatenateOp: lambda op, *inputs: np.concatenate(inputs, op.dim),
-    hlo.DotGeneralOp: lambda op, a, b: semantics.dot_general(
-        a, b, op.lhs_batch, op.rhs_batch, op.lhs_contract, op.rhs_contract
-    ),
+    hlo.DotGeneralOp: _dot_general,
+    hlo.DotFromOp: _dot_general,
     hlo.ConvolutionOp: _convolution,
+    hlo.ConvolutionFromOp: _convolution,
     hlo.ReduceOp: lambda op, x, init: semantics.reduce(x, init, op.dims, op.kind),
     hlo.ReduceWindowOp: _reduce_window,
     hlo.SelectAndScatterOp: _select_and_scatter,

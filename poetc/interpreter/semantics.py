@@ -230,8 +230,12 @@ def dot_general(
     rhs_batch: Ints,
     lhs_contract: Ints,
     rhs_contract: Ints,
+    init: Array | None = None,
 ) -> Array:
-    """Sum of products over the contracted dimensions: batch, then lhs, then rhs dimensions."""
+    """Sum of products over the contracted dimensions: batch, then lhs, then rhs dimensions.
+
+    With `init`, each sum starts from its element there.
+    """
 
     def split(x: Array, batch: Ints, contract: Ints) -> tuple[Array, list[int]]:
         free = [d for d in range(x.ndim) if d not in batch and d not in contract]
@@ -242,6 +246,8 @@ def dot_general(
     left, left_shape = split(lhs, lhs_batch, lhs_contract)
     right, right_shape = split(rhs, rhs_batch, rhs_contract)
     result = np.zeros((left.shape[1], left.shape[2], right.shape[2]), dtype=lhs.dtype)
+    if init is not None:
+        result[:] = init.reshape(result.shape)
     product = np.empty_like(result)
     for a, b in zip(left, right, strict=True):
         np.multiply(a[:, :, None], b[:, None, :], out=product)
@@ -260,11 +266,13 @@ def convolution(
     feature_groups: int,
     batch_groups: int,
     shape: Ints,
+    init: Array | None = None,
 ) -> Array:
     """Convolution with the dimension numbers `dims` (a `ConvDims`) and the result type's `shape`.
 
-    Both kinds of groups become one dimension: result group g pairs group g of the output features
-    with group g of the input features or of the input batch.
+    With `init`, each sum starts from its element there. Both kinds of groups become one dimension:
+    result group g pairs group g of the output features with group g of the input features or of the
+    input batch.
     """
     images = lhs.transpose([dims.input_batch, *dims.input_spatial, dims.input_feature])
     kernel = rhs.transpose(
@@ -286,6 +294,9 @@ def convolution(
         [*window, group_features, groups, out_features // groups]
     )
     result = np.zeros([batch, *out_spatial, groups, out_features // groups], dtype=lhs.dtype)
+    layout = [dims.output_batch, *dims.output_spatial, dims.output_feature]
+    if init is not None:
+        result[:] = init.transpose(layout).reshape(result.shape)
     for k, into, out_of in _taps(
         out_spatial,
         in_spatial,
@@ -298,7 +309,7 @@ def convolution(
         sums = result[:, *into]
         for image, weight in zip(images[:, :, *out_of], kernel[k], strict=True):
             sums += image[..., None] * weight
-    order = np.argsort([dims.output_batch, *dims.output_spatial, dims.output_feature])
+    order = np.argsort(layout)
     return result.reshape([batch, *out_spatial, out_features]).transpose(order)
 
 

@@ -4,6 +4,8 @@ Ops have the names, properties and assembly of StableHLO 1.x, in the pretty form
 in generic form. Constructors take plain Python values and infer result types; lower-case accessors
 return plain ints, tuples and strings. All ops are pure and have one result. Shapes are static;
 elements are f32, i32 or i1. Reductions run over one operand with one of `REDUCERS` as their body.
+
+The dialect `resume` has what StableHLO lacks: contractions that go on with sums.
 """
 
 import math
@@ -168,7 +170,8 @@ def _int_attr(value: int) -> IntegerAttr:
     return IntegerAttr(value, i64)
 
 
-def _padding_attr(padding: Sequence[Sequence[int]]) -> DenseIntOrFPElementsAttr:
+def padding_attr(padding: Sequence[Sequence[int]]) -> DenseIntOrFPElementsAttr:
+    """Pairs of low and high padding as an attribute."""
     return dense.from_array(np.array(padding, np.int64).reshape(-1, 2), i64)
 
 
@@ -1123,11 +1126,11 @@ def _precision_attr() -> ArrayAttr:
     return ArrayAttr([PrecisionAttr("DEFAULT")] * 2)
 
 
-@irdl_op_definition
-class DotGeneralOp(PrettyOp):
+class DotBase(PrettyOp):
     """Sums of products over pairs of contracting dimensions, for each index of the batch pairs."""
 
-    name = "stablehlo.dot_general"
+    OPERANDS: ClassVar[int] = 2
+
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     dot_dimension_numbers = prop_def(DotDimsAttr)
@@ -1171,7 +1174,7 @@ class DotGeneralOp(PrettyOp):
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
-        operands = _parse_operands(parser, 2)
+        operands = _parse_operands(parser, cls.OPERANDS)
         pairs: dict[str, tuple[Dims, Dims]] = {}
         properties: dict[str, Attribute] = {}
         while parser.parse_optional_punctuation(",") is not None:
@@ -1226,7 +1229,30 @@ class DotGeneralOp(PrettyOp):
         self._verify_result(_dot_type(self.lhs, self.rhs, self.dot_dimension_numbers.data))
 
 
-def _dilated(size: int, dilation: int) -> int:
+@irdl_op_definition
+class DotGeneralOp(DotBase):
+    """Each sum starts from +0.0."""
+
+    name = "stablehlo.dot_general"
+
+
+@irdl_op_definition
+class DotFromOp(DotBase):
+    """Each sum starts from its element of `init`, the first operand: it goes on with the sums of
+    another contraction."""
+
+    name = "resume.dot_general"
+    OPERANDS: ClassVar[int] = 3
+
+    init = operand_def(TensorType)
+
+    def verify_op(self) -> None:
+        super().verify_op()
+        _check_type("init", self.init.type, self.result.type)
+
+
+def dilated(size: int, dilation: int) -> int:
+    """Elements from the first to the last of `size` elements that are `dilation` apart."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
@@ -1234,7 +1260,7 @@ def _window_count(
     size: int, padding: Sequence[int], dilation: int, extent: int, stride: int
 ) -> int:
     """Windows of `extent` elements, `stride` apart, in a dilated and padded dimension."""
-    padded = padding[0] + _dilated(size, dilation) + padding[1]
+    padded = padding[0] + dilated(size, dilation) + padding[1]
     return 0 if padded < extent else (padded - extent) // stride + 1
 
 
@@ -1253,17 +1279,17 @@ def _conv_type(
     shape[dims.output_batch] = source[dims.input_batch] // batch_groups
     shape[dims.output_feature] = kernel[dims.kernel_output_feature]
     for i, d in enumerate(dims.output_spatial):
-        extent = _dilated(kernel[dims.kernel_spatial[i]], rhs_dilation[i])
+        extent = dilated(kernel[dims.kernel_spatial[i]], rhs_dilation[i])
         size = source[dims.input_spatial[i]]
         shape[d] = _window_count(size, padding[i], lhs_dilation[i], extent, strides[i])
     return _with_shape(lhs, shape)
 
 
-@irdl_op_definition
-class ConvolutionOp(PrettyOp):
+class ConvolutionBase(PrettyOp):
     """Sums over kernel positions and the input features of a group."""
 
-    name = "stablehlo.convolution"
+    OPERANDS: ClassVar[int] = 2
+
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     dimension_numbers = prop_def(ConvDimsAttr)
@@ -1302,7 +1328,7 @@ class ConvolutionOp(PrettyOp):
         properties: dict[str, Attribute | None] = {
             "dimension_numbers": ConvDimsAttr(dims),
             "window_strides": _i64s(strides or ones),
-            "padding": _padding_attr(padding or zeros),
+            "padding": padding_attr(padding or zeros),
             "lhs_dilation": _i64s(lhs_dilation or ones),
             "rhs_dilation": _i64s(rhs_dilation or ones),
             "window_reversal": DenseArrayBase.from_list(i1, (False,) * rank),
@@ -1364,7 +1390,7 @@ class ConvolutionOp(PrettyOp):
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
         with parser.in_parens():
-            operands = _parse_operands(parser, 2)
+            operands = _parse_operands(parser, cls.OPERANDS)
         parser.parse_keyword("dim_numbers")
         parser.parse_punctuation("=")
         properties: dict[str, Attribute] = {
@@ -1387,7 +1413,7 @@ class ConvolutionOp(PrettyOp):
                 )
                 if any(len(pair) != 2 for pair in pairs):
                     parser.raise_error("expected pairs of low and high padding", position)
-                properties[name] = _padding_attr(pairs)
+                properties[name] = padding_attr(pairs)
             elif keyword == "reverse":
                 flags = parser.parse_comma_separated_list(
                     parser.Delimiter.SQUARE, parser.parse_boolean
@@ -1467,6 +1493,28 @@ class ConvolutionOp(PrettyOp):
                 batch_groups,
             )
         )
+
+
+@irdl_op_definition
+class ConvolutionOp(ConvolutionBase):
+    """Each sum starts from +0.0."""
+
+    name = "stablehlo.convolution"
+
+
+@irdl_op_definition
+class ConvolutionFromOp(ConvolutionBase):
+    """Each sum starts from its element of `init`, the first operand: it goes on with the sums of
+    another convolution."""
+
+    name = "resume.convolution"
+    OPERANDS: ClassVar[int] = 3
+
+    init = operand_def(TensorType)
+
+    def verify_op(self) -> None:
+        super().verify_op()
+        _check_type("init", self.init.type, self.result.type)
 
 
 # --- reductions ---------------------------------------------------------------------------------
@@ -1675,7 +1723,7 @@ def _reduce_window_type(
 ) -> TensorType:
     shape = []
     for i, size in enumerate(shape_of(operand)):
-        extent = _dilated(window[i], window_dilations[i])
+        extent = dilated(window[i], window_dilations[i])
         shape.append(_window_count(size, padding[i], base_dilations[i], extent, strides[i]))
     return _with_shape(operand, shape)
 
@@ -1722,7 +1770,7 @@ class ReduceWindowOp(StablehloOp):
                 "window_strides": _i64s(strides or ones),
                 "base_dilations": _i64s(base_dilations or ones),
                 "window_dilations": _i64s(window_dilations or ones),
-                "padding": _padding_attr(padding or zeros),
+                "padding": padding_attr(padding or zeros),
             },
             [_reducer(kind, element_type_of(operand))],
         )
@@ -1809,7 +1857,7 @@ class SelectAndScatterOp(StablehloOp):
             {
                 "window_dimensions": _i64s(window),
                 "window_strides": _i64s(strides or (1,) * len(window)),
-                "padding": _padding_attr(padding or ((0, 0),) * len(window)),
+                "padding": padding_attr(padding or ((0, 0),) * len(window)),
             },
             [_selector(select_direction, element), _reducer(scatter_kind, element)],
         )
@@ -2151,3 +2199,4 @@ OPERATIONS: list[type[Operation]] = [
 
 StableHLO = Dialect("stablehlo", OPERATIONS, list(ATTRIBUTES))
 CHLO = Dialect("chlo", [SquareOp, ErfOp, ErfcOp], [])
+Resume = Dialect("resume", [DotFromOp, ConvolutionFromOp], [])

@@ -121,7 +121,7 @@ def work(function: func.FuncOp) -> Work:
     touched: Counter[SSAValue] = Counter()
     _tally(function.body.block, (), (), tally, calls, touched)
     compulsory = sum(
-        min(count, _memref_bytes(buffer)) for buffer, count in touched.items() if buffer in outside
+        min(count, buffer_bytes(buffer)) for buffer, count in touched.items() if buffer in outside
     )
     return Work(math=tuple(sorted(calls.items())), compulsory_bytes=compulsory, **tally)
 
@@ -331,7 +331,7 @@ def _error(function: func.FuncOp, message: str) -> InputError:
 
 def workspace_bytes(function: func.FuncOp) -> int:
     """Bytes of all workspaces of a kernel."""
-    return sum(_memref_bytes(buffer) for buffer in buffers(function, "workspace"))
+    return sum(buffer_bytes(buffer) for buffer in buffers(function, "workspace"))
 
 
 def element_bytes(type: Attribute) -> int:
@@ -341,7 +341,8 @@ def element_bytes(type: Attribute) -> int:
     return max(type.bitwidth // 8, 1)
 
 
-def _memref_bytes(buffer: SSAValue) -> int:
+def buffer_bytes(buffer: SSAValue) -> int:
+    """Bytes of an argument of a kernel. Raises InputError for what is not a static memref."""
     if not isinstance(buffer.type, MemRefType) or not buffer.type.has_static_shape():
         raise InputError(
             f"a buffer of a kernel must be a memref of static shape, got {buffer.type}"

@@ -145,9 +145,10 @@ class Builder:
         conditions: Sequence[Condition],
         then: Callable[[], Sequence[Val]],
         otherwise: Callable[[], Sequence[Val]],
+        opposite: Sequence[Condition] = (),
     ) -> list[Val]:
         """`then` where all conditions hold, else `otherwise`, as an `affine.if` in the innermost
-        scope, or without one where the answer is known."""
+        scope, or without one where the answer is known. `opposite` is what holds otherwise."""
         facts = [fact for scope in self.scopes for fact in scope.facts]
         open_conditions = [c for c in dict.fromkeys(conditions) if not holds(c, facts)]
         if any(c.negative() for c in open_conditions):
@@ -155,7 +156,7 @@ class Builder:
         if not open_conditions:
             return list(then())
         blocks: list[Block] = []
-        for branch, known in ((then, tuple(open_conditions)), (otherwise, ())):
+        for branch, known in ((then, tuple(open_conditions)), (otherwise, tuple(opposite))):
             block = Block()
             blocks.append(block)
             self.scopes.append(Scope(block, facts=known, guard=True))

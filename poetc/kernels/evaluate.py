@@ -27,6 +27,7 @@ from poetc.kernels.indexing import (
     Axis,
     Gather,
     Indices,
+    Move,
     Scatter,
     SelectAndScatter,
     elements,
@@ -162,7 +163,23 @@ class Evaluator:
                 # Guards and divisions are affine, they cannot depend on memory: gather from a
                 # buffer instead.
                 raise NeedsBuffer(value)
+        if isinstance(op, stablehlo.ConcatenateOp) and len(moves) > 2:
+            return self._search(moves, at[op.dim], op.dim)[0]
         return choose(0)[0]
+
+    def _search(self, moves: Sequence[Move], position: Index, dim: int) -> Sequence[Val]:
+        """The element of a concatenation of many tensors, by halves."""
+        if len(moves) == 1:
+            return [self.element(moves[0].source, moves[0].indices)]
+        middle = len(moves) // 2
+        # Where the right half begins: there its index is zero.
+        start = position - moves[middle].indices[dim]
+        return self.b.guarded(
+            [Condition(start - 1 - position)],
+            lambda: self._search(moves[:middle], position, dim),
+            lambda: self._search(moves[middle:], position, dim),
+            [Condition(position - start)],
+        )
 
     def _chain(self, op: Operation, at: tuple[Index, ...]) -> None:
         """Evaluate the element-wise operations that `op` depends on from the first one on: chains
@@ -370,6 +387,8 @@ class Evaluator:
             if isinstance(op, stablehlo.ReduceWindowOp):
                 kind, init = op.kind, self.element(op.init, ())
                 self._check_init(op)
+            elif description.start is not None:
+                kind, init = "add", self.element(*description.start)
             else:
                 kind, init = "add", self.b.constant(0, type)
 

@@ -22,8 +22,8 @@ Read = tuple[SSAValue, list[Index]]
 
 REDUCTIONS = (
     stablehlo.ReduceOp,
-    stablehlo.DotGeneralOp,
-    stablehlo.ConvolutionOp,
+    stablehlo.DotBase,
+    stablehlo.ConvolutionBase,
     stablehlo.ReduceWindowOp,
     stablehlo.SelectAndScatterOp,
     stablehlo.ScatterOp,
@@ -140,6 +140,13 @@ class Reduction:
         """The operand elements that are combined at `positions` on the axes."""
         raise NotImplementedError
 
+    @property
+    def start(self) -> Read | None:
+        """The operand element that a contraction starts from; None if that is zero."""
+        if isinstance(self.op, stablehlo.DotFromOp | stablehlo.ConvolutionFromOp):
+            return self.op.init, self.at
+        return None
+
 
 class _Reduce(Reduction):
     op: stablehlo.ReduceOp
@@ -157,7 +164,7 @@ class _Reduce(Reduction):
 
 
 class _Dot(Reduction):
-    op: stablehlo.DotGeneralOp
+    op: stablehlo.DotBase
 
     @property
     def axes(self) -> list[Axis]:
@@ -181,7 +188,7 @@ class _Dot(Reduction):
 
 
 class _Convolution(Reduction):
-    op: stablehlo.ConvolutionOp
+    op: stablehlo.ConvolutionBase
 
     def _tap(self, i: int, k: Index) -> tuple[Index, list[Condition]]:
         op, dims = self.op, self.op.dims
@@ -407,9 +414,9 @@ def reduction(op: Operation, at: Indices) -> Reduction:
     match op:
         case stablehlo.ReduceOp():
             return _Reduce(op, at)
-        case stablehlo.DotGeneralOp():
+        case stablehlo.DotBase():
             return _Dot(op, at)
-        case stablehlo.ConvolutionOp():
+        case stablehlo.ConvolutionBase():
             return _Convolution(op, at)
         case stablehlo.ReduceWindowOp():
             return _ReduceWindow(op, at)

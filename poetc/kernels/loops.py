@@ -176,6 +176,8 @@ class _Walk:
             source = [description.source_index(i, t) for i, t in enumerate(positions)]
             if all(t == ZERO for t in positions):
                 self._want(source, True)
+        if description.start is not None:
+            self._element(*description.start)
         for operand, read in description.reads(positions):
             self._element(operand, read)
 

@@ -63,12 +63,16 @@ VIEWS = (
 )
 LEAVES = (hlo.ConstantOp, hlo.IotaOp)
 ANCHORS = (
-    hlo.DotGeneralOp,
-    hlo.ConvolutionOp,
+    hlo.DotBase,
+    hlo.ConvolutionBase,
     hlo.ReduceWindowOp,
     hlo.SelectAndScatterOp,
     hlo.ScatterOp,
 )
+RESUMED = (hlo.DotFromOp, hlo.ConvolutionFromOp)
+"""Anchors that work in place of the sums that they go on with. They are stored, and what would be
+evaluated with them works in place of them: both at once would need more RAM."""
+
 EXPENSIVE = (
     hlo.ExponentialOp,
     hlo.LogOp,
@@ -113,10 +117,12 @@ def _reads(op: Operation, index: int) -> float:
     result, operand = op.results[0], op.operands[index]
     size = max(1, _elements(operand))
     match op:
-        case hlo.DotGeneralOp():
+        case hlo.DotFromOp() | hlo.ConvolutionFromOp() if index == 0:
+            return 1.0
+        case hlo.DotBase():
             depth = math.prod(_shape(op.lhs)[d] for d in op.lhs_contract)
             return _elements(result) * depth / size
-        case hlo.ConvolutionOp():
+        case hlo.ConvolutionBase():
             kernel = _shape(op.rhs)
             depth = math.prod(kernel[d] for d in op.dims.kernel_spatial)
             return _elements(result) * depth * kernel[op.dims.kernel_input_feature] / size
@@ -260,6 +266,8 @@ class _Fuser:
         self.results = set(flat.results)
         self.live = self._live()
         self.stored: set[SSAValue] = set()
+        self.sealed: set[SSAValue] = set()
+        """Values that would be evaluated with a resumed anchor: kernels of their own."""
         self.forced: set[SSAValue] = set()
         self.apart: set[frozenset[SSAValue]] = set()
         """Pairs of stored values that may not share a kernel."""
@@ -368,6 +376,9 @@ class _Fuser:
                 continue
             if self._must_store(value, uses[value], cost, leaves, anchor, last):
                 self.stored.add(value)
+        resumed = {op.results[0] for op in self.live if isinstance(op, RESUMED)}
+        self.sealed = {v for v in self.stored - resumed if isinstance(anchor.get(v), RESUMED)}
+        self.stored |= resumed
 
     def _inlined(self, value: SSAValue) -> tuple[int, set[SSAValue]]:
         """Cost per element of what a kernel for `value` evaluates, and the values it reads."""
@@ -509,7 +520,7 @@ class _Fuser:
             if self._root_tags(group, root) is None:
                 group = _Group([root], None, mergeable=False)
         else:
-            group = _Group([root], _shape(root))
+            group = _Group([root], _shape(root), mergeable=root not in self.sealed)
         group.reads = self._tagged_reads(group, root)
         for value in boundary:
             group.reads.setdefault(value, {(OPAQUE,)})

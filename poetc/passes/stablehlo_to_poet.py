@@ -44,11 +44,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.errors import InputError
 from poetc.ir.locations import source_location
-from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.poet import PART, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
     CHLO,
     BinaryElementwiseOp,
     ConstantOp,
+    Resume,
     SelectOp,
     StableHLO,
     UnaryElementwiseOp,
@@ -60,7 +61,7 @@ ELEMENT_TYPES = (Float32Type(), i32, i1)
 ALIASING = "tf.aliasing_output"
 """Argument attribute by which JAX says that the argument's buffer becomes that of result k."""
 
-_STABLEHLO = frozenset(StableHLO.operations)
+_STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
 _CHLO = frozenset(CHLO.operations)
 
 
@@ -154,7 +155,7 @@ def _name(op: Operation) -> str:
     return unregistered.data if isinstance(unregistered, StringAttr) else op.name
 
 
-def _updates(main: FuncOp) -> dict[int, int]:
+def updates_of(main: FuncOp) -> dict[int, int]:
     """Argument index → index of the result that is its new value."""
     results = main.function_type.outputs.data
     updates: dict[int, int] = {}
@@ -215,7 +216,7 @@ class _Converter:
     def __init__(self, main: FuncOp) -> None:
         self.main = main
         self.arguments = main.body.block.args
-        self.updates = _updates(main)
+        self.updates = updates_of(main)
         self.nodes: list[_Node] = []
         self.definer: dict[SSAValue, _Node] = {}
         self.readers: dict[SSAValue, list[_Node]] = {}
@@ -369,7 +370,7 @@ class _Converter:
     # The graph itself
 
     def _build(self, order: Iterable[_Node], results: Sequence[SSAValue]) -> GraphOp:
-        names = _result_names(self.main)
+        names = result_names(self.main)
         graph = GraphOp(
             "main",
             self.main.function_type,
@@ -403,6 +404,9 @@ class _Converter:
         # JAX names results only; a parameter has the name of its new value.
         if (name := names[result]) is not None:
             attributes["poet.name"] = StringAttr(name)
+        given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
+        if PART in given:
+            attributes[PART] = given[PART]
         return attributes
 
 
@@ -445,7 +449,7 @@ def _is_constant(value: SSAValue) -> bool:
 
 
 def _label(op: Operation) -> str:
-    return op.name.removeprefix("stablehlo.")
+    return op.name.split(".")[-1]
 
 
 def _reads_elementwise(op: Operation | None, value: SSAValue) -> bool:
@@ -457,7 +461,7 @@ def _reads_elementwise(op: Operation | None, value: SSAValue) -> bool:
     return elementwise and value in op.operands and op.results[0].type == value.type
 
 
-def _result_names(main: FuncOp) -> list[str | None]:
+def result_names(main: FuncOp) -> list[str | None]:
     """The name of each result where JAX gives one: `result[1]['w']` is kept as `[1]['w']`."""
     names: list[str | None] = [None] * len(main.function_type.outputs)
     for i, attributes in enumerate(main.res_attrs or ()):

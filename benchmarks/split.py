@@ -1,0 +1,82 @@
+"""How little RAM a step needs when its parameters are in parts, as far as that helps.
+
+    python -m benchmarks.split [--only REGEX]
+
+Prints the table of docs/splitting.md: bytes of the arena with parameters on storage, without parts
+and with as many as `--split=auto` finds to help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from poetc.costmodel.device import load_device
+from poetc.ir.text import make_context, parse_module
+from poetc.passes.poet_schedule import problem_view
+from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
+from poetc.passes.stablehlo_split import splits_text
+from poetc.pipeline import (
+    Options,
+    run_passes,
+    schedule_options,
+    split_candidate,
+    split_candidates,
+)
+from poetc.schedule.instance import Instance
+from poetc.schedule.limits import least_ram
+from poetc.split_search import Candidate
+
+MODELS = Path(__file__).parent.parent / "tests" / "models"
+NAMES = ("gesture_mlp", "kws_conv", "lenet5", "dscnn", "resnet8", "mlp_mnist")
+DEVICE = "nrf52840"
+SECONDS = 20.0
+"""For a schedule that needs as little as is proven to be needed."""
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="models whose name matches")
+    only = re.compile(parser.parse_args().only)
+    print(
+        "| model | least without parts | least with parts | | `--split` | kernels |\n"
+        "|---|--:|--:|--:|---|--:|"
+    )
+    for name in filter(only.search, NAMES):
+        print(_row(name), flush=True)
+
+
+def _row(name: str) -> str:
+    module = parse_module((MODELS / f"{name}.mlir").read_text(), name)
+    options = Options(load_device(DEVICE), DEVICE, time_limit_s=600)
+    run_passes(make_context(), module, (StableHLOSimplifyPass(),), lambda *_: None)
+    whole = split_candidate(make_context(), module, options, ())
+    # So little that the search goes as far as it can.
+    options = replace(options, ram_bytes=whole.other_bytes)
+    *_, found = split_candidates(make_context(), module, options, whole, lambda *_: None)
+    before, after = _least(whole), _least(found)
+    cells = (
+        name,
+        before[1],
+        after[1],
+        f"{after[0] / before[0]:.0%}",
+        f"`{splits_text(found.splits)}`" if found.splits else "none helps",
+        f"{len(whole.graph.computes)} → {len(found.graph.computes)}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _least(candidate: Candidate) -> tuple[int, str]:
+    """The least RAM known to work, and how it is written."""
+    asked = replace(schedule_options(candidate.options, None, None), params="storage")
+    view = problem_view(candidate.graph, asked)
+    least = least_ram(Instance(view.problem), SECONDS)
+    assert least.known is not None
+    return least.known, f"{'' if least.known == least.bound else '≤ '}{least.known:,}"
+
+
+if __name__ == "__main__":
+    main()
