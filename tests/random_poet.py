@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from poetc.ir.graph import FREE_STORAGE
 from poetc.ir.poet import (
     ComputeOp,
     CostAttr,
@@ -32,9 +33,11 @@ from poetc.ir.poet import (
     ReturnOp,
     YieldOp,
 )
+from poetc.ir.transfers import split_transfers
 
-Stage = Literal["unscheduled", "scheduled", "planned"]
-"""Planned: scheduled, and every buffer has its place in the arena or in storage."""
+Stage = Literal["unscheduled", "scheduled", "planned", "split"]
+"""Planned: scheduled, and every buffer has its place in the arena or in storage. Split: planned,
+and transfers are split into start and wait."""
 
 ELEMENT_BYTES = {f32: 4, i32: 4, i1: 1}
 
@@ -161,6 +164,10 @@ class _Builder:
 @st.composite
 def poet_graphs(draw: st.DrawFn, stage: Stage) -> GraphOp:
     """A valid graph in a module; when scheduled, `ram` is exactly what it needs."""
+    if stage == "split":
+        graph = draw(poet_graphs("planned"))
+        split_transfers(graph, FREE_STORAGE)
+        return graph
     inputs = draw(st.lists(types, max_size=2))
     params = draw(st.lists(st.tuples(types, st.booleans()), max_size=2))
     argument_types = [*inputs, *(type for type, _ in params)]

@@ -294,3 +294,62 @@ def test_updated_parameter_must_stay_in_place():
     )
     with pytest.raises(InterpreterError, match="new value of %x but not in its place"):
         run_graph(module, [X], arena=True)
+
+
+# Transfers in two halves
+
+TO_PAGE, TO_TENSOR = f"!poet.transfer<{PAGE}>", f"!poet.transfer<{V}>"
+
+
+def pageout_start(transfer: str, value: str, offset: str = "") -> str:
+    return f"%{transfer} = poet.pageout_start %{value} {offset} : {V} -> {TO_PAGE}"
+
+
+def pagein_start(transfer: str, page: str, offset: str = "") -> str:
+    return f"%{transfer} = poet.pagein_start %{page} {offset} : {PAGE} -> {TO_TENSOR}"
+
+
+def wait(result: str, transfer: str, inwards: bool) -> str:
+    types = f"{TO_TENSOR} -> {V}" if inwards else f"{TO_PAGE} -> {PAGE}"
+    return f"%{result} = poet.wait %{transfer} : {types}"
+
+
+def test_split_transfers():
+    """The page is being written while "h" is computed, and read while "g" is."""
+    ops = (
+        pageout_start("out", "x"), negate("h", "x"), wait("p", "out", False), free("x"),
+        pagein_start("in", "p"), negate("g", "h"), free("h"), wait("x1", "in", True),
+        add("y", "g", "x1"), free("g"), free("x1"),
+    )  # fmt: skip
+    run = run_graph(graph(*ops), [X])
+    assert run.results[0].tolist() == [2, 4, 6, 8]
+    assert run.peak_bytes == 48 and run.peak_at == 'poet.compute "negate"'
+    assert (run.page_outs, run.page_ins, run.page_in_bytes) == (1, 1, 16)
+
+
+def test_a_transfer_waits_for_those_before_it():
+    ops = pageout_start("out", "x"), pageout("p2", "x"), wait("p", "out", False), negate("y", "x")
+    message = r"pageout before the wait for poet\.pageout_start of %x"
+    with pytest.raises(InterpreterError, match=message):
+        run_graph(graph(*ops, free("x")), [X])
+
+
+@pytest.mark.parametrize("offset", [16, 32])
+def test_a_buffer_changes_while_it_is_moved(offset: int):
+    """A kernel writes over what is being read, or over what is being written."""
+    plan = "attributes {arena_bytes = 64 : i64, storage_bytes = 32 : i64}"
+    arguments = f"%x: {V} {{poet.offset = 0 : i64}}"
+    ops = (
+        pageout("p", "x", "offset 0"),
+        negate("z", "x", "offsets [32]"),
+        pageout_start("out", "z", "offset 16"),
+        pagein_start("in", "p", "offset 16"),
+        add("g", "x", "x", f"offsets [{offset}]"),
+        wait("p2", "out", False),
+        wait("x1", "in", True),
+        add("y", "g", "x1", "offsets [48]"),
+        *map(free, ("g", "x1", "x", "z")),
+    )
+    name, kind = ("x1", "pagein") if offset == 16 else ("z", "pageout")
+    with pytest.raises(InterpreterError, match=f"%{name} was overwritten .* poet.{kind}_start"):
+        run_graph(graph(*ops, args=arguments, attributes=plan), [X], arena=True)

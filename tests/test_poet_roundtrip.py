@@ -29,7 +29,7 @@ def parse_module(text: str) -> ModuleOp:
     return Parser(context, text).parse_module()
 
 
-@pytest.mark.parametrize("stage", ["unscheduled", "scheduled", "planned"])
+@pytest.mark.parametrize("stage", ["unscheduled", "scheduled", "planned", "split"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_round_trip(stage, data):

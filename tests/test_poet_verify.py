@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.errors import SourceLocation
-from poetc.ir.poet import ComputeOp, FreeOp, GraphOp, PageInOp, offset_of
+from poetc.ir.poet import ComputeOp, FreeOp, GraphOp, PageInOp, ReturnOp, WaitOp, offset_of
 from poetc.ir.text import parse_module
 from poetc.passes.poet_verify import VerificationError, verify_graph
 
@@ -107,6 +107,34 @@ def test_two_buffers_at_one_place(data: st.DataObject):
     first, second = arguments[:2]
     graph.set_arg_attr(second.index, "poet.offset", IntegerAttr(offset_of(first) or 0, i64))
     rejected(graph, r"\(argument 1\) at offset .* overlaps .*\(argument 0\)")
+
+
+@settings(check, max_examples=20)
+@given(st.data())
+def test_a_wait_comes_too_late(data: st.DataObject):
+    graph = data.draw(poet_graphs("split"))
+    wait = pick(data, graph, WaitOp)
+    verify_graph(graph)
+    # Behind what it is for: the first operation after it that is no wait.
+    other = wait.next_op
+    while isinstance(other, WaitOp):
+        other = other.next_op
+    assert other is not None
+    assume(not isinstance(other, ReturnOp))
+    wait.detach()
+    Rewriter.insert_op(wait, InsertPoint.after(other))
+    rejected(graph, "before it is waited for|is waited for$|which began first|at the end")
+
+
+@settings(check, max_examples=20)
+@given(st.data())
+def test_a_wait_comes_before_the_start(data: st.DataObject):
+    graph = data.draw(poet_graphs("split"))
+    wait = pick(data, graph, WaitOp)
+    assert isinstance(wait, WaitOp)
+    wait.detach()
+    Rewriter.insert_op(wait, InsertPoint.before(wait.start))
+    rejected(graph, "poet.wait for .* which has not started")
 
 
 def test_the_error_says_where():

@@ -402,3 +402,81 @@ module {
     func.return
   }
 }
+
+// -----
+
+// CHECK: %x (argument 0) is freed before poet.pageout_start of %x (argument 0) is waited for
+poet.graph @g(%x: tensor<4xf32>, %w: !poet.page<tensor<4xf32>> {poet.role = "param"}) -> tensor<4xf32> {
+  %y = poet.compute "f" (%a = %x : tensor<4xf32>) -> tensor<4xf32> {
+    poet.yield %a : tensor<4xf32>
+  }
+  %t = poet.pageout_start %x : tensor<4xf32> -> !poet.transfer<!poet.page<tensor<4xf32>>>
+  poet.free %x : tensor<4xf32>
+  %p = poet.wait %t : !poet.transfer<!poet.page<tensor<4xf32>>> -> !poet.page<tensor<4xf32>>
+  poet.return %y : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: %x (argument 0) is taken over by %y (poet.compute "f") before poet.pageout_start of %x (argument 0) is waited for
+poet.graph @g(%x: tensor<4xf32>, %w: !poet.page<tensor<4xf32>> {poet.role = "param"}) -> tensor<4xf32> {
+  %t = poet.pageout_start %x : tensor<4xf32> -> !poet.transfer<!poet.page<tensor<4xf32>>>
+  %y = poet.compute "f" (%a = %x : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] {
+    poet.yield %a : tensor<4xf32>
+  }
+  %p = poet.wait %t : !poet.transfer<!poet.page<tensor<4xf32>>> -> !poet.page<tensor<4xf32>>
+  poet.return %y : tensor<4xf32>
+}
+
+// -----
+
+// One bus: transfers end in the order in which they start.
+// CHECK: poet.wait for poet.pagein_start of %w (argument 1) before that for poet.pageout_start of %x (argument 0), which began first
+poet.graph @g(%x: tensor<4xf32>, %w: !poet.page<tensor<4xf32>> {poet.role = "param"}) -> tensor<4xf32> {
+  %t = poet.pageout_start %x : tensor<4xf32> -> !poet.transfer<!poet.page<tensor<4xf32>>>
+  %u = poet.pagein_start %w : !poet.page<tensor<4xf32>> -> !poet.transfer<tensor<4xf32>>
+  %v = poet.wait %u : !poet.transfer<tensor<4xf32>> -> tensor<4xf32>
+  %p = poet.wait %t : !poet.transfer<!poet.page<tensor<4xf32>>> -> !poet.page<tensor<4xf32>>
+  poet.free %v : tensor<4xf32>
+  poet.return %x : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: poet.pagein before the wait for poet.pageout_start of %x (argument 0), which began first
+poet.graph @g(%x: tensor<4xf32>, %w: !poet.page<tensor<4xf32>> {poet.role = "param"}) -> tensor<4xf32> {
+  %t = poet.pageout_start %x : tensor<4xf32> -> !poet.transfer<!poet.page<tensor<4xf32>>>
+  %v = poet.pagein %w : !poet.page<tensor<4xf32>> -> tensor<4xf32>
+  %p = poet.wait %t : !poet.transfer<!poet.page<tensor<4xf32>>> -> !poet.page<tensor<4xf32>>
+  poet.free %v : tensor<4xf32>
+  poet.return %x : tensor<4xf32>
+}
+
+// -----
+
+// What is being read already has its place in RAM.
+// CHECK: poet.compute "f" needs 48 bytes of RAM, the budget is 47
+poet.graph @g(%x: tensor<4xf32>, %w: !poet.page<tensor<4xf32>> {poet.role = "param"}) -> tensor<4xf32> attributes {ram = 47 : i64} {
+  %u = poet.pagein_start %w : !poet.page<tensor<4xf32>> -> !poet.transfer<tensor<4xf32>>
+  %y = poet.compute "f" (%a = %x : tensor<4xf32>) -> tensor<4xf32> {
+    poet.yield %a : tensor<4xf32>
+  }
+  %v = poet.wait %u : !poet.transfer<tensor<4xf32>> -> tensor<4xf32>
+  poet.free %x : tensor<4xf32>
+  poet.free %v : tensor<4xf32>
+  poet.return %y : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: %y (poet.compute "f") at offset 16 with 16 bytes overlaps %v (poet.wait) at offset 16 with 16 bytes
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}, %w: !poet.page<tensor<4xf32>> {poet.role = "param", poet.offset = 1024 : i64}) -> tensor<4xf32> attributes {arena_bytes = 32 : i64, storage_bytes = 1044 : i64, storage_unit = 512 : i64} {
+  %u = poet.pagein_start %w offset 16 : !poet.page<tensor<4xf32>> -> !poet.transfer<tensor<4xf32>>
+  %y = poet.compute "f" (%a = %x : tensor<4xf32>) -> tensor<4xf32> offsets [16] {
+    poet.yield %a : tensor<4xf32>
+  }
+  %v = poet.wait %u : !poet.transfer<tensor<4xf32>> -> tensor<4xf32>
+  poet.free %x : tensor<4xf32>
+  poet.free %v : tensor<4xf32>
+  poet.return %y : tensor<4xf32>
+}

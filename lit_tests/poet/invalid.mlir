@@ -201,3 +201,57 @@ func.func @f(%x: tensor<f32>) {
   poet.free %x : tensor<f32>
   func.return
 }
+
+// -----
+
+// CHECK: poet.pagein_start must be waited for once, by a poet.wait
+poet.graph @g(%x: tensor<2xf32>, %p: !poet.page<tensor<2xf32>>) {
+  %t = poet.pagein_start %p : !poet.page<tensor<2xf32>> -> !poet.transfer<tensor<2xf32>>
+  poet.return
+}
+
+// -----
+
+// CHECK: poet.pageout_start must be waited for once, by a poet.wait
+poet.graph @g(%x: tensor<2xf32>, %p: !poet.page<tensor<2xf32>>) {
+  %t = poet.pageout_start %x : tensor<2xf32> -> !poet.transfer<!poet.page<tensor<2xf32>>>
+  %q = poet.wait %t : !poet.transfer<!poet.page<tensor<2xf32>>> -> !poet.page<tensor<2xf32>>
+  %r = poet.wait %t : !poet.transfer<!poet.page<tensor<2xf32>>> -> !poet.page<tensor<2xf32>>
+  poet.return
+}
+
+// -----
+
+// CHECK: poet.pageout_start between a tensor of type tensor<2xf32> and a page !poet.page<tensor<f32>>
+poet.graph @g(%x: tensor<2xf32>, %p: !poet.page<tensor<2xf32>>) {
+  %t = poet.pageout_start %x : tensor<2xf32> -> !poet.transfer<!poet.page<tensor<f32>>>
+  %q = poet.wait %t : !poet.transfer<!poet.page<tensor<f32>>> -> !poet.page<tensor<f32>>
+  poet.return
+}
+
+// -----
+
+// CHECK: poet.pagein_start between a tensor of type !poet.page<tensor<2xf32>> and a page !poet.page<tensor<2xf32>>
+poet.graph @g(%x: tensor<2xf32>, %p: !poet.page<tensor<2xf32>>) {
+  %t = poet.pagein_start %p : !poet.page<tensor<2xf32>> -> !poet.transfer<!poet.page<tensor<2xf32>>>
+  %q = poet.wait %t : !poet.transfer<!poet.page<tensor<2xf32>>> -> !poet.page<tensor<2xf32>>
+  poet.return
+}
+
+// -----
+
+// CHECK: poet.pagein_start between a tensor of type !poet.page<tensor<2xf32>> and a page !poet.page<tensor<2xf32>>
+poet.graph @g(%x: tensor<2xf32>, %p: !poet.page<tensor<2xf32>>) {
+  %t = poet.pagein_start %p : !poet.page<tensor<2xf32>> -> !poet.transfer<tensor<2xf32>>
+  %q = poet.wait %t : !poet.transfer<tensor<2xf32>> -> !poet.page<tensor<2xf32>>
+  poet.return
+}
+
+// -----
+
+// CHECK: poet.wait for a transfer of tensor<f32> has a result of type tensor<2xf32>
+poet.graph @g(%p: !poet.page<tensor<2xf32>>) {
+  %t = poet.pagein_start %p : !poet.page<tensor<2xf32>> -> !poet.transfer<tensor<f32>>
+  %q = poet.wait %t : !poet.transfer<tensor<f32>> -> tensor<2xf32>
+  poet.return
+}

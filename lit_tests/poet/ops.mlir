@@ -30,6 +30,15 @@ poet.graph @main(%x: tensor<1x64xf32> {poet.role = "input", poet.offset = 0 : i6
   poet.return %h2, %w2 : tensor<1x32xf32>, tensor<64x32xf32>
 }
 
+poet.graph @split(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %s = poet.pageout_start %x offset 12 : tensor<2xf32> -> !poet.transfer<!poet.page<tensor<2xf32>>>
+  %p = poet.wait %s : !poet.transfer<!poet.page<tensor<2xf32>>> -> !poet.page<tensor<2xf32>>
+  poet.free %x : tensor<2xf32>
+  %t = poet.pagein_start %p {note = "kept"} : !poet.page<tensor<2xf32>> -> !poet.transfer<tensor<2xf32>>
+  %y = poet.wait %t : !poet.transfer<tensor<2xf32>> -> tensor<2xf32>
+  poet.return %y : tensor<2xf32>
+}
+
 poet.graph @paged(%w: !poet.page<tensor<2xf32>> {poet.role = "param"}) {
   poet.return
 }
@@ -54,6 +63,14 @@ poet.graph @paged(%w: !poet.page<tensor<2xf32>> {poet.role = "param"}) {
 // CHECK-NEXT:    }
 // CHECK-NEXT:    poet.return %h2, %w2 : tensor<1x32xf32>, tensor<64x32xf32>
 // CHECK-NEXT:  }
+// CHECK-NEXT:  poet.graph @split(%x: tensor<2xf32>) -> tensor<2xf32> {
+// CHECK-NEXT:    %s = poet.pageout_start %x offset 12 : tensor<2xf32> -> !poet.transfer<!poet.page<tensor<2xf32>>>
+// CHECK-NEXT:    %p = poet.wait %s : !poet.transfer<!poet.page<tensor<2xf32>>> -> !poet.page<tensor<2xf32>>
+// CHECK-NEXT:    poet.free %x : tensor<2xf32>
+// CHECK-NEXT:    %t = poet.pagein_start %p {note = "kept"} : !poet.page<tensor<2xf32>> -> !poet.transfer<tensor<2xf32>>
+// CHECK-NEXT:    %y = poet.wait %t : !poet.transfer<tensor<2xf32>> -> tensor<2xf32>
+// CHECK-NEXT:    poet.return %y : tensor<2xf32>
+// CHECK-NEXT:  }
 // CHECK-NEXT:  poet.graph @paged(%w: !poet.page<tensor<2xf32>> {poet.role = "param"}) {
 // CHECK-NEXT:    poet.return
 // CHECK-NEXT:  }
@@ -66,3 +83,5 @@ poet.graph @paged(%w: !poet.page<tensor<2xf32>> {poet.role = "param"}) {
 // GENERIC-NEXT:    "poet.free"(%h) : (tensor<1x32xf32>) -> ()
 // GENERIC:         %h2 = "poet.pagein"(%p) : (!poet.page<tensor<1x32xf32>>) -> tensor<1x32xf32>
 // GENERIC:         %w2 = "poet.compute"(%one, %w) <{label = "update", inplace = [array<i64: 0, 1>]}> ({
+// GENERIC:         %s = "poet.pageout_start"(%x) <{offset = 12 : i64}> : (tensor<2xf32>) -> !poet.transfer<!poet.page<tensor<2xf32>>>
+// GENERIC-NEXT:    %p = "poet.wait"(%s) : (!poet.transfer<!poet.page<tensor<2xf32>>>) -> !poet.page<tensor<2xf32>>

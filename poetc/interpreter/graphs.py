@@ -129,6 +129,14 @@ def _bytes(type_: Attribute) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
+def _poisoned(value: SSAValue) -> Array:
+    """What a tensor whose bytes are undefined reads as."""
+    shape, dtype = _content(value.type)
+    if dtype == np.bool_:
+        return np.ones(shape, dtype)
+    return np.full(_bytes(value.type), _POISON, np.uint8).view(dtype).reshape(shape)
+
+
 def _padded(size: int) -> int:
     """RAM that a buffer of `size` bytes occupies."""
     return -(-size // _ALIGN_BYTES) * _ALIGN_BYTES
@@ -138,10 +146,12 @@ def _name(value: SSAValue) -> str:
     if value.name_hint:
         return f"%{value.name_hint}"
     match value.owner:
-        case poet.PageOutOp(tensor=tensor):
-            return f"the page of {_name(tensor)}"
-        case poet.PageInOp(page=page):
-            return f"{_name(page)} paged in"
+        case poet.PageOutOp() | poet.PageInOp() | poet.WaitOp():
+            transfer = poet.transfer_of(value)
+            assert transfer is not None
+            if isinstance(transfer, poet.AnyPageOut):
+                return f"the page of {_name(transfer.tensor)}"
+            return f"{_name(transfer.page)} paged in"
         case poet.ComputeOp() as op if isinstance(value, OpResult):
             return f"result {value.index} of {_describe(op)}"
         case _:
@@ -168,7 +178,9 @@ class _Machine:
     callers: frozenset[SSAValue] = frozenset()
     outside: _Memory = field(default_factory=_Separate)
     # Page-outs of new values of parameters -> how far the new page is from the old one.
-    banked: dict[poet.PageOutOp, int] = field(default_factory=dict)
+    banked: dict[poet.AnyPageOut, int] = field(default_factory=dict)
+    # Transfers that have not been waited for, the oldest first, with what they move.
+    under_way: dict[poet.PageOutStartOp | poet.PageInStartOp, Array] = field(default_factory=dict)
     resident: dict[SSAValue, int] = field(default_factory=dict)
     ended_by: dict[SSAValue, str] = field(default_factory=dict)
     offsets: dict[SSAValue, int | None] = field(default_factory=dict)
@@ -214,6 +226,10 @@ class _Machine:
             self.peak_bytes, self.peak_at = used, where
 
     def touch(self, op: Operation, value: SSAValue) -> None:
+        if any(isinstance(s, poet.PageInStartOp) and s.tensor is value for s in self.under_way):
+            raise InterpreterError(
+                f"{_describe(op)} uses {_name(value)}, which has not arrived", source_location(op)
+            )
         if value not in self.resident:
             ended = self.ended_by.get(value, "it was never made")
             raise InterpreterError(
@@ -231,6 +247,12 @@ class _Machine:
 
     def end(self, value: SSAValue, reason: str) -> None:
         """The stay of a tensor in RAM ends."""
+        for start in self.under_way:
+            if start.operands[0] is value:
+                raise InterpreterError(
+                    f"{_name(value)} ends before {_describe(start)} of it is waited for: {reason}",
+                    source_location(start),
+                )
         self.in_use -= self.resident.pop(value)
         self.ended_by[value] = reason
 
@@ -282,26 +304,69 @@ class _Machine:
         same_operands.append((op, numbers))
         return numbers
 
-    def pageout(self, op: poet.PageOutOp) -> None:
-        self.touch(op, op.tensor)
-        self.touch_own(op, op.tensor)
-        size, offset = _bytes(op.tensor.type), _offset(op.offset)
-        if offset is not None:
-            offset += self.banked.get(op, 0)
-        self.storage.reserve(_name(op.page), offset, size)
-        array = self.ram.read(op.tensor)
-        self.begin(op.page, array, offset, self.numbers[op.tensor])
-        self.page_outs += 1
-        self.page_out_bytes += size
+    def start(self, op: poet.AnyPageOut | poet.AnyPageIn) -> None:
+        """A transfer reads what it moves; where that goes is undefined until it ends."""
+        tensor, page = op.tensor, op.page
+        size = _bytes(tensor.type)
+        split = isinstance(op, poet.PageOutStartOp | poet.PageInStartOp)
+        if not split and self.under_way:
+            raise self.out_of_order(op)
+        if isinstance(op, poet.AnyPageOut):
+            self.touch(op, tensor)
+            self.touch_own(op, tensor)
+            array = self.ram.read(tensor)
+            self.storage.reserve(_name(page), self.page_offset(op), size)
+            self.page_outs += 1
+            self.page_out_bytes += size
+        else:
+            self.need(_padded(size), f"{op.name} of {_name(tensor)}")
+            array = self.storage.read(page)
+            self.ram.reserve(_name(tensor), _offset(op.offset), size)
+            self.begin(tensor, _poisoned(tensor), _offset(op.offset), self.numbers[page])
+            self.page_ins += 1
+            self.page_in_bytes += size
+        if split:
+            self.under_way[op] = array
+        else:
+            self.arrive(op, array)
 
-    def pagein(self, op: poet.PageInOp) -> None:
-        size = _bytes(op.tensor.type)
-        self.need(_padded(size), f"{op.name} of {_name(op.tensor)}")
-        self.ram.reserve(_name(op.tensor), _offset(op.offset), size)
-        array = self.storage.read(op.page)
-        self.begin(op.tensor, array, _offset(op.offset), self.numbers[op.page])
-        self.page_ins += 1
-        self.page_in_bytes += size
+    def wait(self, op: poet.WaitOp) -> None:
+        if op.start not in self.under_way:
+            raise InterpreterError(
+                f"{op.name} for {_describe(op.start)}, which has not started", source_location(op)
+            )
+        if next(iter(self.under_way)) is not op.start:
+            raise self.out_of_order(op)
+        self.arrive(op.start, self.under_way.pop(op.start))
+
+    def out_of_order(self, op: Operation) -> InterpreterError:
+        """`op` ends a transfer that is not the oldest."""
+        oldest = next(iter(self.under_way))
+        return InterpreterError(
+            f"{_describe(op)} before the wait for {_describe(oldest)} of "
+            f"{_name(oldest.operands[0])}, which began first",
+            source_location(op),
+        )
+
+    def arrive(self, op: poet.AnyPageOut | poet.AnyPageIn, array: Array) -> None:
+        """The transfer of `array` is over; nothing may have changed its buffer meanwhile."""
+        tensor = op.tensor
+        if isinstance(op, poet.AnyPageOut):
+            expected = array
+            self.begin(op.page, array, self.page_offset(op), self.numbers[tensor])
+        else:
+            expected = _poisoned(tensor)
+        if self.ram.read(tensor).tobytes() != expected.tobytes():
+            raise InterpreterError(
+                f"{_name(tensor)} was overwritten during its {op.name}", source_location(op)
+            )
+        if not isinstance(op, poet.AnyPageOut):
+            self.ram.write(tensor, array, _offset(op.offset))
+
+    def page_offset(self, op: poet.AnyPageOut) -> int | None:
+        """Where a page-out writes."""
+        offset = _offset(op.offset)
+        return None if offset is None else offset + self.banked.get(op, 0)
 
     def free(self, op: poet.FreeOp) -> None:
         self.touch(op, op.tensor)
@@ -311,6 +376,8 @@ class _Machine:
 
     def finish(self, graph: poet.GraphOp, op: poet.ReturnOp) -> list[Array]:
         """The results; nothing else may be left in RAM if the graph says when values end."""
+        if self.under_way:
+            raise self.out_of_order(op)
         results: list[Array] = []
         for value in op.arguments:
             if isinstance(value.type, poet.PageType):
@@ -411,10 +478,10 @@ def run_graph(
         match op:
             case poet.ComputeOp():
                 machine.compute(op)
-            case poet.PageOutOp():
-                machine.pageout(op)
-            case poet.PageInOp():
-                machine.pagein(op)
+            case poet.PageOutOp() | poet.PageInOp() | poet.PageOutStartOp() | poet.PageInStartOp():
+                machine.start(op)
+            case poet.WaitOp():
+                machine.wait(op)
             case poet.FreeOp():
                 machine.free(op)
             case poet.ReturnOp():

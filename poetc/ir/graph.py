@@ -22,9 +22,12 @@ from poetc.ir.poet import (
     FreeOp,
     GraphOp,
     PageInOp,
+    PageInStartOp,
     PageOutOp,
+    PageOutStartOp,
     PageType,
     ReturnOp,
+    WaitOp,
 )
 from poetc.schedule.arena import round_up
 from poetc.schedule.problem import (
@@ -81,7 +84,8 @@ class GraphView:
     """A problem and what its indices mean in `graph`.
 
     `values[v]` is the SSA value of tensor v, `computes[k]` the op of operation k. `steps` are those
-    of a scheduled graph, step s being op `ops[s]`; both are empty for an unscheduled one.
+    of a scheduled graph, step s being op `ops[s]`; both are empty for an unscheduled one. A
+    transfer is the step at which it starts; waits are no steps.
     """
 
     graph: GraphOp
@@ -216,15 +220,15 @@ class _Numbering:
                         self._add(result)
                     self._step(op, Compute(len(self.computes), self._pairs(op, op.inplace_pairs)))
                     self.computes.append(op)
-                case PageOutOp():
+                case PageOutOp() | PageOutStartOp():
                     self.index[op.page] = self.index[op.tensor]
                     self._step(op, PageOut(self.index[op.tensor]))
-                case PageInOp():
+                case PageInOp() | PageInStartOp():
                     self.index[op.tensor] = self.index[op.page]
                     self._step(op, PageIn(self.index[op.page]))
                 case FreeOp():
                     self._step(op, Free(self.index[op.tensor]))
-                case ReturnOp():
+                case WaitOp() | ReturnOp():
                     pass
                 case _:
                     raise InputError(f"{op.name} cannot be scheduled")

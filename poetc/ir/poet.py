@@ -3,7 +3,9 @@
 `poet.graph` holds one block of operations in execution order. A `poet.compute` is one kernel; an
 SSA value of tensor type is one stay of a tensor in RAM, from the operation that defines it to the
 `poet.free`, in-place reuse or `poet.return` that ends it. A value of `!poet.page` type is a copy on
-auxiliary storage, written by `poet.pageout` and read back by `poet.pagein`.
+auxiliary storage, written by `poet.pageout` and read back by `poet.pagein`. Both may be split into
+a start and a `poet.wait`, between which other operations run; a value of `!poet.transfer` type is
+such a transfer under way.
 
 All sizes and offsets are in bytes, times in nanoseconds, energies in nanojoules.
 """
@@ -83,6 +85,22 @@ NO_OFFSET = -1
 ROLES = ("input", "param")
 """What a graph argument may be: given anew for each step, or kept from step to step."""
 
+PART = "poet.part"
+"""Attribute of an argument that is a part of a parameter: see `Part`."""
+
+
+class Part(NamedTuple):
+    """Which part of a parameter an argument is: a slice along `axis` from `start` on. The first
+    part has the number of the parameter, which is `argument` of all of them."""
+
+    argument: int
+    axis: int
+    start: int
+
+    @property
+    def attribute(self) -> DenseArrayBase[I64]:
+        return DenseArrayBase.from_list(i64, self)
+
 
 def _verify_static_tensor(type: Attribute, what: str) -> None:
     if not isinstance(type, TensorType) or not type.has_static_shape():
@@ -115,6 +133,20 @@ class PageType(ParametrizedAttribute, TypeAttribute):
 
     def verify(self) -> None:
         _verify_static_tensor(self.tensor, "the content of a page")
+
+
+@irdl_attr_definition
+class TransferType(ParametrizedAttribute, TypeAttribute):
+    """A page or tensor that is still being transferred: `!poet.transfer<!poet.page<...>>` to
+    storage, `!poet.transfer<tensor<...>>` from there."""
+
+    name = "poet.transfer"
+
+    content: PageType | TensorType
+
+    def verify(self) -> None:
+        if isinstance(self.content, TensorType):
+            _verify_static_tensor(self.content, "what is transferred")
 
 
 class Cost(NamedTuple):
@@ -238,6 +270,7 @@ class GraphOp(IRDLOperation):
     `poet.role`: `"input"` (given for each step, the default) or `"param"` (kept between steps);
     `poet.updates`: index of the result that is the new value of a parameter;
     `poet.name`: the name in the source, for reports;
+    `poet.part`: which slice of a parameter it is, if it is not all of it (`Part`);
     `poet.offset`: place in the arena, or in auxiliary storage for an argument of page type.
 
     An argument of page type is a parameter that is on auxiliary storage between steps. The result
@@ -337,8 +370,38 @@ class GraphOp(IRDLOperation):
         attr = self.arg_attr(index, "poet.offset")
         return attr.value.data if isinstance(attr, IntegerAttr) else None
 
+    def part(self, index: int) -> Part | None:
+        """Which part of a parameter argument `index` is, None if it is a whole one."""
+        attr = self.arg_attr(index, PART)
+        return Part(*attr.get_values()) if isinstance(attr, DenseArrayBase) else None
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether a parameter is in parts, which are on storage then."""
+        return any(self.part(i) is not None for i in range(len(self.arguments)))
+
+    def is_first(self, index: int) -> bool:
+        """Whether argument `index` is a whole one, or the first part of one."""
+        part = self.part(index)
+        return part is None or part.argument == index
+
+    def parts(self, index: int) -> tuple[int, ...]:
+        """The arguments that parameter `index` is split into, in order; `index` if it is whole."""
+        if self.part(index) is None:
+            return (index,)
+        parts = ((i, self.part(i)) for i in range(len(self.arguments)))
+        return tuple(i for i, part in parts if part is not None and part.argument == index)
+
     def arg_name(self, index: int) -> str:
-        """The name of argument `index` in the source, or `arg<index>`."""
+        """The name of argument `index` in the source, or `arg<index>`; of a part, as a slice."""
+        part = self.part(index)
+        if part is None:
+            return self.param_name(index)
+        range_ = f"{part.start}:{part.start + self._shape(index)[part.axis]}"
+        return f"{self.param_name(part.argument)}[{':, ' * part.axis}{range_}]"
+
+    def param_name(self, index: int) -> str:
+        """The name of argument `index`, also where it is the first part of a parameter."""
         attr = self.arg_attr(index, "poet.name")
         hint = self.arguments[index].name_hint
         return attr.data if isinstance(attr, StringAttr) else hint or f"arg{index}"
@@ -352,7 +415,7 @@ class GraphOp(IRDLOperation):
     def is_scheduled(self) -> bool:
         """Whether residence in RAM is explicit: every value ends where the graph says."""
         return "schedule" in self.attributes or any(
-            isinstance(op, FreeOp | PageInOp | PageOutOp) for op in self.block.ops
+            isinstance(op, FreeOp | AnyPageIn | AnyPageOut) for op in self.block.ops
         )
 
     def _int_attribute(self, name: str) -> int | None:
@@ -409,7 +472,7 @@ class GraphOp(IRDLOperation):
         """Whether argument `index` is on auxiliary storage between steps."""
         return isinstance(self.arguments[index].type, PageType)
 
-    def new_page(self, index: int) -> PageOutOp | None:
+    def new_page(self, index: int) -> AnyPageOut | None:
         """The page-out of the new value of argument `index`, if that is on storage and updated.
 
         None also for one that is returned as it came.
@@ -417,8 +480,8 @@ class GraphOp(IRDLOperation):
         result = self.updates(index)
         if result is None or not self.is_stored(index):
             return None
-        owner = self.return_op.arguments[result].owner
-        return owner if isinstance(owner, PageOutOp) else None
+        maker = transfer_of(self.return_op.arguments[result])
+        return maker if isinstance(maker, AnyPageOut) else None
 
     def verify_(self) -> None:
         where = f"poet.graph @{self.sym_name.data}"
@@ -460,6 +523,7 @@ class GraphOp(IRDLOperation):
                 if attr is not None and not isinstance(attr, IntegerAttr):
                     raise VerifyException(f"{argument}: {name} must be an integer, got {attr}")
             _verify_offset(self.offset(i), f"{argument}: offset")
+            self._verify_part(i, argument)
             result = self.updates(i)
             if result is None:
                 continue
@@ -478,6 +542,39 @@ class GraphOp(IRDLOperation):
                     f"{argument} of type {input} updates result {result} of type {outputs[result]}"
                 )
             updated[result] = i
+
+    def _verify_part(self, index: int, where: str) -> None:
+        """A part begins where the one before it ends."""
+        attr = self.arg_attr(index, PART)
+        if attr is None:
+            return
+        if not isinstance(attr, DenseArrayBase) or len(attr.get_values()) != len(Part._fields):
+            raise VerifyException(f"{where}: {PART} must be array<i64: argument, axis, start>")
+        part = Part(*attr.get_values())
+        what = f"{where} is part of argument {part.argument}"
+        if not 0 <= part.argument <= index or self.role(index) != "param":
+            raise VerifyException(f"{what}, which is no param before it")
+        if self.part(part.argument) != (part.argument, part.axis, 0):
+            raise VerifyException(f"{what}, whose own part is {self.part(part.argument)}")
+        whole, shape = list(self._shape(part.argument)), list(self._shape(index))
+        if not 0 <= part.axis < len(whole):
+            raise VerifyException(f"{what}, which has no axis {part.axis}")
+        whole[part.axis] = shape[part.axis] if part.axis < len(shape) else 0
+        if shape != whole:
+            raise VerifyException(f"{what}, but does not fit it along axis {part.axis}")
+        before = [i for i in self.parts(part.argument) if i < index]
+        end = sum(self._shape(i)[part.axis] for i in before)
+        if part.start != end:
+            raise VerifyException(f"{what} and starts at {part.start}, where {end} comes next")
+        # Whole arguments keep the numbers that they have without parts.
+        if self.is_first(index) and not all(self.is_first(i) for i in range(index)):
+            raise VerifyException(f"{where} comes after parts of other arguments")
+
+    def _shape(self, index: int) -> tuple[int, ...]:
+        type_ = self.function_type.inputs.data[index]
+        type_ = type_.tensor if isinstance(type_, PageType) else type_
+        assert isinstance(type_, TensorType)
+        return type_.get_shape()
 
     @classmethod
     def parse(cls, parser: Parser) -> GraphOp:
@@ -836,11 +933,165 @@ class PageInOp(IRDLOperation):
         _verify_transfer(self, self.page.type, self.tensor.type, self.offset)
 
 
+@irdl_op_definition
+class PageOutStartOp(IRDLOperation):
+    """Begins to copy a tensor from RAM to auxiliary storage.
+
+    Until the transfer has been waited for, the tensor may be read but its stay in RAM may not end.
+    `offset` is the place of the page in auxiliary storage in bytes.
+    """
+
+    name = "poet.pageout_start"
+
+    tensor = operand_def(TensorType)
+    transfer = result_def(TransferType)
+    offset = opt_prop_def(IntegerAttr[I64])
+
+    traits = traits_def(HasParent(GraphOp), AllocatesResults())
+
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = (
+        "$tensor (`offset` $offset^)? attr-dict `:` type($tensor) `->` type($transfer)"
+    )
+
+    def __init__(self, tensor: SSAValue, offset: int | None = None) -> None:
+        assert isinstance(tensor.type, TensorType)
+        super().__init__(
+            operands=[tensor],
+            result_types=[TransferType(PageType(tensor.type))],
+            properties={"offset": _i64(offset)},
+        )
+
+    @property
+    def wait(self) -> WaitOp:
+        """The operation that waits for this one."""
+        return _wait_of(self)
+
+    @property
+    def page(self) -> SSAValue:
+        """The page that is written: it is there from the wait on."""
+        return self.wait.result
+
+    def verify_(self) -> None:
+        _verify_wait(self)
+        _verify_transfer(self, self.page.type, self.tensor.type, self.offset)
+
+
+@irdl_op_definition
+class PageInStartOp(IRDLOperation):
+    """Begins to copy a page from auxiliary storage into RAM; the page stays as it is.
+
+    The tensor takes its place in RAM at once, but has its content from the wait on. `offset` is
+    that place in the arena in bytes.
+    """
+
+    name = "poet.pagein_start"
+
+    page = operand_def(PageType)
+    transfer = result_def(TransferType)
+    offset = opt_prop_def(IntegerAttr[I64])
+
+    traits = traits_def(HasParent(GraphOp), AllocatesResults())
+
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$page (`offset` $offset^)? attr-dict `:` type($page) `->` type($transfer)"
+
+    def __init__(self, page: SSAValue, offset: int | None = None) -> None:
+        assert isinstance(page.type, PageType)
+        super().__init__(
+            operands=[page],
+            result_types=[TransferType(page.type.tensor)],
+            properties={"offset": _i64(offset)},
+        )
+
+    @property
+    def wait(self) -> WaitOp:
+        """The operation that waits for this one."""
+        return _wait_of(self)
+
+    @property
+    def tensor(self) -> SSAValue:
+        """The tensor that is read: it may be used from the wait on."""
+        return self.wait.result
+
+    def verify_(self) -> None:
+        _verify_wait(self)
+        _verify_transfer(self, self.page.type, self.tensor.type, self.offset)
+
+
+@irdl_op_definition
+class WaitOp(IRDLOperation):
+    """Returns when a transfer that was started is over; its result is what was transferred.
+
+    There is one bus: transfers run in the order of their starts, and are waited for in that order.
+    """
+
+    name = "poet.wait"
+
+    transfer = operand_def(TransferType)
+    result = result_def(AnyAttr())
+
+    traits = traits_def(HasParent(GraphOp))
+
+    assembly_format = "$transfer attr-dict `:` type($transfer) `->` type($result)"
+
+    def __init__(self, transfer: SSAValue) -> None:
+        assert isinstance(transfer.type, TransferType)
+        super().__init__(operands=[transfer], result_types=[transfer.type.content])
+
+    @property
+    def start(self) -> PageOutStartOp | PageInStartOp:
+        """The operation that started the transfer."""
+        owner = self.transfer.owner
+        assert isinstance(owner, PageOutStartOp | PageInStartOp)
+        return owner
+
+    def verify_(self) -> None:
+        if not isinstance(self.transfer.owner, PageOutStartOp | PageInStartOp):
+            raise VerifyException("poet.wait for something that is no transfer of this graph")
+        assert isinstance(self.transfer.type, TransferType)
+        if self.transfer.type.content != self.result.type:
+            raise VerifyException(
+                f"poet.wait for a transfer of {self.transfer.type.content} "
+                f"has a result of type {self.result.type}"
+            )
+
+
+AnyPageOut = PageOutOp | PageOutStartOp
+"""What writes `.tensor` to storage as `.page`."""
+
+AnyPageIn = PageInOp | PageInStartOp
+"""What reads `.page` back as `.tensor`."""
+
+
+def transfer_of(value: SSAValue) -> AnyPageOut | AnyPageIn | None:
+    """The transfer that makes `value`, a page or a tensor paged in; None for any other value."""
+    match value.owner:
+        case PageOutOp() | PageInOp() as transfer:
+            return transfer
+        case WaitOp() as wait:
+            return wait.start
+        case _:
+            return None
+
+
+def _wait_of(op: PageOutStartOp | PageInStartOp) -> WaitOp:
+    (use,) = op.transfer.uses
+    assert isinstance(use.operation, WaitOp)
+    return use.operation
+
+
+def _verify_wait(op: PageOutStartOp | PageInStartOp) -> None:
+    """A transfer that is never waited for, or twice, has no end."""
+    waits = [use.operation for use in op.transfer.uses]
+    if len(waits) != 1 or not isinstance(waits[0], WaitOp):
+        raise VerifyException(f"{op.name} must be waited for once, by a poet.wait")
+
+
 def _verify_transfer(
     op: Operation, page: Attribute, tensor: Attribute, offset: IntegerAttr | None
 ) -> None:
-    assert isinstance(page, PageType)
-    if page.tensor != tensor:
+    if not isinstance(page, PageType) or page.tensor != tensor:
         raise VerifyException(f"{op.name} between a tensor of type {tensor} and a page {page}")
     _verify_offset(_int(offset), f"{op.name}: offset")
 
@@ -917,17 +1168,25 @@ def offset_of(value: SSAValue) -> int | None:
             offsets = compute.result_offsets
             offset = NO_OFFSET if offsets is None else offsets[value.index]
             return None if offset == NO_OFFSET else offset
-        case PageOutOp() | PageInOp() as transfer:
-            return _int(transfer.offset)
         case _:
-            return None
+            transfer = transfer_of(value)
+            return None if transfer is None else _int(transfer.offset)
 
 
-GRAPH_OPS = (ComputeOp, PageOutOp, PageInOp, FreeOp, ReturnOp)
+GRAPH_OPS = (
+    ComputeOp,
+    PageOutOp,
+    PageInOp,
+    PageOutStartOp,
+    PageInStartOp,
+    WaitOp,
+    FreeOp,
+    ReturnOp,
+)
 """The operations that may stand directly in a graph."""
 
 Poet = Dialect(
     "poet",
-    [GraphOp, ComputeOp, PageOutOp, PageInOp, FreeOp, YieldOp, ReturnOp],
-    [PageType, CostAttr],
+    [GraphOp, *GRAPH_OPS, YieldOp],
+    [PageType, TransferType, CostAttr],
 )

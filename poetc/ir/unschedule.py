@@ -9,7 +9,15 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from poetc.ir.graph import graphs, reorder_block
-from poetc.ir.poet import ComputeOp, GraphOp, PageInOp, PageOutOp, PageType
+from poetc.ir.poet import (
+    ComputeOp,
+    GraphOp,
+    PageInOp,
+    PageInStartOp,
+    PageOutOp,
+    PageOutStartOp,
+    PageType,
+)
 
 _LEFT_BY_PASSES = (
     "ram",
@@ -40,9 +48,9 @@ def origins(graph: GraphOp) -> dict[SSAValue, SSAValue]:
                 if same is op:
                     earlier.append(op)
                 origin.update(zip(op.results, same.results, strict=True))
-            case PageOutOp():
+            case PageOutOp() | PageOutStartOp():
                 origin[op.page] = origin[op.tensor]
-            case PageInOp():
+            case PageInOp() | PageInStartOp():
                 origin[op.tensor] = origin[op.page]
             case _:
                 pass

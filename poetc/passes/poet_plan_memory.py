@@ -18,7 +18,15 @@ from xdsl.passes import ModulePass
 from poetc.costmodel.device import DEFAULT_WRITE_UNIT_BYTES, MIN_WRITE_UNIT_BYTES
 from poetc.errors import InputError, TimeLimitError
 from poetc.ir.graph import ALIGN_BYTES, GraphView, graphs, view_scheduled
-from poetc.ir.poet import NO_OFFSET, ComputeOp, GraphOp, PageInOp, PageOutOp
+from poetc.ir.poet import (
+    NO_OFFSET,
+    ComputeOp,
+    GraphOp,
+    PageInOp,
+    PageInStartOp,
+    PageOutOp,
+    PageOutStartOp,
+)
 from poetc.schedule.errors import ScheduleError
 from poetc.schedule.memory import MemoryPlan, plan_memory
 
@@ -88,9 +96,9 @@ def write_memory_plan(view: GraphView, plan: MemoryPlan, unit: int) -> None:
                     for result, offset in zip(op.results, made, strict=True)
                 ]
                 op.workspace_offset = _optional(workspace)
-            case PageInOp():
+            case PageInOp() | PageInStartOp():
                 op.offset = _optional(made[0])
-            case PageOutOp():
+            case PageOutOp() | PageOutStartOp():
                 op.offset = _optional(page)
             case _:
                 pass

@@ -3,7 +3,8 @@
 On a device with DMA a transfer runs beside the kernels, one at a time. The pass starts page-outs as
 soon as their tensor is made, lets buffers live until the page-out has ended, and starts page-ins in
 time for their reader, never needing more RAM than the graph's `ram` (without one, than the graph
-needed before). Without DMA there is nothing to gain and the graph stays as it is.
+needed before). Then it splits each transfer into a start and a wait. Without DMA there is nothing
+to gain: transfers stay where they are, and whole.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from poetc.costmodel.device import Device, load_device
 from poetc.errors import InputError
 from poetc.ir.graph import graphs, reorder_block, view_scheduled
 from poetc.ir.poet import GraphOp
-from poetc.passes.poet_schedule import storage_of
-from poetc.schedule.checker import replay
+from poetc.ir.transfers import join_transfers, split_transfers
+from poetc.passes.poet_schedule import storage_of, with_makespan
+from poetc.schedule.checker import Report, replay
 from poetc.schedule.errors import ScheduleError
 from poetc.schedule.transfers import overlap_transfers
 
@@ -30,9 +32,9 @@ def plan_graph_transfers(graph: GraphOp, device: Device) -> int:
     name = f"graph @{graph.sym_name.data}"
     if not graph.is_scheduled:
         raise InputError(f"{name} is not scheduled")
-    view = view_scheduled(
-        graph, storage=storage_of(device), idle_power_nw=round(device.idle_power_w * 1e9)
-    )
+    join_transfers(graph)
+    storage = storage_of(device)
+    view = view_scheduled(graph, storage=storage, idle_power_nw=round(device.idle_power_w * 1e9))
     try:
         order = overlap_transfers(view.problem, view.steps, graph.ram)
         report = replay(view.problem, [view.steps[i] for i in order])
@@ -40,17 +42,20 @@ def plan_graph_transfers(graph: GraphOp, device: Device) -> int:
         raise InputError(f"{name}: {error}") from error
     if order != tuple(range(len(order))):
         reorder_block(graph, [*(view.ops[i] for i in order), graph.return_op])
-        _update(graph, report.makespan_ns, report.energy_nj, report.peak_bytes)
+    if storage is not None and storage.dma:
+        makespan_ns = split_transfers(graph, storage).makespan_ns
+        report = with_makespan(report, makespan_ns, view.problem.idle_power_nw)
+    _update(graph, report)
     return report.makespan_ns
 
 
-def _update(graph: GraphOp, makespan_ns: int, energy_nj: int, peak_bytes: int) -> None:
+def _update(graph: GraphOp, use: Report) -> None:
     """Keeps the numbers in the `schedule` attribute true."""
     schedule = graph.attributes.get("schedule")
     if not isinstance(schedule, DictionaryAttr):
         return
-    new = {"makespan_ns": makespan_ns, "energy_nj": energy_nj, "peak_bytes": peak_bytes}
-    values = {key: IntegerAttr(value, i64) for key, value in new.items() if key in schedule.data}
+    names = [name for name in ("makespan_ns", "energy_nj", "peak_bytes") if name in schedule.data]
+    values = {name: IntegerAttr(getattr(use, name), i64) for name in names}
     graph.attributes["schedule"] = DictionaryAttr({**schedule.data, **values})
 
 

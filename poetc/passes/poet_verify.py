@@ -9,6 +9,10 @@ nothing is used after its end, and the bytes in RAM never exceed the budget `ram
 planned, no two buffers that are in use at the same time overlap, neither in the arena nor in
 auxiliary storage, and all lie within `arena_bytes` and `storage_bytes`.
 
+Transfers that are split into a start and a wait end in the order in which they start, each before
+the graph does. What is paged in takes its place in RAM at the start and is not used before the
+wait; what is paged out stays in RAM until the wait.
+
 Inputs and results in buffers of the caller take no RAM and have no place in the arena; they are
 never paged, freed or taken over, and nothing is computed in place of them.
 
@@ -42,10 +46,14 @@ from poetc.ir.poet import (
     FreeOp,
     GraphOp,
     PageInOp,
+    PageInStartOp,
     PageOutOp,
+    PageOutStartOp,
     PageType,
     ReturnOp,
+    WaitOp,
     offset_of,
+    transfer_of,
 )
 from poetc.kernels.analysis import check_call, workspace_bytes
 
@@ -111,6 +119,8 @@ class _Walk:
     pages: set[SSAValue] = field(default_factory=set)
     ended: dict[SSAValue, str] = field(default_factory=dict)
     """Values that were in RAM, and how that ended."""
+    under_way: list[PageOutStartOp | PageInStartOp] = field(default_factory=list)
+    """Transfers that have not been waited for, the oldest first."""
 
     def run(self) -> None:
         graph = self.graph
@@ -134,15 +144,19 @@ class _Walk:
             match op:
                 case ComputeOp():
                     self._compute(op)
-                case PageOutOp():
+                case PageOutOp() | PageOutStartOp():
                     self._use(op, op.tensor)
                     if op.tensor in self.callers:
                         raise _error(op, f"{_op(op)} of {_value(op.tensor)}, which is the caller's")
+                    self._transfer(op)
                     self.pages.add(op.page)
-                case PageInOp():
+                case PageInOp() | PageInStartOp():
                     self._use(op, op.page)
+                    self._transfer(op)
                     self._fits(op, {op.tensor: tensor_bytes(op.tensor.type)})
                     self._begin(op.tensor, op)
+                case WaitOp():
+                    self._wait(op)
                 case FreeOp():
                     self._use(op, op.tensor)
                     self._end(op.tensor, "freed", op)
@@ -170,7 +184,28 @@ class _Walk:
         for result in op.results:
             self._begin(result, op)
 
+    def _transfer(self, op: Operation) -> None:
+        """`op` starts a transfer, or does it at once, which is a start and a wait."""
+        if isinstance(op, PageOutStartOp | PageInStartOp):
+            self.under_way.append(op)
+        elif self.under_way:
+            oldest = _transfer(self.under_way[0])
+            raise _error(op, f"{_op(op)} before the wait for {oldest}, which began first")
+
+    def _wait(self, op: WaitOp) -> None:
+        if op.start not in self.under_way:
+            raise _error(op, f"{_op(op)} for {_transfer(op.start)}, which has not started")
+        oldest = self.under_way.pop(0)
+        if oldest is not op.start:
+            raise _error(
+                op,
+                f"{_op(op)} for {_transfer(op.start)} before that for {_transfer(oldest)}, which "
+                "began first",
+            )
+
     def _return(self, op: ReturnOp) -> None:
+        if self.under_way:
+            raise _error(op, f"{_transfer(self.under_way[0])} is under way at the end")
         for value in dict.fromkeys(op.arguments):
             self._use(op, value)
             if value in self.in_ram:
@@ -214,12 +249,16 @@ class _Walk:
 
     def _use(self, op: Operation, value: SSAValue) -> None:
         """`op` reads `value`, which must be where it can be read."""
+        for start in self.under_way:
+            made = start.tensor if isinstance(start, PageInStartOp) else start.page
+            if made is value:
+                raise _error(op, f"{_op(op)} uses {_value(value)} before it is waited for")
         if value in self.in_ram or value in self.pages:
             return
         if value in self.ended:
             verb = "frees" if isinstance(op, FreeOp) else "uses"
             raise _error(op, f"{_op(op)} {verb} {_value(value)}, which was {self.ended[value]}")
-        if isinstance(op, PageInOp):
+        if isinstance(op, PageInOp | PageInStartOp):
             raise _error(op, f"{_op(op)} of {_value(value)}, which is not paged out before")
         raise _error(op, f"{_op(op)} uses {_value(value)} before it is defined")
 
@@ -234,6 +273,11 @@ class _Walk:
     def _end(self, value: SSAValue, how: str, op: Operation) -> None:
         if value in self.callers and not isinstance(op, ReturnOp):
             raise _error(op, f"{_value(value)}, which is the caller's, is {how}")
+        for start in self.under_way:
+            if start.operands[0] is value:
+                raise _error(
+                    op, f"{_value(value)} is {how} before {_transfer(start)} is waited for"
+                )
         del self.in_ram[value]
         where = source_location(op)
         self.ended[value] = f"{how} by {_op(op)}" if isinstance(op, FreeOp) else how
@@ -340,8 +384,8 @@ def _verify_updates(graph: GraphOp) -> None:
                 f"result {result}, the new value of parameter {_value(parameter)}, is not computed "
                 f"in its place: it is {_value(value)} in the buffer of {_value(origin)}",
             )
-        new = value.owner
-        if isinstance(parameter.type, PageType) and isinstance(new, PageOutOp):
+        new = transfer_of(value)
+        if isinstance(parameter.type, PageType) and isinstance(new, PageOutOp | PageOutStartOp):
             old = new.tensor
             if not isinstance(old.owner, ComputeOp):
                 raise _error(
@@ -379,10 +423,10 @@ def _verify_pages(graph: GraphOp) -> None:
 def _origin(value: SSAValue, *, through_inplace: bool) -> SSAValue:
     """Back through transfers, and in-place computes if asked for, to where it all began."""
     while isinstance(value, OpResult):
-        op = value.owner
-        if isinstance(op, PageInOp | PageOutOp):
-            value = op.operands[0]
+        if (transfer := transfer_of(value)) is not None:
+            value = transfer.operands[0]
             continue
+        op = value.owner
         if not (through_inplace and isinstance(op, ComputeOp)):
             break
         operand = dict(op.inplace_pairs).get(value.index)
@@ -469,8 +513,11 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
             raise _error(op, f"{_value(page)} has no offset in storage though buffers have one")
         if not isinstance(page, BlockArgument):
             # That a new value has the offset of the old one is verified with the updates.
-            if page.owner not in new_pages:
-                first = index[page.owner]
+            maker = transfer_of(page)
+            assert maker is not None
+            if maker not in new_pages:
+                # Transfers run in the order of their starts: between these it must be there.
+                first = index[maker]
                 last = max((index[use.operation] for use in page.uses), default=first)
                 yield _PageUse(page, "a page of the step", offset, size, first, last)
             continue
@@ -518,6 +565,11 @@ def _op(op: Operation) -> str:
         return f"the start of poet.graph @{op.sym_name.data}"
     label = op.properties.get("label")
     return f'{op.name} "{label.data}"' if isinstance(label, StringAttr) else op.name
+
+
+def _transfer(op: PageOutStartOp | PageInStartOp) -> str:
+    """A transfer under way, for messages."""
+    return f"{_op(op)} of {_value(op.operands[0])}"
 
 
 def _value(value: SSAValue) -> str:

@@ -110,3 +110,15 @@ poetc_status poetc_parameter_out(poetc_store *store, uint32_t offset, void *data
 #endif
     return status;
 }
+
+poetc_status poetc_parameter_out_start(poetc_store *store, poetc_transfer *transfer,
+                                       uint32_t offset, void *data, uint32_t length,
+                                       uint32_t sequence)
+{
+    const poetc_status status
+        = poetc_page_out_start(store, transfer, offset, data, length, sequence);
+#ifdef POETC_VERIFY_WRITES
+    transfer->verify = true;
+#endif
+    return status;
+}

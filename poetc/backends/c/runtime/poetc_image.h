@@ -15,6 +15,10 @@
 
 #include "poetc_store.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define POETC_RECORD_BYTES 16
 #define POETC_RECORD_MAGIC 0x50545243u
 
@@ -36,5 +40,14 @@ poetc_status poetc_parameter_in(poetc_store *store, uint32_t offset, void *data,
                                 uint32_t sequence);
 poetc_status poetc_parameter_out(poetc_store *store, uint32_t offset, void *data, uint32_t length,
                                  uint32_t sequence);
+
+/* The first half of writing one; poetc_page_wait is the second, and does the reading back. */
+poetc_status poetc_parameter_out_start(poetc_store *store, poetc_transfer *transfer,
+                                       uint32_t offset, void *data, uint32_t length,
+                                       uint32_t sequence);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

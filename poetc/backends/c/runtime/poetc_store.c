@@ -25,6 +25,16 @@ const char *poetc_status_text(poetc_status status)
         return "no transfer to wait for";
     case POETC_NO_IMAGE:
         return "the page store holds no parameters of this model";
+    case POETC_TIMED_OUT:
+        return "the page store did not answer in time";
+    case POETC_PLAN_DAMAGED:
+        return "no plan, or a damaged one";
+    case POETC_PLAN_FOREIGN:
+        return "the plan is for another model";
+    case POETC_PLAN_TOO_LARGE:
+        return "the plan needs more RAM or storage than there is";
+    case POETC_PLAN_INVALID:
+        return "the plan is invalid";
     }
     return "unknown status";
 }
@@ -97,41 +107,32 @@ void poetc_put_u32(uint8_t *bytes, uint32_t value)
     bytes[3] = (uint8_t)(value >> 24);
 }
 
-static poetc_status write_trailer(poetc_store *store, uint32_t offset, uint32_t crc)
-{
-    uint8_t trailer[POETC_TRAILER_BYTES];
-    poetc_put_u32(trailer, crc);
-    return poetc_write(store, offset, trailer, POETC_TRAILER_BYTES);
-}
-
-static poetc_status check_trailer(poetc_store *store, uint32_t offset, uint32_t crc)
-{
-    uint8_t trailer[POETC_TRAILER_BYTES] = {0};
-    const poetc_status status = poetc_read(store, offset, trailer, POETC_TRAILER_BYTES);
-    if (status != POETC_OK) {
-        return status;
-    }
-    return crc == poetc_get_u32(trailer) ? POETC_OK : POETC_CORRUPT;
-}
-
 poetc_status poetc_page_out_tagged(poetc_store *store, uint32_t offset, const void *data,
                                    uint32_t length, uint32_t tag)
 {
+    uint8_t trailer[POETC_TRAILER_BYTES];
     const poetc_status status = poetc_write(store, offset, data, length);
     if (status != POETC_OK) {
         return status;
     }
-    return write_trailer(store, offset + length, poetc_crc32(data, length) ^ tag);
+    poetc_put_u32(trailer, poetc_crc32(data, length) ^ tag);
+    return poetc_write(store, offset + length, trailer, POETC_TRAILER_BYTES);
+}
+
+static poetc_status check(const uint8_t *trailer, const void *data, uint32_t length, uint32_t tag)
+{
+    return poetc_get_u32(trailer) == (poetc_crc32(data, length) ^ tag) ? POETC_OK : POETC_CORRUPT;
 }
 
 poetc_status poetc_page_in_tagged(poetc_store *store, uint32_t offset, void *data,
                                   uint32_t length, uint32_t tag)
 {
-    const poetc_status status = poetc_read(store, offset, data, length);
-    if (status != POETC_OK) {
-        return status;
+    uint8_t trailer[POETC_TRAILER_BYTES] = {0};
+    poetc_status status = poetc_read(store, offset, data, length);
+    if (status == POETC_OK) {
+        status = poetc_read(store, offset + length, trailer, POETC_TRAILER_BYTES);
     }
-    return check_trailer(store, offset + length, poetc_crc32(data, length) ^ tag);
+    return status == POETC_OK ? check(trailer, data, length, tag) : status;
 }
 
 poetc_status poetc_page_out(poetc_store *store, uint32_t offset, const void *data,
@@ -145,8 +146,15 @@ poetc_status poetc_page_in(poetc_store *store, uint32_t offset, void *data, uint
     return poetc_page_in_tagged(store, offset, data, length, 0);
 }
 
-poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
-                                  const void *data, uint32_t length)
+void poetc_transfers_init(poetc_transfer *transfers, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        transfers[i].direction = POETC_TRANSFER_NONE;
+    }
+}
+
+static poetc_status prepare(const poetc_store *store, poetc_transfer *transfer, uint32_t offset,
+                            uint32_t length, uint32_t tag)
 {
     if (store == NULL) {
         return POETC_NO_STORE;
@@ -154,48 +162,74 @@ poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, 
     if (transfer->direction != POETC_TRANSFER_NONE) {
         return POETC_BUSY;
     }
-    poetc_status status;
-    uint32_t done = 0;
-    if (store->operations->start_write != NULL) {
-        status = store->operations->start_write(store, offset, data, length);
-    } else {
-        status = store->operations->write(store, offset, data, length, &done);
-    }
-    if (status == POETC_OK) {
-        transfer->direction = POETC_TRANSFER_OUT;
-        transfer->offset = offset;
-        transfer->length = length;
-        transfer->done = done;
-        transfer->data = data;
-        transfer->crc = poetc_crc32(data, length);
+    transfer->offset = offset;
+    transfer->length = length;
+    transfer->verify = false;
+    transfer->tag = tag;
+    transfer->done = 0;
+    return POETC_OK;
+}
+
+/* A transfer that could not be started is none. */
+static poetc_status started(poetc_transfer *transfer, poetc_status status)
+{
+    if (status != POETC_OK) {
+        transfer->direction = POETC_TRANSFER_NONE;
     }
     return status;
 }
 
-poetc_status poetc_page_in_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
-                                 void *data, uint32_t length)
+poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
+                                  const void *data, uint32_t length, uint32_t tag)
 {
-    if (store == NULL) {
-        return POETC_NO_STORE;
+    poetc_status status = prepare(store, transfer, offset, length, tag);
+    if (status != POETC_OK) {
+        return status;
     }
-    if (transfer->direction != POETC_TRANSFER_NONE) {
-        return POETC_BUSY;
-    }
-    poetc_status status;
-    uint32_t done = 0;
-    if (store->operations->start_read != NULL) {
-        status = store->operations->start_read(store, offset, data, length);
+    transfer->direction = POETC_TRANSFER_OUT;
+    transfer->data.out = data;
+    poetc_put_u32(transfer->trailer, poetc_crc32(data, length) ^ tag);
+    if (store->operations->start_write != NULL) {
+        status = store->operations->start_write(store, transfer);
     } else {
-        status = store->operations->read(store, offset, data, length, &done);
+        status = poetc_write(store, offset, data, length);
+        if (status == POETC_OK) {
+            status = poetc_write(store, offset + length, transfer->trailer, POETC_TRAILER_BYTES);
+        }
     }
-    if (status == POETC_OK) {
-        transfer->direction = POETC_TRANSFER_IN;
-        transfer->offset = offset;
-        transfer->length = length;
-        transfer->done = done;
-        transfer->data = data;
-        transfer->crc = 0;
+    return started(transfer, status);
+}
+
+poetc_status poetc_page_in_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
+                                 void *data, uint32_t length, uint32_t tag)
+{
+    poetc_status status = prepare(store, transfer, offset, length, tag);
+    if (status != POETC_OK) {
+        return status;
     }
+    transfer->direction = POETC_TRANSFER_IN;
+    transfer->data.in = data;
+    if (store->operations->start_read != NULL) {
+        status = store->operations->start_read(store, transfer);
+    } else {
+        status = poetc_read(store, offset, data, length);
+        if (status == POETC_OK) {
+            status = poetc_read(store, offset + length, transfer->trailer, POETC_TRAILER_BYTES);
+        }
+    }
+    return started(transfer, status);
+}
+
+/* Waits until the store has done the transfer, if it does so beside the processor. */
+static poetc_status finish(poetc_store *store, poetc_transfer *transfer)
+{
+    const bool in = transfer->direction == POETC_TRANSFER_IN;
+    poetc_status status = POETC_OK;
+    if ((in ? store->operations->start_read : store->operations->start_write) != NULL) {
+        status = store->operations->wait(store, transfer);
+        status = complete(status, transfer->done, transfer->length + POETC_TRAILER_BYTES);
+    }
+    transfer->direction = POETC_TRANSFER_NONE;
     return status;
 }
 
@@ -204,26 +238,29 @@ poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer)
     if (store == NULL) {
         return POETC_NO_STORE;
     }
-    if (transfer->direction == POETC_TRANSFER_NONE) {
+    const bool in = transfer->direction == POETC_TRANSFER_IN;
+    if (!in && transfer->direction != POETC_TRANSFER_OUT) {
         return POETC_IDLE;
     }
-    const bool out = transfer->direction == POETC_TRANSFER_OUT;
-    const bool started = out ? store->operations->start_write != NULL
-                             : store->operations->start_read != NULL;
-    /* Whatever happens, the transfer is over. */
-    transfer->direction = POETC_TRANSFER_NONE;
-    poetc_status status = POETC_OK;
-    uint32_t done = transfer->done;
-    if (started) {
-        status = store->operations->wait(store, &done);
+    const poetc_status status = finish(store, transfer);
+    if (status == POETC_OK && in) {
+        return check(transfer->trailer, transfer->data.in, transfer->length, transfer->tag);
     }
-    status = complete(status, done, transfer->length);
-    if (status != POETC_OK) {
-        return status;
+    if (status == POETC_OK && transfer->verify) {
+        return poetc_page_in_tagged(store, transfer->offset, transfer->data.in, transfer->length,
+                                    transfer->tag);
     }
-    const uint32_t trailer = transfer->offset + transfer->length;
-    if (out) {
-        return write_trailer(store, trailer, transfer->crc);
+    return status;
+}
+
+poetc_status poetc_pages_abandon(poetc_store *store, poetc_transfer *transfers, uint32_t count,
+                                 poetc_status status)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        if (transfers[i].direction != POETC_TRANSFER_NONE) {
+            /* How they end is of no use any more. */
+            (void)finish(store, &transfers[i]);
+        }
     }
-    return check_trailer(store, trailer, poetc_crc32(transfer->data, transfer->length));
+    return status;
 }

@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum {
     POETC_OK = 0,
     POETC_READ_FAILED,    /* the store could not read */
@@ -21,7 +25,12 @@ typedef enum {
     POETC_NO_STORE,       /* a step that pages was given no store */
     POETC_BUSY,           /* a transfer was started before the last one was waited for */
     POETC_IDLE,           /* waited for a transfer that was not started */
-    POETC_NO_IMAGE        /* the store holds no parameters of this model (poetc_image.h) */
+    POETC_NO_IMAGE,       /* the store holds no parameters of this model (poetc_image.h) */
+    POETC_TIMED_OUT,      /* the store did not answer in time */
+    POETC_PLAN_DAMAGED,   /* no plan (poetc_plan.h), or not what was sent, or of another version */
+    POETC_PLAN_FOREIGN,   /* a plan is for another model */
+    POETC_PLAN_TOO_LARGE, /* a plan needs more RAM or storage than there is */
+    POETC_PLAN_INVALID    /* a plan says what would not compute the model's results */
 } poetc_status;
 
 /* A short description, for messages. */
@@ -31,10 +40,36 @@ const char *poetc_status_text(poetc_status status);
 
 typedef struct poetc_store poetc_store;
 
+enum { POETC_TRANSFER_NONE = 0, POETC_TRANSFER_IN, POETC_TRANSFER_OUT };
+
+/* A page on its way between its start and the wait for it. Before its first use it is all zeros, or
+ * poetc_transfers_init has seen it.
+ */
+typedef struct poetc_transfer {
+    /* What a store moves: `length` bytes from `data.out`, or to `data.in`, and then the trailer. On
+     * storage they are one behind the other, from `offset` on.
+     */
+    uint32_t offset;
+    uint32_t length;
+    union {
+        const void *out;
+        void *in;
+    } data;
+    uint8_t trailer[POETC_TRAILER_BYTES];
+    uint8_t direction;
+    bool verify; /* `data` is read back, and checked, when it has been written */
+    uint32_t tag;
+    uint32_t done; /* how many bytes the store has moved, the trailer among them */
+    /* For the store, from the start to the wait. */
+    poetc_status status;
+    struct poetc_transfer *next;
+} poetc_transfer;
+
 /* Offsets and lengths are in bytes. Each operation returns POETC_OK and sets *done to the bytes
  * that it moved, or says what went wrong. Moving fewer bytes than asked for is POETC_OK with a
  * smaller *done; the caller reports it. A read that finds the storage itself damaged (an error
- * that its own code could not correct) returns POETC_CORRUPT, any other failure POETC_READ_FAILED.
+ * that its own code could not correct) returns POETC_CORRUPT, any other failure POETC_READ_FAILED or
+ * POETC_TIMED_OUT. No operation may wait for ever.
  */
 typedef struct {
     poetc_status (*read)(poetc_store *store, uint32_t offset, void *data, uint32_t length,
@@ -42,12 +77,14 @@ typedef struct {
     poetc_status (*write)(poetc_store *store, uint32_t offset, const void *data, uint32_t length,
                           uint32_t *done);
     /* A store that can transfer beside the processor (DMA) has these as well; others have null.
-     * One transfer is under way at a time. `wait` ends it.
+     * Several transfers may be started before the first is waited for: they queue, and are done one
+     * after the other in the order of their starts. The others above and below may be called
+     * meanwhile, and come after all that was started. `wait` returns when a transfer is over, and
+     * says how it ended; `done` is set then. If a start fails, nothing was started.
      */
-    poetc_status (*start_read)(poetc_store *store, uint32_t offset, void *data, uint32_t length);
-    poetc_status (*start_write)(poetc_store *store, uint32_t offset, const void *data,
-                                uint32_t length);
-    poetc_status (*wait)(poetc_store *store, uint32_t *done);
+    poetc_status (*start_read)(poetc_store *store, poetc_transfer *transfer);
+    poetc_status (*start_write)(poetc_store *store, poetc_transfer *transfer);
+    poetc_status (*wait)(poetc_store *store, poetc_transfer *transfer);
     /* Returns when everything that was written before would survive a loss of power. Null if that
      * holds whenever `write` or `wait` returns. Only parameters on storage need it.
      */
@@ -72,25 +109,25 @@ poetc_status poetc_page_out_tagged(poetc_store *store, uint32_t offset, const vo
 poetc_status poetc_page_in_tagged(poetc_store *store, uint32_t offset, void *data,
                                   uint32_t length, uint32_t tag);
 
-/* A transfer between start and wait. Zero-initialise it before its first use. */
-typedef struct {
-    enum { POETC_TRANSFER_NONE = 0, POETC_TRANSFER_OUT, POETC_TRANSFER_IN } direction;
-    uint32_t offset;
-    uint32_t length;
-    uint32_t done; /* of a transfer that the store did at once */
-    uint32_t crc;
-    const void *data;
-} poetc_transfer;
+/* None of `count` transfers is under way. */
+void poetc_transfers_init(poetc_transfer *transfers, uint32_t count);
 
-/* The same in two halves. Between them, `data` must be left alone (out: may be read). A store
- * without asynchronous operations does everything in the first half. The page is written, or the
- * data good, only when `poetc_page_wait` returns POETC_OK.
+/* A page-out or page-in in two halves. Between them `transfer` and `data` must be left alone, but `data` of a
+ * page-out may be read. A store without asynchronous operations transfers everything in the first
+ * half. The page is written, or the data good, only when `poetc_page_wait` returns POETC_OK.
+ * Whatever it returns, the transfer is over then.
  */
 poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
-                                  const void *data, uint32_t length);
+                                  const void *data, uint32_t length, uint32_t tag);
 poetc_status poetc_page_in_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
-                                 void *data, uint32_t length);
+                                 void *data, uint32_t length, uint32_t tag);
 poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer);
+
+/* The end of a step that has failed: waits for those of `count` transfers that are under way, so
+ * that nothing uses their data any more. Returns `status`.
+ */
+poetc_status poetc_pages_abandon(poetc_store *store, poetc_transfer *transfers, uint32_t count,
+                                 poetc_status status);
 
 /* Bytes as they are: all of them, or a status that says why not. */
 poetc_status poetc_read(poetc_store *store, uint32_t offset, void *data, uint32_t length);
@@ -103,5 +140,9 @@ void poetc_put_u32(uint8_t *bytes, uint32_t value);
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in zlib and Ethernet). */
 uint32_t poetc_crc32(const void *data, uint32_t length);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
