@@ -62,7 +62,11 @@ def work(flops=0, load_bytes=0, store_bytes=0):
 
 
 def test_known_devices():
-    assert known_devices() == ("host", "jetson-tx2", "mkr1000", "nrf52840", "rpi4b")
+    assert known_devices() == (
+        *("host", "jetson-tx2"),
+        *("lm3s6965-cortex-m0", "lm3s6965-cortex-m3", "lm3s6965-cortex-m4"),
+        *("microbit-cortex-m0", "mkr1000", "mps2-an386-cortex-m4", "nrf52840", "rpi4b"),
+    )
 
 
 @pytest.mark.parametrize("name", known_devices())

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from poetc.costmodel.device import Device, Storage
+from poetc.costmodel.profile import content_bytes
 from poetc.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,6 +74,28 @@ def _seconds(amount: float, per_s: float) -> float:
     return amount / per_s if amount <= per_s * sys.float_info.max else math.inf
 
 
+def profiled_time_ns(amount: float, device: Device) -> int:
+    """Time of `amount`, in the unit of the profile of `device`; at least 1 ns."""
+    assert device.profile is not None
+    return _cost(device, _profiled(amount, device), {}).time_ns
+
+
+def profiled_kernel_cost(key: str, device: Device) -> Cost:
+    """Cost of one run of a kernel that the profile of `device` has."""
+    assert device.profile is not None
+    times_s = _profiled(device.profile.kernel(key), device)
+    return _cost(device, times_s, {"active_power_w": device.active_power_w})
+
+
+def _profiled(amount: float, device: Device) -> dict[str, float]:
+    """Seconds by the cause, as `_cost` wants them."""
+    assert device.profile is not None
+    if device.profile.unit == "ns":
+        return {"the profile": amount * 1e-9}
+    cycles = amount * device.cycles_per_instruction
+    return {"clock_hz": _seconds(cycles, device.clock_hz)}
+
+
 def kernel_cost(work: Work, device: Device) -> Cost:
     """Cost of one run of a kernel that does `work`.
 
@@ -91,6 +114,8 @@ def kernel_cost(work: Work, device: Device) -> Cost:
 def pagein_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of reading `size_bytes` from storage; InputError if the device has none."""
     storage = _storage(device)
+    if device.profile is not None:
+        return _profiled_transfer(False, size_bytes, device, storage)
     rate = storage.read_bytes_per_s
     times_s = {"storage.read_latency_s": storage.read_latency_s}
     times_s["storage.read_bytes_per_s"] = _seconds(_moved_bytes(size_bytes, storage), rate)
@@ -100,10 +125,18 @@ def pagein_cost(size_bytes: int, device: Device) -> Cost:
 def pageout_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of writing `size_bytes` to storage; InputError if the device has none."""
     storage = _storage(device)
+    if device.profile is not None:
+        return _profiled_transfer(True, size_bytes, device, storage)
     rate = storage.write_bytes_per_s
     times_s = {"storage.write_latency_s": storage.write_latency_s}
     times_s["storage.write_bytes_per_s"] = _seconds(_moved_bytes(size_bytes, storage), rate)
     return _transfer(device, storage, times_s)
+
+
+def _profiled_transfer(out: bool, size_bytes: int, device: Device, storage: Storage) -> Cost:
+    assert device.profile is not None
+    amount = device.profile.transfers.expected(out, content_bytes(size_bytes))
+    return _transfer(device, storage, _profiled(amount, device))
 
 
 def _storage(device: Device) -> Storage:

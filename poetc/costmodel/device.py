@@ -15,11 +15,14 @@ import os
 import re
 import sys
 import tomllib
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poetc.errors import InputError, SourceLocation
+
+if TYPE_CHECKING:
+    from poetc.costmodel.profile import Profile
 
 DEFAULT_WRITE_UNIT_BYTES = 512
 """A sector of disks and memory cards."""
@@ -56,6 +59,10 @@ class Device:
     `active_power_w` is drawn while computing, `idle_power_w` during the whole step (zero where it
     is not known or already part of the active powers). `dma` says whether transfers run beside
     compute. `alignment_bytes` is the alignment of tensors in RAM.
+
+    `clock_hz` and `cycles_per_instruction` turn a profile in instructions into time; zero where
+    they are not known. With a `profile`, kernels and transfers take what it says, instead of what
+    follows from the speeds.
     """
 
     name: str
@@ -68,6 +75,9 @@ class Device:
     alignment_bytes: int
     dma: bool
     storage: Storage | None
+    clock_hz: float = 0.0
+    cycles_per_instruction: float = 0.0
+    profile: "Profile | None" = None
 
 
 _MAX_INTEGER = 1 << 53
@@ -97,6 +107,34 @@ def load_device(name_or_path: str) -> Device:
             "(or give the path of a .toml file)"
         )
     return _load(_DEVICES / f"{name_or_path}.toml")
+
+
+def device_of(name_or_path: str | None, profile_path: str | None, default: str) -> Device:
+    """The device, `default` if it is None, with the profile in a file, if there is one.
+
+    With a profile and no device, it is the one that the profile was measured on. Transfers are
+    measured without DMA. Raises InputError where the device cannot tell how long an instruction
+    takes, and for files that are not valid.
+    """
+    if profile_path is None:
+        return load_device(name_or_path or default)
+    from poetc.costmodel.profile import load_profile
+
+    profile = load_profile(profile_path)
+    name = name_or_path or profile.device_name
+    if name_or_path is None and name not in known_devices():
+        raise InputError(
+            f"profile {profile_path} is from {profile.origin}, of which no device is known: "
+            "--device=FILE.toml describes it"
+        )
+    device = load_device(name)
+    if profile.unit == "instructions" and not (device.clock_hz and device.cycles_per_instruction):
+        raise InputError(
+            f"profile {profile_path} counts instructions; device {device.name} does not say "
+            "clock_hz and cycles_per_instruction, which make time of them"
+        )
+    measured = f"{device.name}, measured on {profile.origin}"
+    return replace(device, name=measured, dma=False, profile=profile)
 
 
 def _load(path: Path) -> Device:

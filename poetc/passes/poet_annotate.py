@@ -1,10 +1,12 @@
 """poet-annotate: attaches to each compute what one run of its kernel costs on a device.
 
 Time and energy follow from the work of the lowered kernel and the device description by the
-formulas of `costmodel/cost.py`; the workspace is that of the kernel. Computes that share a kernel
-share its cost. The graph gets the name of the device as attribute `device`.
+formulas of `costmodel/cost.py`, or are what a profile says (`costmodel/profile.py`); the workspace
+is that of the kernel. Computes that share a kernel share its cost. The graph gets the name of the
+device as attribute `device`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -13,8 +15,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from poetc.costmodel.cost import kernel_cost
-from poetc.costmodel.device import Device, load_device
+from poetc.costmodel.cost import kernel_cost, profiled_kernel_cost
+from poetc.costmodel.device import Device, device_of
+from poetc.costmodel.profile import kernel_key
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
@@ -22,13 +25,15 @@ from poetc.ir.poet import ComputeOp, CostAttr
 from poetc.kernels.analysis import check_call, work, workspace_bytes
 
 
-def annotate(module: ModuleOp, device: Device) -> None:
+def annotate(module: ModuleOp, device: Device, split: str | None = None) -> None:
     """Sets the cost of every compute of every graph in `module`.
 
-    Raises InputError for a compute without a kernel or with one that does not fit it, and where the
-    numbers of the device give costs that are too large.
+    `split` is how its parameters were split, for the command that adds kernels to a profile.
+    Raises InputError for a compute without a kernel or with one that does not fit it, where the
+    numbers of the device give costs that are too large, and where its profile lacks kernels.
     """
     kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    keys = _profiled_kernels(module, kernels, device, split)
     costs: dict[str, CostAttr] = {}
     for graph in graphs(module):
         for compute in graph.computes:
@@ -37,14 +42,34 @@ def annotate(module: ModuleOp, device: Device) -> None:
                 raise _error(compute, f"there is no kernel @{name} in the module")
             check_call(kernels[name], compute.operand_types, compute.result_types)
             if name not in costs:
-                costs[name] = _cost(kernels[name], device)
+                costs[name] = _cost(kernels[name], device, keys.get(name))
             compute.cost = costs[name]
         graph.attributes["device"] = StringAttr(device.name)
 
 
-def _cost(kernel: FuncOp, device: Device) -> CostAttr:
+def _profiled_kernels(
+    module: ModuleOp, kernels: Mapping[str, FuncOp], device: Device, split: str | None
+) -> dict[str, str]:
+    """What the profile of the device, if it has one, knows each kernel by."""
+    if device.profile is None:
+        return {}
+    labels = {
+        compute.kernel.string_value(): compute.label.data
+        for graph in graphs(module)
+        for compute in reversed(graph.computes)
+        if compute.kernel is not None
+    }
+    keys = {name: kernel_key(kernels[name]) for name in labels if name in kernels}
+    wanted = {key: labels[name] for name, key in keys.items()}
+    if missing := device.profile.missing(wanted, split):
+        raise missing
+    return keys
+
+
+def _cost(kernel: FuncOp, device: Device, key: str | None) -> CostAttr:
     done = work(kernel)
-    time_ns, energy_nj = kernel_cost(done, device)
+    cost = kernel_cost(done, device) if key is None else profiled_kernel_cost(key, device)
+    time_ns, energy_nj = cost
     return CostAttr(energy_nj, time_ns, workspace_bytes(kernel), done.flops)
 
 
@@ -61,11 +86,18 @@ def _error(op: Operation, message: str) -> InputError:
 
 @dataclass(frozen=True)
 class PoetAnnotatePass(ModulePass):
-    """Attaches costs for `device`, the name of a known device or the path of a device file."""
+    """Attaches costs for `device`, the name of a known device or the path of a device file.
+
+    With `profile`, the path of a profile, they are what it says; the device is then, by default,
+    the one that it was measured on. `split` is what `stablehlo-split` was given, if it was run: a
+    message names the command that measures the kernels of parts.
+    """
 
     name = "poet-annotate"
 
-    device: str = "host"
+    device: str | None = None
+    profile: str | None = None
+    split: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        annotate(op, load_device(self.device))
+        annotate(op, device_of(self.device, self.profile, default="host"), self.split)

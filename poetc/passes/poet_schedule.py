@@ -29,7 +29,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.passes import ModulePass
 
-from poetc.costmodel.device import DEFAULT_WRITE_UNIT_BYTES, Device, load_device
+from poetc.costmodel.device import DEFAULT_WRITE_UNIT_BYTES, Device, device_of
+from poetc.costmodel.predict import predicted_time_ns
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.ir.graph import (
     ALIGN_BYTES,
@@ -43,6 +44,7 @@ from poetc.ir.graph import (
     write_schedule,
 )
 from poetc.ir.poet import IO_PLACES, GraphOp
+from poetc.ir.transfers import split_transfers
 from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
 from poetc.schedule.arena import page_bytes
@@ -62,6 +64,7 @@ from poetc.schedule.problem import Problem, Schedule, Step
 from poetc.schedule.relocate import ROUNDS, relocate
 from poetc.schedule.reorder import permuted
 from poetc.schedule.transfers import overlap_transfers, without_overlap
+from poetc.units import format_time
 
 if TYPE_CHECKING:
     from poetc.schedule.solve import Progress
@@ -88,6 +91,9 @@ TIDY_ROUNDS = 300
 
 ARENA_SHARE, MOST_ARENA_S = 0.2, 5.0
 """Share of the time limit that the solver leaves to the search for an arena, and its most."""
+
+MAX_LATE = 6
+"""How often a step with a profile is scheduled again until what is predicted for it is in time."""
 
 GRACE_S = 4.0
 """That search ends so long after the time limit at the latest."""
@@ -127,6 +133,8 @@ class ScheduleReport:
     have fitted otherwise; `attempts` counts the tries, `moves` the page-ins that are there only so
     that an arena fits. `memory` is None until memory is planned.
     `interrupted` says that the user stopped the search and this is the best that it had found.
+    `predicted_ns` is what the step takes by the profile of the device, the places of pages taken
+    into account; None without a profile, and before memory is planned.
     """
 
     problem: Problem
@@ -144,6 +152,7 @@ class ScheduleReport:
     memory: MemoryPlan | None = None
     interrupted: bool = False
     params: str = "ram"
+    predicted_ns: int | None = None
 
     @property
     def waste_bytes(self) -> int:
@@ -243,13 +252,81 @@ def schedule_and_plan(
     then the graph is scheduled again for as much less RAM. Raises like `schedule_graph`, and
     ArenaOverflowError when no schedule whose arena fits was found.
     """
-    view, report = _choose(graph, options, progress, _Scheduler.solve_until_it_fits)
+    view, report = _plan_in_time(graph, options, progress)
     assert report.memory is not None
     write_schedule(view, report.steps)
+    placed = view_scheduled(graph, align=options.align)
+    write_memory_plan(placed, report.memory, _unit_bytes(options))
+    storage = storage_of(options.device) if options.device else None
+    if storage is not None and storage.dma:
+        timeline = split_transfers(graph, storage, options.align, options.deadline_ns)
+        use = with_makespan(report.use, timeline.makespan_ns, report.problem.idle_power_nw)
+        report = replace(report, use=use)
     _describe(graph, report, options)
-    view = view_scheduled(graph, align=options.align)
-    write_memory_plan(view, report.memory, _unit_bytes(options))
     return report
+
+
+def with_makespan(use: Report, makespan_ns: int, idle_power_nw: int) -> Report:
+    """What the same steps use if they take another time."""
+
+    def idle_nj(time_ns: int) -> int:
+        return -(-idle_power_nw * time_ns // 10**9)
+
+    energy_nj = use.energy_nj - idle_nj(use.makespan_ns) + idle_nj(makespan_ns)
+    return replace(use, makespan_ns=makespan_ns, energy_nj=energy_nj)
+
+
+def _plan_in_time(
+    graph: GraphOp, options: ScheduleOptions, progress: ProgressCallback | None
+) -> tuple[GraphView, ScheduleReport]:
+    """A schedule with a memory plan. With a profile, what that predicts is within the deadline.
+
+    The time of the solver is off by how pages lie in blocks, which only a plan tells. So it is
+    asked for a deadline that is off as the last plan was, until a plan is in time.
+    """
+    device, deadline_ns = options.device, options.deadline_ns
+    end_s = time.monotonic() + options.time_limit_s
+
+    def attempt(limit_ns: int | None, left_s: float) -> tuple[GraphView, ScheduleReport]:
+        asked = replace(options, deadline_ns=limit_ns, time_limit_s=max(LEAST_TIME_S, left_s))
+        view, report = _choose(graph, asked, progress, _Scheduler.solve_until_it_fits)
+        if device is None or device.profile is None:
+            return view, report
+        assert report.memory is not None
+        predicted_ns = predicted_time_ns(report.problem, report.steps, report.memory, device)
+        problem = replace(report.problem, deadline_ns=deadline_ns)
+        return view, replace(report, problem=problem, predicted_ns=predicted_ns)
+
+    if device is None or device.profile is None or deadline_ns is None:
+        return attempt(deadline_ns, options.time_limit_s)
+    view, report = attempt(None, options.time_limit_s / 2)
+    # What the solver is asked for: more than `low_ns`, for which there is none, up to `high_ns`.
+    low_ns, high_ns = 0, report.use.makespan_ns - 1
+    for turn in range(MAX_LATE + 1):
+        predicted_ns, makespan_ns = report.predicted_ns, report.use.makespan_ns
+        assert predicted_ns is not None
+        if predicted_ns <= deadline_ns:
+            return view, report
+        if turn == MAX_LATE or low_ns >= high_ns:
+            break
+        # The deadline, off as the last plan was; or half way between what is known.
+        limit_ns = makespan_ns - predicted_ns + deadline_ns
+        limit_ns = min(limit_ns, deadline_ns * makespan_ns // predicted_ns)
+        if not low_ns < limit_ns <= high_ns:
+            limit_ns = (low_ns + high_ns + 1) // 2
+        try:
+            view, report = attempt(limit_ns, end_s - time.monotonic())
+        except (InfeasibleError, TimeLimitError):
+            if not device.profile.transfers.block_bytes:
+                raise
+            # With pages at other places in blocks there may be one.
+            low_ns = limit_ns
+        else:
+            high_ns = report.use.makespan_ns - 1
+    raise TimeLimitError(
+        f"graph @{graph.sym_name.data}: by the profile, and with its pages where they are, the "
+        f"last schedule found takes {format_time(predicted_ns)}, after the deadline"
+    )
 
 
 def _choose(
@@ -671,6 +748,8 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
         "unlimited_makespan_ns": unlimited.makespan_ns,
         "unlimited_peak_bytes": unlimited.peak_bytes,
     }
+    if report.predicted_ns is not None:
+        numbers["predicted_ns"] = report.predicted_ns
     graph.attributes["schedule"] = DictionaryAttr(
         {
             "strategy": StringAttr(report.strategy),
@@ -686,7 +765,8 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
 class PoetSchedulePass(ModulePass):
     """Schedules each graph for `ram` bytes and a `deadline` in nanoseconds.
 
-    `device` is a name or the path of a device file, `time_limit` is in seconds, `gap` relative,
+    `device` is a name or the path of a device file, `profile` the path of a profile (the device is
+    then, by default, the one it was measured on), `time_limit` is in seconds, `gap` relative,
     `params` one of "auto", "ram" and "storage". `io`, "arena" or "caller", says where inputs and
     results are (default: what the graph says, or in the arena).
     """
@@ -701,6 +781,7 @@ class PoetSchedulePass(ModulePass):
     time_limit: float = 60.0
     gap: float = 0.01
     device: str | None = None
+    profile: str | None = None
     ram_scope: str = "all"
     params: str = "auto"
     io: str | None = None
@@ -714,7 +795,9 @@ class PoetSchedulePass(ModulePass):
             remat=self.remat,
             time_limit_s=self.time_limit,
             gap=self.gap,
-            device=load_device(self.device) if self.device else None,
+            device=device_of(self.device, self.profile, "host")
+            if self.device or self.profile
+            else None,
             ram_scope=self.ram_scope,
             params=self.params,
         )

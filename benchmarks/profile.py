@@ -1,0 +1,342 @@
+"""Profiles against the firmware they are for: counted steps, predicted times, deadlines, cycles.
+
+    python -m benchmarks.profile steps        instructions of a step, and what the profile says
+    python -m benchmarks.profile deadlines    three deadlines for each model
+    python -m benchmarks.profile cycles       cycles per instruction, for the device files
+
+Names of models after that restrict it to those. Prints the tables of docs/profile.md. Needs QEMU
+and arm-none-eabi-gcc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.boards import MODELS, STORAGE, compile_model, write_data
+from poetc.backends.c.measure.emulate import StepCount, build, count_steps, counter
+from poetc.cli import main as poetc
+from poetc.costmodel.device import load_device
+from poetc.units import format_energy, format_time
+
+MPS2 = ("mps2-an386", "cortex-m4")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model on a core of a board; `options` are those of poetc."""
+
+    model: str
+    board: str
+    cpu: str
+    options: tuple[str, ...]
+
+
+LITTLE = ("--ram=8KB", "--stack=640", STORAGE)
+CASES = (
+    Case("gesture_mlp", "microbit", "cortex-m0", ("--ram=32KB",)),
+    Case("gesture_mlp", "microbit", "cortex-m0", ("--ram=6400", "--stack=448")),
+    Case("kws_conv", "microbit", "cortex-m0", ("--ram=32KB",)),
+    Case("kws_conv", "microbit", "cortex-m0", ("--ram=5300", "--stack=448")),
+    *(
+        Case(model, "lm3s6965", cpu, LITTLE)
+        for model in ("gesture_mlp", "kws_conv")
+        for cpu in ("cortex-m0", "cortex-m3", "cortex-m4")
+    ),
+    Case("lenet5", *MPS2, ("--ram=256KB",)),
+    Case("dscnn", *MPS2, ("--ram=256KB",)),
+    Case("resnet8", *MPS2, ("--ram=256KB", STORAGE, "--strategy=capuchin")),
+    Case("mlp_mnist", *MPS2, ("--ram=1MB",)),
+    Case("ae_mnist", *MPS2, ("--ram=1MB",)),
+    Case("bert_micro", *MPS2, ("--ram=300KB",)),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A program: what poetc says of it, and its first step as it was counted."""
+
+    summary: dict[str, Any]
+    step: StepCount
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Of the prediction, relative to what was counted."""
+        return self.predicted / self.step.instructions - 1
+
+
+def measure(case: Case, directory: Path, profile: Path) -> Measured:
+    """Compiles with the profile, and counts a step. The prediction is in instructions."""
+    summary = compile_with(case, directory / "program", profile)
+    with counter() as plugin:
+        (step,) = count_steps(directory / "program", case.cpu, plugin)
+    return Measured(summary, step, instructions(case, summary["predicted_time_ns"]))
+
+
+def instructions(case: Case, time_ns: float) -> float:
+    """What takes that time on the device of the board."""
+    device = load_device(f"{case.board}-{case.cpu}")
+    return time_ns * 1e-9 * device.clock_hz / device.cycles_per_instruction
+
+
+def compile_with(case: Case, directory: Path, profile: Path) -> dict[str, Any]:
+    """Firmware with its data; the summary."""
+    said = io.StringIO()
+    words = (f"--board={case.board}", f"--profile={profile}", "--emit=c", "--json", *case.options)
+    with contextlib.redirect_stderr(said):
+        code = poetc([str(MODELS / f"{case.model}.mlir"), *words, "-o", str(directory)])
+    text = said.getvalue()
+    if code != 0:
+        sys.exit(text)
+    write_data(case.model, directory)
+    return json.loads(text[text.index("{") : text.rindex("}") + 1])
+
+
+@cache
+def profile_of(model: str, board: str, cpu: str, everything: Path, data: bool = True) -> Path:
+    """A profile of the kernels of a model, on values of a step or on random ones."""
+    path = everything / f"{model}-{board}-{cpu}-{data}.toml"
+    words = [str(MODELS / f"{model}.mlir"), f"--board={board}", f"--cpu={cpu}", "-q"]
+    words += [f"--data={MODELS / f'{model}.npz'}"] if data else []
+    if poetc(["profile", *words, "-o", str(path)]) != 0:
+        sys.exit(1)
+    return path
+
+
+# Steps
+
+
+def steps(everything: Path, models: Collection[str]) -> None:
+    """What a step takes, and what the profile says that it takes.
+
+    Random data make a difference where floating point is done in software.
+    """
+    print(
+        "| model | board, core | options | instructions | transfers | largest kernels | predicted "
+        "| error | error, random data |\n|---|---|---|--:|--:|---|--:|--:|--:|"
+    )
+    for number, case in enumerate(case for case in CASES if case.model in models):
+        directory = everything / f"steps-{number}"
+        directory.mkdir()
+        where = (case.model, case.board, case.cpu, everything)
+        found = measure(case, directory, profile_of(*where))
+        total = found.step.instructions
+        guess = ""
+        if case.cpu != "cortex-m4":
+            random = compile_with(case, directory / "random", profile_of(*where, False))
+            guess = f"{instructions(case, random['predicted_time_ns']) / total - 1:+.2%}"
+        moved = sum(n for name, n in found.step.calls if name.startswith("poetc_"))
+        cells = (
+            case.model,
+            f"{case.board}, {case.cpu}",
+            f"`{' '.join(case.options)}`",
+            f"{total:,}",
+            f"{moved / total:.1%}",
+            _largest(found.step),
+            f"{found.predicted:,.0f}",
+            f"{found.error:+.2%}",
+            guess,
+        )
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _largest(step: StepCount) -> str:
+    """The kernels that take most, with their share and how often they run."""
+    sums: Counter[str] = Counter()
+    runs: Counter[str] = Counter()
+    for name, executed in step.calls:
+        if "_kernel_" in name:
+            short = name.split("_kernel_", 1)[1]
+            sums[short] += executed
+            runs[short] += 1
+    return ", ".join(
+        f"`{name}`{f' ×{runs[name]}' if runs[name] > 1 else ''} {executed / step.instructions:.0%}"
+        for name, executed in sums.most_common(3)
+    )
+
+
+# Deadlines
+
+DEADLINES = (
+    (Case("gesture_mlp", *MPS2, ("--ram=9600", "--stack=448")), ("1.4x", "1.3x", "1.1x")),
+    (Case("kws_conv", *MPS2, ("--ram=8920", "--stack=448")), ("38ms", "37.2ms", "33ms")),
+    (Case("lenet5", *MPS2, ("--ram=240KB",)), ("1.9x", "1.65x", "1.5x")),
+    (Case("dscnn", *MPS2, ("--ram=200KB",)), ("2.3x", "1.6x", "1.3x")),
+    (Case("resnet8", *MPS2, ("--ram=256KB", STORAGE)), ("2x", "1.4x", "1.1x")),
+)
+"""With an x, a deadline is a multiple of the time of the step with unlimited RAM."""
+
+
+def deadlines(everything: Path, models: Collection[str]) -> None:
+    """Three deadlines for each model: whether the schedules differ, and the counted steps meet
+    them."""
+    print(
+        "| model | board, core | options | deadline | predicted | counted | met | energy "
+        "| recomputed | page-ins, page-outs |\n|---|---|---|--:|--:|--:|---|--:|--:|--:|"
+    )
+    for number, (case, given) in enumerate(d for d in DEADLINES if d[0].model in models):
+        profile = profile_of(case.model, case.board, case.cpu, everything)
+        programs: set[str] = set()
+        for turn, deadline in enumerate(given):
+            directory = everything / f"deadline-{number}-{turn}"
+            directory.mkdir()
+            late = replace(case, options=(*case.options, f"--deadline={deadline}"))
+            found = measure(late, directory, profile)
+            programs.add((directory / "program" / "model.c").read_text())
+            summary = found.summary
+            counted_ns = round(found.step.instructions / instructions(case, 1.0))
+            cells = (
+                case.model,
+                f"{case.board}, {case.cpu}",
+                f"`{' '.join(case.options)}`",
+                format_time(summary["deadline_ns"]),
+                format_time(summary["predicted_time_ns"]),
+                format_time(counted_ns),
+                "yes" if counted_ns <= summary["deadline_ns"] else "NO",
+                format_energy(summary["energy_nj"]),
+                str(summary["recomputes"]),
+                f"{summary['page_ins']}, {summary['page_outs']}",
+            )
+            print(f"| {' | '.join(cells)} |", flush=True)
+        assert len(programs) == len(given), f"{case.model}: two deadlines have the same schedule"
+
+
+# Cycles
+
+REFILL = 2
+"""Cycles for filling the pipeline after a branch that is taken: 1 to 3 on Cortex-M3 and M4."""
+
+CYCLES = {
+    "cortex-m0": (
+        (r"(ldm|stm|push|pop)", lambda n: 1 + n),
+        (r"(ldr|str)", lambda n: 2),
+        (r"bl$", lambda n: 2),
+        (r"(mrs|msr|dsb|isb|dmb)", lambda n: 4),
+    ),
+    "cortex-m3": (
+        (r"(ldm|stm|push|pop)", lambda n: 1 + n),
+        (r"(ldr|str)d", lambda n: 3),
+        (r"(ldr|str)", lambda n: 2),
+        (r"[su]div", lambda n: 7),
+        (r"[su]mull", lambda n: 4),
+        (r"[su]mlal", lambda n: 5),
+        (r"ml[as]", lambda n: 2),
+    ),
+    "cortex-m4": (
+        (r"(vldm|vstm|vpush|vpop|ldm|stm|push|pop)", lambda n: 1 + n),
+        (r"(ldr|str)d", lambda n: 3),
+        (r"(vldr|vstr|ldr|str)", lambda n: 2),
+        (r"[su]div", lambda n: 7),
+        (r"(vdiv|vsqrt)", lambda n: 14),
+    ),
+}
+"""Cycles by mnemonic, given the number of registers in the list of the instruction; all others take
+one. Arm's Technical Reference Manuals of the cores, tables of instruction cycles, without wait
+states: Cortex-M0 (DDI 0432, 3.3; fast multiplier), M3 (DDI 0337, 18.2), M4 (DDI 0439, 3.3 and 7.2).
+Divisions of integers take 2 to 12 cycles and long multiplications of the M3 3 to 5: the middle."""
+
+
+def cycles(everything: Path, models: Collection[str]) -> None:
+    """The average over the instructions of a step, as QEMU's own trace has them."""
+    print(
+        "| core | model | instructions | cycles | cycles per instruction |\n|---|---|--:|--:|--:|"
+    )
+    for board, cpu in (
+        ("lm3s6965", "cortex-m0"),
+        ("lm3s6965", "cortex-m3"),
+        ("lm3s6965", "cortex-m4"),
+    ):
+        for model in sorted({"gesture_mlp", "kws_conv"}.intersection(models)):
+            directory = everything / f"cycles-{cpu}-{model}"
+            compile_model(model, directory, (f"--board={board}",))
+            build(directory, cpu)
+            executed, spent = _cycles(directory, cpu)
+            print(
+                f"| {cpu} | {model} | {executed:,} | {spent:,} | {spent / executed:.3f} |",
+                flush=True,
+            )
+
+
+def _cycles(directory: Path, cpu: str) -> tuple[int, int]:
+    program = directory / "build" / cpu / "model.elf"
+    listing = subprocess.run(
+        ["arm-none-eabi-objdump", "-d", "--no-show-raw-insn", program],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    lines = re.findall(r"^ +([0-9a-f]+):\s+(\S+)\s*([^;@<\n]*)", listing, re.M)
+    base = {int(address, 16): _base(cpu, name, rest) for address, name, rest in lines}
+    addresses = sorted(base)
+    following = dict(pairwise(addresses))
+    call = re.search(r"^ +([0-9a-f]+):\s+bl\s+\S+ <model_step>", listing, re.M)
+    assert call is not None
+    begin = int(call[1], 16)
+    executed = spent = 0
+    inside = False
+    before: int | None = None
+    for address in _trace(directory, cpu):
+        inside = inside or address == begin
+        if not inside:
+            continue
+        if before is not None and following.get(before) != address:
+            spent += REFILL
+        if before is not None and address == begin + 4:
+            return executed, spent
+        executed += 1
+        spent += base[address]
+        before = address
+    raise AssertionError("model_step does not return")
+
+
+def _base(cpu: str, name: str, operands: str) -> int:
+    """Cycles of an instruction, a branch not taken."""
+    registers = re.search(r"\{(.*)\}", operands)
+    number = 0
+    for part in registers[1].split(",") if registers else ():
+        ends = [int(n) for n in re.findall(r"\d+", part)]
+        number += ends[1] - ends[0] + 1 if len(ends) == 2 else 1
+    for pattern, cost in CYCLES[cpu]:
+        if re.match(pattern, name):
+            return cost(number)
+    return 1
+
+
+def _trace(directory: Path, cpu: str) -> Iterator[int]:
+    """Addresses of the instructions that QEMU executes, one for each line of its log."""
+    qemu = "QEMU=qemu-system-arm -singlestep -d exec,nochain -D /dev/stdout"
+    command = ["make", "-s", "-C", directory, "run", f"CPU={cpu}", qemu]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("Trace "):
+                yield int(line.split("/", 2)[1], 16)
+
+
+def main() -> None:
+    """Prints the table that is asked for."""
+    tables = {"steps": steps, "deadlines": deadlines, "cycles": cycles}
+    if len(sys.argv) < 2 or sys.argv[1] not in tables:
+        sys.exit(f"usage: python -m benchmarks.profile {'|'.join(tables)} [MODEL...]")
+    models = sys.argv[2:] or [case.model for case in CASES]
+    with tempfile.TemporaryDirectory(prefix="poetc-profile-") as name:
+        tables[sys.argv[1]](Path(name), models)
+
+
+if __name__ == "__main__":
+    main()
