@@ -1,0 +1,100 @@
+"""Which bytes of the arena each call of a kernel reads and writes; both backends need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.hints import isa
+
+from poetc.backends.c.layout import arena_offset
+from poetc.backends.c.printer import stored_arguments
+from poetc.errors import InputError
+from poetc.ir.graph import element_bytes, tensor_bytes
+from poetc.ir.poet import ComputeOp
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Bytes in the arena, or in the buffer of the caller that has a `name`."""
+
+    offset: int
+    bytes: int
+    name: str | None = None
+
+    def overlaps(self, other: Buffer) -> bool:
+        """Whether both have a byte in common; buffers of the caller are apart."""
+        if self.name is not None or other.name is not None:
+            return self.name == other.name
+        ends_after = self.offset + self.bytes > other.offset
+        return ends_after and other.offset + other.bytes > self.offset
+
+
+def kernel_buffers(
+    function: FuncOp, compute: ComputeOp, callers: Mapping[SSAValue, str]
+) -> list[Buffer]:
+    """The arguments of the kernel: operands, results, workspaces.
+
+    Several workspaces lie one behind the other in the compute's, larger elements first, so that
+    all are aligned.
+    """
+    places = [
+        Buffer(
+            0 if value in callers else arena_offset(value),
+            tensor_bytes(value.type),
+            callers.get(value),
+        )
+        for value in (*compute.operands, *compute.results)
+    ]
+    types = function.function_type.inputs.data[len(places) :]
+    if types and compute.workspace_offset is None:
+        raise InputError(
+            f'poet.compute "{compute.label.data}" has no place for its workspace; '
+            "run poet-plan-memory first"
+        )
+    start = compute.workspace_offset.value.data if compute.workspace_offset is not None else 0
+    places += workspace_buffers(types, start)
+    for place, type_ in zip(places, function.function_type.inputs.data, strict=True):
+        if place.offset % _element_bytes(type_):
+            raise InputError(f"offset {place.offset} in the arena is not aligned for {type_}")
+    return places
+
+
+def workspace_buffers(types: Sequence[Attribute], start: int) -> list[Buffer]:
+    """Workspaces of these types in one piece that begins at `start`."""
+    found = [Buffer(0, 0)] * len(types)
+    for i in sorted(range(len(types)), key=lambda i: -_element_bytes(types[i])):
+        found[i] = Buffer(start, _memref_bytes(types[i]))
+        start += found[i].bytes
+    return found
+
+
+def _element_bytes(type_: object) -> int:
+    assert isa(type_, MemRefType)
+    return element_bytes(type_.element_type)
+
+
+def _memref_bytes(type_: object) -> int:
+    assert isa(type_, MemRefType)
+    count = 1
+    for extent in type_.get_shape():
+        count *= extent
+    return count * _element_bytes(type_)
+
+
+def overlapping_arguments(
+    function: FuncOp, computes: Sequence[ComputeOp], callers: Mapping[SSAValue, str]
+) -> frozenset[int]:
+    """Arguments that in some call share bytes with another, one of the two being written."""
+    stored = stored_arguments(function)
+    overlapping: set[int] = set()
+    for compute in computes:
+        buffers = kernel_buffers(function, compute, callers)
+        for a, b in combinations(range(len(buffers)), 2):
+            if buffers[a].overlaps(buffers[b]) and (a in stored or b in stored):
+                overlapping |= {a, b}
+    return frozenset(overlapping)

@@ -1,0 +1,1 @@
+"""Schedules as compact byte strings, and programs that run them."""
