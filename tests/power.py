@@ -37,6 +37,7 @@ class Fault(IntEnum):
     SHORT = 2
     FLIP = 3
     DEAD = 4
+    TIME_OUT = 5
 
 
 class Machine:
@@ -137,4 +138,4 @@ class Machine:
 
 def parameters(layout: ImageLayout, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Those of the arguments that are on storage."""
-    return [arguments[tensor.argument] for tensor in layout.tensors]
+    return [arguments[parameter.argument] for parameter in layout.parameters]

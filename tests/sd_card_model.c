@@ -7,33 +7,17 @@
 #include <string.h>
 
 #include "sd_card.h"
+#include "sd_card_model.h"
 
-enum { BLOCKS = 16 };
-enum { NO_FAULT, FLIP_REPLY, FLIP_COMMAND, BUS_DEAD, BUS_ONCE, MUTE, BUSY };
-enum { NO_CARD, FIRST_VERSION, STANDARD, HIGH };
-
-typedef struct {
-    uint8_t memory[BLOCKS][512];
-    uint32_t kind;       /* of card */
-    uint32_t start;      /* how often it is asked to start before it does */
-    uint32_t busy;       /* bytes for which it is busy after a write */
-    uint32_t delay;      /* bytes before an answer, and before data */
-    uint32_t fault;      /* which */
-    uint32_t fault_byte; /* when, in bytes on the bus */
-    uint32_t fault_bit;
-    uint32_t error_token; /* instead of data; 0: none */
-    uint32_t response;    /* to written data, if it arrived well */
-    uint32_t status;      /* second byte of SEND_STATUS */
-    uint32_t bytes;       /* so far */
-    uint32_t commands;
-    uint32_t fast; /* bytes that were sent at the fast clock */
-} settings;
+enum { BLOCKS = CARD_BLOCKS };
+#define NONE UINT32_MAX
 
 settings card;
 
 static bool selected, idle, app, check, is_fast;
 static uint8_t frame[6], queue[1200], block[515];
 static uint32_t frame_bytes, queued, sent, received, target, busy;
+static uint32_t damaged = NONE; /* a block */
 static enum { COMMANDS, TOKEN, DATA } state;
 
 /* Bit by bit, unlike the driver. */
@@ -55,6 +39,17 @@ void power_on(void)
     frame_bytes = queued = sent = received = busy = 0;
     state = COMMANDS;
     card.bytes = card.commands = card.fast = 0;
+    damaged = NONE;
+}
+
+/* Whether the card has that fault now, which it does not have again. */
+static bool fails(uint32_t fault)
+{
+    const bool now = card.fault == fault && card.bytes > card.fault_byte;
+    if (now) {
+        card.fault = NO_FAULT;
+    }
+    return now;
 }
 
 static void put(uint32_t byte)
@@ -88,8 +83,11 @@ static void read_block(void)
     for (uint32_t i = 0; i < card.delay; ++i) {
         put(0xff);
     }
-    if (card.error_token != 0) {
-        put(card.error_token);
+    if (fails(DAMAGE)) {
+        damaged = target;
+    }
+    if (card.error_token != 0 || target == damaged || fails(ERROR_TOKEN)) {
+        put(card.error_token != 0 ? card.error_token : target == damaged ? 4u : card.fault_bit);
         return;
     }
     put(0xfe);
@@ -109,6 +107,11 @@ static void command(void)
     const bool good = frame[5] == ((crc(frame, 5, 0x09, 7) << 1) | 1u);
     const bool application = app;
     app = false;
+    if (card.commands < LOGGED_COMMANDS) {
+        card.log[card.commands].byte = card.bytes - (uint32_t)sizeof frame;
+        card.log[card.commands].index = index;
+        card.log[card.commands].argument = argument;
+    }
     ++card.commands;
     if (!good && (check || index == 0 || index == 8)) {
         answer(0x08);
@@ -161,7 +164,7 @@ static void command(void)
         break;
     case 13:
         answer(0);
-        put(card.status);
+        put(fails(STATUS) ? card.fault_bit : card.status);
         break;
     case 17:
         if (find(argument)) {
@@ -186,10 +189,12 @@ static void data_received(void)
     if (check && sum != crc(block, 512, 0x1021, 16)) {
         put(0xebu);
     } else {
-        if (card.response == 0x05u) {
+        const uint32_t response = fails(RESPONSE) ? card.fault_bit : card.response;
+        if (response == 0x05u) {
             memcpy(card.memory[target], block, 512);
+            damaged = target == damaged ? NONE : damaged;
         }
-        put(0xe0u | card.response);
+        put(0xe0u | response);
     }
     busy = card.busy;
 }
@@ -216,7 +221,7 @@ static void take(uint8_t byte)
 uint32_t sd_spi_start(bool fast)
 {
     is_fast = fast;
-    return fast ? 100 : 20;
+    return fast ? CARD_SPEED : (CARD_SPEED + 4) / 5;
 }
 
 void sd_spi_select(bool select)

@@ -12,7 +12,15 @@ import pytest
 from c_support import COMPILERS, SANITIZED, compile_c
 from power import OK, Fault, Machine
 from storage_step import BANK, STEP, UNIT, C, V, W, X, expected, storage_module
-from test_c_runtime import CORRUPT, NO_IMAGE, NO_STORE, READ_FAILED, SHORT_TRANSFER, WRITE_FAILED
+from test_c_runtime import (
+    CORRUPT,
+    NO_IMAGE,
+    NO_STORE,
+    READ_FAILED,
+    SHORT_TRANSFER,
+    TIMED_OUT,
+    WRITE_FAILED,
+)
 
 from poetc.backends.c.emit import emit, generate
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, static_ram_bytes
@@ -122,6 +130,7 @@ EXPECTED = {
     Fault.SHORT: (SHORT_TRANSFER,),
     Fault.FLIP: (CORRUPT,),
     Fault.DEAD: (READ_FAILED, WRITE_FAILED),
+    Fault.TIME_OUT: (TIMED_OUT,),
 }
 
 
@@ -344,7 +353,7 @@ def test_ram_is_what_the_header_says(optimization: str, tmp_path: Path) -> None:
             frames[where.rsplit(":", 1)[1]] = int(frame)
     assert static_bytes == static_ram_bytes(graphs(storage_module())[0]) == 48
     commit = ("poetc_image_commit", "write_record", "read_record", "read_once", "poetc_read")
-    page = ("poetc_parameter_out", "poetc_page_out_tagged", "write_trailer", "poetc_write")
+    page = ("poetc_parameter_out", "poetc_page_out_tagged", "poetc_write")
     for chain in (commit, page):
         depth = sum(frames[name] for name in chain)
         assert frames["model_step"] + depth + 64 <= DEFAULT_STACK_BYTES

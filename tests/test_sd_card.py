@@ -86,8 +86,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (directory / name).write_text(text)
     for name in ("poetc_store.h", "poetc_store.c"):
         (directory / name).write_text((RUNTIME / name).read_text())
-    model = Path(__file__).parent / "sd_card_model.c"
-    (directory / model.name).write_text(model.read_text())
+    for model in Path(__file__).parent.glob("sd_card_model.*"):
+        (directory / model.name).write_text(model.read_text())
     return directory
 
 
@@ -364,12 +364,14 @@ def test_blocks_that_fail(blocks: BlockStore) -> None:
 
 
 def test_damaged_blocks(blocks: BlockStore) -> None:
-    """They cannot be read, but be overwritten: the rest of such a block is empty."""
+    """They cannot be read, but be overwritten: the rest of such a block is empty, and the next sync
+    says that something may be lost."""
     blocks.start()
     blocks.damaged[2] = 1
     assert blocks.read(2 * BLOCK + 8, 16)[0] == CORRUPT
     assert blocks.read(2 * BLOCK, BLOCK)[0] == CORRUPT
     assert blocks.write(2 * BLOCK + 8, b"abcd") == OK
+    assert blocks.sync() == CORRUPT
     assert blocks.sync() == OK
     assert bytes(blocks.memory[2]) == bytes(8) + b"abcd" + bytes(500)
     assert blocks.read(BLOCKS * BLOCK, 4)[0] == OUT_OF_RANGE

@@ -44,7 +44,8 @@ class Board:
     a step: `.data` and `.bss` of the board's sources (handle and buffers of the page store), and
     `firmware_stack_bytes`, the stack above `model_step`. `files` are the sources, relative to
     boards/; `template` is one more that the user copies to board.c. `qemu` are the options of the
-    emulator; empty: it cannot be run here. `card`: the storage is an emulated memory card.
+    emulator; empty: it cannot be run here. `card`: the storage is an emulated memory card. `dma`:
+    the page store may transfer beside the processor.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Board:
     files: tuple[str, ...]
     qemu: str = ""
     card: bool = False
+    dma: bool = False
     template: str | None = None
 
     @property
@@ -97,17 +99,18 @@ class Firmware:
     """What the files of a board depend on: the program, and its RAM. Sizes are in bytes.
 
     `name` begins the model's symbols; `sources` and `headers` are the files of the model;
-    `stack_bytes` is the stack of a step, `ram_bytes` all of the RAM.
+    `stack_bytes` is the stack of a step, `ram_bytes` all of the RAM. `plan_bytes` at the end of
+    flash are for a plan that is sent to the device; 0: it runs none.
     """
 
     board: Board
     name: str
     sources: tuple[str, ...]
     headers: tuple[str, ...]
-    image: str | None
     stack_bytes: int
     ram_bytes: int
     storage_bytes: int
+    plan_bytes: int = 0
 
 
 def board_sources(board: Board) -> dict[str, str]:
@@ -120,16 +123,24 @@ def linker_script(firmware: Firmware, mark: str) -> str:
     """The memory map. The stack is at the bottom of RAM: one that overflows faults."""
     board = firmware.board
     stack = (firmware.stack_bytes + board.firmware_stack_bytes) & ~3
+    flash, plan = "FLASH_BYTES", ""
+    if firmware.plan_bytes:
+        flash = f"FLASH_BYTES - {firmware.plan_bytes}"
+        plan = f"""
+/* A plan that is sent to the device goes here. */
+plan_start = FLASH_ORIGIN + {flash};
+plan_end = FLASH_ORIGIN + FLASH_BYTES;
+"""
     return f"""\
 /* {mark} Memory of {board.name}. The Makefile gives origins and sizes: everything is inside. */
 MEMORY
 {{
-    FLASH (rx) : ORIGIN = FLASH_ORIGIN, LENGTH = FLASH_BYTES
+    FLASH (rx) : ORIGIN = FLASH_ORIGIN, LENGTH = {flash}
     RAM (rwx) : ORIGIN = RAM_ORIGIN, LENGTH = RAM_BYTES
 }}
 
 ENTRY(reset)
-
+{plan}
 SECTIONS
 {{
     .text :
@@ -181,8 +192,6 @@ def makefile(firmware: Firmware, mark: str) -> str:
     board, name = firmware.board, firmware.name
     sources = [f for f in firmware.sources if f != _template_name(board)]
     cpus = "\n".join(f"FLAGS_{cpu} = {' '.join(CPU_FLAGS[cpu])}" for cpu in board.cpus)
-    # Named here so that a later run without them finds them, and removes them.
-    image = f"IMAGE = {firmware.image}\n" if firmware.image is not None else ""
     template, board_source = "", ""
     if board.template is not None:
         template = (
@@ -219,7 +228,7 @@ WARNINGS = -Wall -Wextra -Wconversion
 SOURCES = {" ".join(sorted(sources))}
 HEADERS = {" ".join(sorted(firmware.headers))}
 SCRIPT = {LINKER_SCRIPT}
-{image}{template}
+{template}
 BUILD = build/$(CPU)
 FIRMWARE = $(BUILD)/{name}.elf
 OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(SOURCES){board_source})
@@ -248,6 +257,19 @@ clean:
 def _run_rule(firmware: Firmware) -> str:
     board = firmware.board
     drive, options = "", board.qemu
+    plan = ""
+    if firmware.plan_bytes:
+        plan = (
+            "# A plan to run in place of that in the firmware; it is put into flash.\n"
+            "PLAN ?=\n"
+            f"PLAN_ORIGIN = $(shell echo $$(( $(FLASH_ORIGIN) + $(FLASH_BYTES) - "
+            f"{firmware.plan_bytes} )))\n"
+        )
+        options += (
+            " $(if $(PLAN),-device loader$(comma)file=$(abspath $(PLAN))$(comma)"
+            "addr=$(PLAN_ORIGIN)$(comma)force-raw=on)"
+        )
+        plan += "comma := ,\n"
     if board.card and firmware.storage_bytes:
         size = max(_MIN_DRIVE_BYTES, 1 << (firmware.storage_bytes - 1).bit_length())
         drive = f"\ttruncate -s '>{size}' $(DATA)/storage.bin\n"
@@ -260,7 +282,7 @@ def _run_rule(firmware: Firmware) -> str:
 QEMU ?= qemu-system-arm
 DATA ?= data
 STEPS ?= 1
-{rounded}MACHINE = {options}
+{rounded}{plan}MACHINE = {options}
 
 run: $(FIRMWARE)
 \t@mkdir -p $(DATA)

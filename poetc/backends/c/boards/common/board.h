@@ -43,4 +43,10 @@ void board_exit(int status);
 uint32_t board_stack_used(void);
 uint32_t board_stack_bytes(void);
 
+/* For poetc profile only: a clock that runs all the time, wraps at 2^32, and is fast enough to time a
+ * kernel, such as a counter of cycles; and how fast it is.
+ */
+uint32_t board_ticks(void);
+uint32_t board_ticks_per_second(void);
+
 #endif

@@ -32,6 +32,25 @@ static bool failed(const char *what, uint32_t number, const char *why)
     return false;
 }
 
+#ifdef MODEL_PLAN_BYTES
+/* Of the linker script: the part of flash for a plan that is sent to the device. */
+extern const uint8_t plan_start[];
+extern const uint8_t plan_end[];
+
+/* A plan there takes the place of the program's own, unless it is refused. */
+static void load_plan(void)
+{
+    const poetc_status sent = model_load_plan(plan_start, (uint32_t)(plan_end - plan_start));
+    board_print("plan in flash: ");
+    board_print(poetc_status_text(sent));
+    board_print("\n");
+}
+#else
+static void load_plan(void)
+{
+}
+#endif
+
 static bool load(bool first)
 {
     /* != because compilers warn of i < 0, if there are none. */
@@ -106,6 +125,7 @@ int main(void)
     good = opened == POETC_OK || failed("storage, status ", (uint32_t)opened,
                                         poetc_status_text(opened));
 #endif
+    load_plan();
     good = good && run(steps, store);
 #if MODEL_STORAGE_BYTES > 0
     if (opened == POETC_OK) {

@@ -221,7 +221,10 @@ static bool address_of(const sd_card *card, uint32_t block, uint32_t *address)
 /* What an answer to a read or write means, if it is not good. */
 static poetc_status refusal(uint8_t answer, poetc_status failed)
 {
-    return answer != NO_ANSWER && (answer & OUT_OF_RANGE) != 0 ? POETC_OUT_OF_RANGE : failed;
+    if (answer == NO_ANSWER) {
+        return POETC_TIMED_OUT;
+    }
+    return (answer & OUT_OF_RANGE) != 0 ? POETC_OUT_OF_RANGE : failed;
 }
 
 /* *again: a CRC says that the bus is to blame. */
@@ -241,7 +244,7 @@ static poetc_status try_read(const sd_card *card, uint32_t address, uint8_t *dat
     if (token != START_TOKEN) {
         /* An error token: bit 3 out of range, bit 2 the card's own code could not correct it. */
         if ((token & 0xf0u) != 0) {
-            return POETC_READ_FAILED;
+            return token == 0xffu ? POETC_TIMED_OUT : POETC_READ_FAILED;
         }
         if ((token & 8u) != 0) {
             return POETC_OUT_OF_RANGE;
@@ -303,7 +306,7 @@ static poetc_status try_write(const sd_card *card, uint32_t address, const uint8
         (void)wait_ready(card, WRITE_MS);
         return POETC_WRITE_FAILED;
     }
-    return wait_ready(card, WRITE_MS) ? POETC_OK : POETC_WRITE_FAILED;
+    return wait_ready(card, WRITE_MS) ? POETC_OK : POETC_TIMED_OUT;
 }
 
 /* Whether the card has programmed what it accepted. */
@@ -313,7 +316,10 @@ static poetc_status written(const sd_card *card)
         const uint8_t answer = command(card, SEND_STATUS, 0);
         const uint8_t errors = receive();
         release();
-        if (answer == NO_ANSWER || (answer & BAD_CRC) == 0) {
+        if (answer == NO_ANSWER) {
+            return POETC_TIMED_OUT;
+        }
+        if ((answer & BAD_CRC) == 0) {
             const bool good = (answer & ~(uint32_t)IDLE) == 0 && errors == 0;
             return good ? POETC_OK : POETC_WRITE_FAILED;
         }

@@ -13,6 +13,10 @@
 
 #include "poetc_store.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define SD_BLOCK_BYTES 512
 
 typedef struct {
@@ -23,8 +27,9 @@ typedef struct {
 /* Finds and initialises the card; also after it was exchanged. POETC_NO_STORE: there is none. */
 poetc_status sd_card_open(sd_card *card);
 
-/* A block of SD_BLOCK_BYTES. POETC_CORRUPT: the card could not correct what it read. POETC_OK from
- * a write says that the card has programmed the block.
+/* A block of SD_BLOCK_BYTES. POETC_CORRUPT: the card could not correct what it read.
+ * POETC_TIMED_OUT: it does not answer, or is busy for too long. POETC_OK from a write says that the
+ * card has programmed the block.
  */
 poetc_status sd_card_read(sd_card *card, uint32_t block, uint8_t *data);
 poetc_status sd_card_write(sd_card *card, uint32_t block, const uint8_t *data);
@@ -37,5 +42,9 @@ uint32_t sd_spi_start(bool fast);
 void sd_spi_select(bool selected);
 /* Sends a byte and sets *in to the one that came meanwhile. False: the bus does not work. */
 bool sd_spi_exchange(uint8_t out, uint8_t *in);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #define NONE UINT32_MAX
+#define TRIES 3
 
 static void copy(uint8_t *to, const uint8_t *from, uint32_t length)
 {
@@ -13,15 +14,25 @@ static void copy(uint8_t *to, const uint8_t *from, uint32_t length)
 
 static poetc_status flush(poetc_block_store *blocks)
 {
-    if (blocks->dirty != 0) {
+    if (blocks->dirty) {
         const poetc_status status
             = blocks->operations->write_block(blocks->device, blocks->block, blocks->data);
         if (status != POETC_OK) {
             return status;
         }
-        blocks->dirty = 0;
+        blocks->dirty = false;
     }
     return POETC_OK;
+}
+
+/* Not every block that the device cannot correct is damaged for good. */
+static poetc_status read_block(const poetc_block_store *blocks, uint32_t block, uint8_t *data)
+{
+    poetc_status status = POETC_CORRUPT;
+    for (int i = 0; i < TRIES && status == POETC_CORRUPT; ++i) {
+        status = blocks->operations->read_block(blocks->device, block, data);
+    }
+    return status;
 }
 
 /* Brings a block to RAM; what was there is written first. */
@@ -35,7 +46,7 @@ static poetc_status fetch(poetc_block_store *blocks, uint32_t block)
         return status;
     }
     blocks->block = NONE;
-    status = blocks->operations->read_block(blocks->device, block, blocks->data);
+    status = read_block(blocks, block, blocks->data);
     if (status == POETC_OK) {
         blocks->block = block;
     }
@@ -47,7 +58,7 @@ static poetc_status read_part(poetc_block_store *blocks, uint32_t offset, uint8_
 {
     const uint32_t block = offset / POETC_BLOCK_BYTES;
     if (length == POETC_BLOCK_BYTES && blocks->block != block) {
-        return blocks->operations->read_block(blocks->device, block, data);
+        return read_block(blocks, block, data);
     }
     const poetc_status status = fetch(blocks, block);
     if (status == POETC_OK) {
@@ -63,22 +74,23 @@ static poetc_status write_part(poetc_block_store *blocks, uint32_t offset, const
     if (length == POETC_BLOCK_BYTES) {
         if (blocks->block == block) {
             blocks->block = NONE;
-            blocks->dirty = 0;
+            blocks->dirty = false;
         }
         return blocks->operations->write_block(blocks->device, block, data);
     }
     poetc_status status = fetch(blocks, block);
     if (status == POETC_CORRUPT) {
-        /* A write was cut off here; nothing in this block is needed. */
+        /* A write was cut off here, and nothing in this block is needed; or it is worn out. */
         for (uint32_t i = 0; i < POETC_BLOCK_BYTES; ++i) {
             blocks->data[i] = 0;
         }
         blocks->block = block;
+        blocks->lost = true;
         status = POETC_OK;
     }
     if (status == POETC_OK) {
         copy(&blocks->data[offset % POETC_BLOCK_BYTES], data, length);
-        blocks->dirty = 1;
+        blocks->dirty = true;
     }
     return status;
 }
@@ -134,7 +146,17 @@ static poetc_status write_blocks(poetc_store *store, uint32_t offset, const void
 
 static poetc_status sync_blocks(poetc_store *store)
 {
-    return flush((poetc_block_store *)(void *)store);
+    poetc_block_store *const blocks = (poetc_block_store *)(void *)store;
+    const poetc_status status = flush(blocks);
+    if (status != POETC_OK) {
+        return status;
+    }
+    blocks->block = NONE; /* what is read now comes from the device: whether it is there */
+    if (blocks->lost) {
+        blocks->lost = false;
+        return POETC_CORRUPT;
+    }
+    return POETC_OK;
 }
 
 static const poetc_store_operations block_store_operations = {
@@ -153,5 +175,6 @@ void poetc_block_store_init(poetc_block_store *store, const poetc_block_operatio
     store->operations = operations;
     store->device = device;
     store->block = NONE;
-    store->dirty = 0;
+    store->dirty = false;
+    store->lost = false;
 }

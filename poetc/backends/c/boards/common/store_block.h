@@ -2,6 +2,9 @@
  * sectors. It has one block in RAM. A block of which only a part is written stays there until another
  * one is needed or `sync`; blocks that are written as a whole go directly.
  *
+ * A block of which a part is written, but which is damaged, counts as empty. What was written to it
+ * before is lost then, since the last `sync` too, and the next one says so: POETC_CORRUPT.
+ *
  * POETC_BLOCK_BYTES must divide the write unit of the device file (MODEL_STORAGE_UNIT), so that a
  * write which is cut off spoils no other unit.
  */
@@ -10,13 +13,16 @@
 
 #include "poetc_store.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #ifndef POETC_BLOCK_BYTES
 #define POETC_BLOCK_BYTES 512
 #endif
 
 /* What the device does. POETC_CORRUPT from `read_block` says that the device knows the block to be
- * damaged; one that is overwritten counts as empty then. `write_block` returns when the block would
- * survive a loss of power.
+ * damaged; it is asked again then. `write_block` returns when the block would survive a loss of power.
  */
 typedef struct {
     poetc_status (*read_block)(void *device, uint32_t block, uint8_t *data);
@@ -28,11 +34,16 @@ typedef struct {
     const poetc_block_operations *operations;
     void *device;
     uint32_t block; /* the one in `data`; UINT32_MAX: none */
-    uint32_t dirty; /* 1: not written yet */
+    bool dirty;     /* not written yet */
+    bool lost;      /* a damaged block was taken for an empty one since the last `sync` */
     uint8_t data[POETC_BLOCK_BYTES];
 } poetc_block_store;
 
 void poetc_block_store_init(poetc_block_store *store, const poetc_block_operations *operations,
                             void *device);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -54,6 +54,30 @@ void board_print(const char *text)
     (void)text;
 }
 
+/* For poetc profile only. Cortex-M3, M4 and M7 count cycles; with others, read a timer. */
+#if defined(__ARM_ARCH_7M__) || defined(__ARM_ARCH_7EM__)
+#define TRACE_CONTROL (*(volatile uint32_t *)0xe000edfcu)
+#define CYCLE_CONTROL (*(volatile uint32_t *)0xe0001000u)
+#define CYCLE_COUNT (*(volatile uint32_t *)0xe0001004u)
+
+uint32_t board_ticks(void)
+{
+    TRACE_CONTROL |= 1u << 24;
+    CYCLE_CONTROL |= 1u;
+    return CYCLE_COUNT;
+}
+#else
+uint32_t board_ticks(void)
+{
+    return 0;
+}
+#endif
+
+uint32_t board_ticks_per_second(void)
+{
+    return 0; /* that of the processor in hertz, for example 64000000u */
+}
+
 /* The end of the program. */
 void board_exit(int status)
 {

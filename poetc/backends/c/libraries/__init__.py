@@ -1,0 +1,102 @@
+"""Layouts: the generated C as a library for the build system of a larger program.
+
+A layout takes the generated files of a model by name and puts them in the places where users of
+that build system look for them, with the description that it reads and an example. `make` is
+the directory as it comes: flat, with a Makefile for the example.
+
+One of the files, the index, ends with the list of all of them (`indexed`), so that a later run
+finds those which it does not write again, and removes them.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from poetc.backends.c.layout import STATIC_BYTES
+from poetc.backends.c.libraries import arduino, cmake, make, zephyr
+from poetc.backends.c.libraries.library import Library
+from poetc.errors import InputError
+
+__all__ = [
+    "DEFAULT_LAYOUT",
+    "INDEX_FILES",
+    "Layout",
+    "Library",
+    "indexed",
+    "indexed_files",
+    "known_layouts",
+    "load_layout",
+]
+
+DEFAULT_LAYOUT = "make"
+
+INDEX_FILES = ("Makefile", "CMakeLists.txt", "library.properties")
+"""The indexes of all layouts, and of firmware for boards."""
+
+_LIST = "# Files: "
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the files of a library are arranged.
+
+    `static_bytes` is the handle of the page store that comes with it; `arrange` makes the files, by
+    their paths; `index` is the one that lists them all. `check_name` raises InputError if the build
+    system could not have a library of that name.
+    """
+
+    name: str
+    static_bytes: int
+    index: str
+    arrange: Callable[[Library], dict[str, str]]
+    check_name: Callable[[str], None]
+
+
+_LAYOUTS = (
+    Layout("make", STATIC_BYTES, "Makefile", make.arrange, make.check_name),
+    Layout("cmake", STATIC_BYTES, "CMakeLists.txt", cmake.arrange, cmake.check_name),
+    Layout(
+        "arduino",
+        arduino.STATIC_BYTES,
+        "library.properties",
+        arduino.arrange,
+        arduino.check_name,
+    ),
+    Layout("zephyr", zephyr.STATIC_BYTES, "CMakeLists.txt", zephyr.arrange, zephyr.check_name),
+)
+
+
+def known_layouts() -> tuple[str, ...]:
+    """The names that `--layout` takes, the default first."""
+    return tuple(layout.name for layout in _LAYOUTS)
+
+
+def load_layout(name: str) -> Layout:
+    """The layout of that name. Raises InputError for an unknown one."""
+    for layout in _LAYOUTS:
+        if layout.name == name:
+            return layout
+    raise InputError(f"unknown layout '{name}'; known layouts are {', '.join(known_layouts())}")
+
+
+def indexed(index: str, files: Mapping[str, str]) -> dict[str, str]:
+    """The files, with their list at the end of `index`, in which `#` begins comments."""
+    lines = textwrap.wrap(
+        " ".join(sorted(files)), 96 - len(_LIST), break_long_words=False, break_on_hyphens=False
+    )
+    about = "# What poetc wrote. A later run removes what it does not write again.\n"
+    text = "\n" + about + "".join(f"{_LIST}{line}\n" for line in lines)
+    return {**files, index: files[index] + text}
+
+
+def indexed_files(text: str) -> Iterable[str]:
+    """The files that an index lists, relative to its directory. Others are left out."""
+    for line in re.findall(rf"^{_LIST}(.*)$", text, re.MULTILINE):
+        for name in line.split():
+            path = PurePosixPath(name)
+            if not path.is_absolute() and ".." not in path.parts and Path(name) != Path():
+                yield name
