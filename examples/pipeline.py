@@ -10,7 +10,7 @@ from pathlib import Path
 
 from poetc.costmodel.device import load_device
 from poetc.ir.graph import graphs
-from poetc.ir.poet import ComputeOp, PageInOp, PageOutOp
+from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp
 from poetc.ir.text import make_context, parse_module
 from poetc.pipeline import Options, compile_module
 
@@ -26,8 +26,8 @@ def main() -> None:
     for op in graphs(module)[0].block.ops:
         if isinstance(op, ComputeOp):
             print(f"run {op.label.data:<40} results at {op.result_offsets}")
-        elif isinstance(op, PageOutOp | PageInOp):
-            print(f"{op.name} at offset {op.offset.value.data if op.offset else None}")
+        elif isinstance(op, AnyPageOut | AnyPageIn):
+            print(f"{op.name} at offset {op.offset.value.data if op.offset is not None else None}")
     print(f"peak {report.use.peak_bytes} bytes, gap {report.gap:.2%}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,11 @@ def main() -> None:
     for name in arrays:
         if name.startswith("arg"):
             np.ascontiguousarray(arrays[name]).tofile(data / f"{name}.bin")
-    subprocess.run([options.directory / "model_example", data, str(options.steps)], check=True)
+    program = options.directory / "model_example"
+    status = subprocess.run([program, data, str(options.steps)], check=False).returncode
+    if status != 0:
+        # It has said why. With parameters on storage it needs that: see examples/storage.py.
+        sys.exit(status)
 
     results = sorted((n for n in arrays if n.startswith("out")), key=lambda n: int(n[3:]))
     for name in results:

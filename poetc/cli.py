@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
+    from poetc.backends.c.emit import Executor
+    from poetc.backends.c.measure import Entry
+    from poetc.costmodel.device import Device
+    from poetc.costmodel.profile import Profile
     from poetc.ir.poet import GraphOp
+    from poetc.passes.stablehlo_split import Split
     from poetc.pipeline import Options
+    from poetc.profile import Log
     from poetc.report import Summary
     from poetc.schedule.solve import Progress
 
@@ -45,8 +51,9 @@ STRATEGIES = (
     "griewank",
     "keep-all",
 )
-EMIT = ("ir", "c", "report")
+EMIT = ("ir", "c", "plan", "tvm", "report")
 IMAGE_COMMANDS = ("pack", "unpack")
+PROFILE_COMMAND = "profile"
 SEARCH_OPTIONS = ("strategy", "paging", "remat", "time_limit", "gap", "ram_scope")
 """Options that say how to search, and so mean nothing where nothing is searched."""
 
@@ -58,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Compile a neural-network training step (StableHLO or poet IR) into a program "
         "that runs inside a fixed amount of RAM.",
         epilog="commands for parameters on storage: poetc pack, poetc unpack; "
+        "to measure what kernels cost: poetc profile; "
         "exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
         "no schedule, 5 internal error, 130 interrupted",
         allow_abbrev=False,
@@ -67,9 +75,21 @@ def build_parser() -> argparse.ArgumentParser:
     add("--ram", metavar="SIZE", help="all of the RAM of the step, for example 32KB")
     # What is None here was not given, and has the default of `_options`.
     add("--device", help=f"name or .toml file (default {DEFAULT_DEVICE})")
+    add("--profile", metavar="FILE", help="measured costs, as poetc profile writes them")
     add("--deadline", metavar="TIME", help="for example 20ms, or 1.5x the unlimited step's time")
     add("--emit", choices=EMIT, default="ir", help="what to write (default %(default)s)")
+    add(
+        "--executor",
+        choices=("code", "plan"),
+        help="what runs the schedule: code (default), or plans, which --emit=plan makes and the "
+        "program of --emit=c runs",
+    )
     add("-o", "--output", metavar="PATH", help="file, or directory for --emit=c (default: stdout)")
+    add(
+        "--target",
+        metavar="TRIPLE[:CPU]",
+        help="with --emit=tvm: what code is for, for example aarch64 or cortex-a72 (default host)",
+    )
     add("--strategy", choices=STRATEGIES, help="default auto")
     add("--paging", choices=("on", "off"), help="use auxiliary storage (default on)")
     add("--remat", choices=("on", "off"), help="recompute kernels (default on)")
@@ -77,6 +97,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--params",
         choices=("auto", "ram", "storage"),
         help="where parameters are between steps; auto: on storage if RAM is too small for them",
+    )
+    add(
+        "--split",
+        metavar="off|auto|NAME:K,...",
+        help="parameters in K parts each, by argument number or name; auto (default): where the "
+        "step does not fit otherwise",
     )
     add(
         "--io",
@@ -97,6 +123,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="firmware for a board, with --emit=c; --ram is all of its RAM, by default what it has",
     )
+    add(
+        "--layout",
+        choices=("make", "cmake", "arduino", "zephyr"),
+        help="with --emit=c: a directory with a Makefile (default), or a library for CMake, for "
+        "Arduino, or for Zephyr",
+    )
+    add("--name", help="with --emit=c: begins the names of symbols and files (default model)")
     add(
         "--static",
         metavar="SIZE",
@@ -147,12 +180,41 @@ def build_image_parser(command: str) -> argparse.ArgumentParser:
     return parser
 
 
+def build_profile_parser() -> argparse.ArgumentParser:
+    """The command line of `poetc profile`."""
+    parser = argparse.ArgumentParser(
+        prog=f"poetc {PROFILE_COMMAND}",
+        description="Measure what the kernels of a model and the transfers of a board cost: count "
+        "instructions in the emulator of a board, or take the time on this machine.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("input", nargs="?", help="MLIR file, or - for standard input")
+    add("-o", "--output", metavar="FILE", help="the profile; what it lacks is added if it is there")
+    add("--board", metavar="NAME", help="where to measure (default host, this machine)")
+    add("--cpu", metavar="CORE", help="core of the board (default: its first)")
+    add("--cflags", metavar="OPTIONS", default="-O2", help="of the compiler (default %(default)s)")
+    add(
+        "--data",
+        metavar="FILE.npz",
+        help="arguments of a step, named arg0, arg1, ...; kernels are measured on values like "
+        "those that they get then (default: random ones)",
+    )
+    add("--split", metavar="NAME:K,...", help="parameters in parts, as poetc --split has them")
+    add("--program", metavar="DIRECTORY", help="only write the program that measures")
+    add("--from", metavar="LOG", dest="log", help="what that program has printed on a board")
+    add("-q", "--quiet", action="store_true", help="no summary")
+    return parser
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words and words[0] in IMAGE_COMMANDS:
             return _run_image(words[0], build_image_parser(words[0]).parse_args(words[1:]))
+        if words and words[0] == PROFILE_COMMAND:
+            return _run_profile(build_profile_parser().parse_args(words[1:]))
         return _run(build_parser().parse_args(words))
     except PoetcError as error:
         print(f"poetc: error: {error}", file=sys.stderr)
@@ -198,6 +260,10 @@ def _run(arguments: argparse.Namespace) -> int:
         _refuse_with_passes(arguments)
     elif arguments.emit == "c" and arguments.output is None:
         raise InputError("--emit=c needs -o DIRECTORY")
+    elif arguments.emit == "plan" and arguments.output is None:
+        raise InputError("--emit=plan needs -o FILE")
+    _check_library(arguments)
+    _check_tvm(arguments)
     _check_writable(arguments.output)
     name, data = _read(arguments.input)
 
@@ -209,6 +275,38 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.passes is not None:
         return _run_passes(arguments, context, module, observer)
     return _compile(arguments, options, context, module, observer, name)
+
+
+def _layout(arguments: argparse.Namespace) -> str:
+    """The layout of the generated C."""
+    from poetc.backends.c.libraries import DEFAULT_LAYOUT
+
+    return arguments.layout or DEFAULT_LAYOUT
+
+
+def _check_library(arguments: argparse.Namespace) -> None:
+    """Refuse a layout and a name that would be refused, or have no effect, after the search."""
+    if arguments.emit != "c":
+        if given := _given(arguments, "layout", "name"):
+            raise InputError(f"{' '.join(given)} says how C is written; give --emit=c as well")
+        return
+    from poetc.backends.c.boards import load_board
+    from poetc.backends.c.emit import check_library
+
+    check_library(arguments.name, _layout(arguments), load_board(arguments.board))
+
+
+def _check_tvm(arguments: argparse.Namespace) -> None:
+    """Refuse what TVM code cannot be generated for before the search, not after it."""
+    if arguments.emit != "tvm":
+        if given := _given(arguments, "target"):
+            raise InputError(f"{' '.join(given)} says what TVM code is for; give --emit=tvm too")
+        return
+    if given := _given(arguments, "board"):
+        raise InputError(f"{' '.join(given)} is for firmware, in C: --emit=c")
+    from poetc.backends.tvm.emit import HOST, check
+
+    check(arguments.output, arguments.target or HOST)
 
 
 def _run_image(command: str, arguments: argparse.Namespace) -> int:
@@ -231,15 +329,103 @@ def _run_image(command: str, arguments: argparse.Namespace) -> int:
         done = f"{arguments.output}: sequence {sequence}"
     if not arguments.quiet:
         values = sum(tensor.bytes for tensor in layout.tensors)
-        print(f"{done}, {len(layout.tensors)} parameters, {format_bytes(values)}", file=sys.stderr)
+        count = len(layout.parameters)
+        print(f"{done}, {count} parameters, {format_bytes(values)}", file=sys.stderr)
     return 0
+
+
+def _run_profile(arguments: argparse.Namespace) -> int:
+    from poetc.costmodel.profile import load_profile
+    from poetc.image_files import refuse_overwriting
+    from poetc.profile import labels_for, merged, profile_of
+
+    output, model, log_file = arguments.output, arguments.input, arguments.log
+    given = _given(arguments, "output") + (["--from"] if log_file is not None else [])
+    if arguments.program is not None and given:
+        raise InputError(f"--program only writes a program; {' '.join(given)} cannot go with it")
+    if output is not None:
+        refuse_overwriting(output, *(f for f in (model, log_file, arguments.data) if f))
+        _check_writable(output)
+    known = load_profile(output) if output is not None and Path(output).is_file() else None
+    if log_file is not None:
+        log = _read_profile_log(arguments)
+        labels = {} if model is None else labels_for(log, _kernels_of(arguments), log_file)
+    else:
+        measured = _measure(arguments, known)
+        if measured is None:
+            return 0
+        log, labels = measured
+    new = profile_of(log, labels, output or "-")
+    profile = merged(known, new)
+    _write_text(output, profile.to_toml())
+    if not arguments.quiet:
+        text = f"{len(new.kernels)} kernels measured, {len(profile.kernels)} in all"
+        print(f"{profile.origin}: {text}, in {profile.unit}", file=sys.stderr)
+    return 0
+
+
+def _read_profile_log(arguments: argparse.Namespace) -> Log:
+    """What the program that measures has printed on the user's board."""
+    from poetc.profile import read_log_file
+
+    log = read_log_file(arguments.log, arguments.cflags)
+    for option, found in (("board", log.board), ("cpu", log.cpu)):
+        if getattr(arguments, option) not in (None, found):
+            asked = _given(arguments, option)[0]
+            raise InputError(
+                f"{asked}={getattr(arguments, option)}, but {arguments.log} is from {found}"
+            )
+    return log
+
+
+def _measure(
+    arguments: argparse.Namespace, known: Profile | None
+) -> tuple[Log, Mapping[str, str]] | None:
+    """What was measured of the kernels that are not known, and their names.
+
+    None if all are known, or if the program that measures was only to be written.
+    """
+    from poetc.backends.c.boards import HOST
+    from poetc.profile import check_core, check_same, labels_for, measure, write_program
+
+    model, board = arguments.input, arguments.board or HOST
+    if model is None:
+        raise InputError("no input file; see poetc profile --help")
+    cpu = check_core(board, arguments.cpu)
+    entries = _kernels_of(arguments)
+    if arguments.program is not None:
+        write_program(entries, board, cpu, model, arguments.program)
+        return None
+    if known is not None:
+        check_same(known, board=board, cpu=cpu, flags=arguments.cflags)
+        entries = tuple(entry for entry in entries if entry.key not in known.kernels)
+        if not entries:
+            if not arguments.quiet:
+                print(f"{known.origin}: all kernels are in {known.path}", file=sys.stderr)
+            return None
+    log = measure(entries, board, cpu, arguments.cflags, model)
+    return log, labels_for(log, entries, model)
+
+
+def _kernels_of(arguments: argparse.Namespace) -> tuple[Entry, ...]:
+    """The kernels of the model that is to be profiled."""
+    from poetc.ir.text import make_context, read_module
+    from poetc.profile import entries_of
+
+    name, data = _read(arguments.input)
+    splits = () if arguments.split is None else _split(arguments.split)
+    if isinstance(splits, str):
+        raise InputError(f"--split={splits}: name parameters and their number of parts")
+    return entries_of(make_context(), read_module(data, name), splits, arguments.data)
 
 
 def _refuse_with_passes(arguments: argparse.Namespace) -> None:
     """Options of the whole pipeline mean nothing to single passes."""
     given = _given(
         arguments,
-        *("ram", "deadline", "stack", "static", "cc", "board", "device", "params", "io"),
+        *("ram", "deadline", "stack", "static", "cc", "board", "device", "profile"),
+        *("params", "split", "io"),
+        *("layout", "name", "executor"),
         *SEARCH_OPTIONS,
     )
     given += [f"--emit={arguments.emit}"] if arguments.emit != "ir" else []
@@ -274,10 +460,11 @@ def _for_scheduled(arguments: argparse.Namespace, options: Options, graph: Graph
     if not isinstance(attribute, StringAttr) or attribute.data == options.device.name:
         return options
     name = attribute.data
-    if arguments.device is not None:
+    if asked := _given(arguments, "device", "profile"):
+        option = asked[0].removeprefix("--")
         raise InputError(
-            f"the input is scheduled already, for device {name}, but --device={arguments.device} "
-            f"is asked for; {hint}"
+            f"the input is scheduled already, for device {name}, but {asked[0]}="
+            f"{getattr(arguments, option)} is asked for; {hint}"
         )
     if name not in known_devices():
         _warn(f"the input is scheduled for device {name}; --device=FILE.toml describes it")
@@ -318,7 +505,7 @@ def _compile(
         return summarize(compiled, name)
 
     if arguments.emit == "c":
-        from poetc.backends.c.emit import emit
+        from poetc.backends.c.emit import DEFAULT_NAME, emit
 
         emit(
             compiled.module,
@@ -327,7 +514,27 @@ def _compile(
             static_bytes=compiled.options.static_bytes,
             board=options.board,
             ram_bytes=compiled.options.ram_bytes if options.ram_scope == "all" else None,
+            layout=_layout(arguments),
+            name=arguments.name or DEFAULT_NAME,
+            executor=options.executor,
         )
+    elif arguments.emit == "plan":
+        from poetc.backends.plan.codec import identity_of
+        from poetc.backends.plan.lower import plan_bytes
+
+        assert arguments.output is not None
+        plan = plan_bytes(compiled.graph)
+        write_whole(arguments.output, plan)
+        if not arguments.quiet and not arguments.json:
+            text = f"a plan of {len(plan)} bytes for table 0x{identity_of(plan):08x}"
+            print(f"{arguments.output}: {text}", file=sys.stderr)
+    elif arguments.emit == "tvm":
+        from poetc.backends.tvm.emit import HOST, emit, text
+
+        if arguments.output is None:
+            _write_text(None, text(compiled.module))
+        else:
+            emit(compiled.module, arguments.output, arguments.target or HOST)
     elif arguments.emit == "report":
         _write_text(arguments.output, json.dumps(summary().to_json(), indent=2) + "\n")
     else:
@@ -391,6 +598,12 @@ def _run_passes(
     return 0
 
 
+def _split(text: str) -> tuple[Split, ...] | str:
+    from poetc.passes.stablehlo_split import parse_splits
+
+    return text if text in ("off", "auto") else parse_splits(text)
+
+
 def _one_line(error: BaseException) -> str:
     """What xDSL says about a pipeline: the column, and the last line, below a copy of the text."""
     text = str(error).strip()
@@ -401,8 +614,9 @@ def _one_line(error: BaseException) -> str:
 
 def _options(arguments: argparse.Namespace) -> Options:
     from poetc.backends.c.boards import check_ram, load_board
-    from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
-    from poetc.costmodel.device import load_device
+    from poetc.backends.c.layout import DEFAULT_STACK_BYTES
+    from poetc.backends.c.libraries import load_layout
+    from poetc.costmodel.device import device_of
     from poetc.pipeline import Options
 
     ram_bytes = None
@@ -432,9 +646,17 @@ def _options(arguments: argparse.Namespace) -> Options:
         time_limit_s = -1.0
     if not 0 < time_limit_s < float("inf"):
         raise InputError(f"--time-limit={arguments.time_limit}: not a positive number of seconds")
-    device_name = DEFAULT_DEVICE if arguments.device is None else arguments.device
-    device = load_device(device_name)
-    static_bytes = STATIC_BYTES if board is None else board.static_bytes
+    device = device_of(arguments.device, arguments.profile, DEFAULT_DEVICE)
+    device_name = arguments.device or DEFAULT_DEVICE
+    if arguments.device is None and device.profile is not None:
+        device_name = device.profile.device_name
+    profile = device.profile
+    if board is not None and profile is not None and profile.board != board.name:
+        raise InputError(
+            f"profile {arguments.profile} is of board {profile.board}, not of --board={board.name}"
+        )
+    layout = load_layout(_layout(arguments))
+    static_bytes = layout.static_bytes if board is None else board.static_bytes
     if arguments.static is not None:
         static_bytes = parse_bytes(arguments.static, "--static")
     if board is not None:
@@ -460,8 +682,29 @@ def _options(arguments: argparse.Namespace) -> Options:
         params=arguments.params or "auto",
         stack_compiler=stack_compiler,
         io=arguments.io,
+        split=_split("auto" if arguments.split is None else arguments.split),
         board=board,
+        executor=_executor(arguments, ram_bytes if ram_scope == "all" else None, device),
     )
+
+
+def _executor(
+    arguments: argparse.Namespace, ram_bytes: int | None, device: Device
+) -> Executor | None:
+    """What makes a program that runs plans, if that is asked for, or a plan for one."""
+    from poetc.backends.plan.source import PlanExecutor
+
+    if arguments.passes is not None:
+        return None
+    if arguments.executor is not None and arguments.emit == "tvm":
+        raise InputError("--executor says what C is written, not TVM code")
+    if arguments.executor == "code" and arguments.emit == "plan":
+        raise InputError("--emit=plan is for programs with --executor=plan, not --executor=code")
+    if arguments.executor != "plan" and arguments.emit != "plan":
+        return None
+    if arguments.io == "caller":
+        raise InputError("plans have inputs and results in the arena: --io=arena")
+    return PlanExecutor(ram_bytes, device.storage is not None and arguments.paging != "off")
 
 
 def _warn(message: str) -> None:

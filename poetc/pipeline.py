@@ -1,12 +1,14 @@
 """The pipeline: which passes run, in which order. Start reading here.
 
-    StableHLO ── stablehlo-simplify ── stablehlo-to-poet ── poet-fuse ── poet-lower-kernels
+    StableHLO ── stablehlo-simplify (── stablehlo-split) ── stablehlo-to-poet ── poet-fuse
+      ── poet-lower-kernels
       ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
       ── poet-verify ── poet IR, or C
 
 Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver runs them
 through `compile_module`, with one difference: schedule, transfers and memory are planned together,
-because a schedule whose arena does not fit is changed until it does.
+because a schedule whose arena does not fit is changed until it does. Where none fits, parameters
+are split (split_search.py), and the rest runs again.
 
 Input may also be poet IR at any stage; what has been done already is not done again.
 """
@@ -14,7 +16,7 @@ Input may also be poet IR at any stage; what has been done already is not done a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,15 +36,28 @@ from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_order import PoetOrderPass
 from poetc.passes.poet_plan_memory import plan_graph_memory
-from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule_and_plan
+from poetc.passes.poet_schedule import (
+    ScheduleOptions,
+    ScheduleReport,
+    problem_view,
+    schedule_and_plan,
+)
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
+from poetc.passes.stablehlo_split import (
+    Split,
+    StableHLOSplitPass,
+    splits_text,
+    splittable,
+)
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.schedule.errors import InfeasibleProblem
+from poetc.split_search import Candidate, candidates, other_bytes
 from poetc.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from poetc.backends.c.boards import Board
+    from poetc.backends.c.emit import Executor
     from poetc.backends.c.stack import StackUse
     from poetc.schedule.solve import Progress
 
@@ -61,7 +76,8 @@ class Options:
     possible, else on storage. With `io="caller"`, inputs and results are in buffers of the caller,
     which are not counted; None is what the input says, or "arena". With `stack_compiler`, a C
     compiler and its options, the stack is measured instead of given, for a `board` with the page
-    store that it has.
+    store that it has. The program that `executor` makes has more static data, which depends on the
+    model; None: the schedule is printed as code.
     """
 
     device: Device
@@ -80,6 +96,8 @@ class Options:
     stack_compiler: tuple[str, ...] | None = None
     io: str | None = None
     board: Board | None = None
+    executor: Executor | None = None
+    split: tuple[Split, ...] | str = "auto"
 
     @property
     def arena_budget_bytes(self) -> int | None:
@@ -105,23 +123,32 @@ class Compiled:
 
 
 def front_passes(
-    module: ModuleOp, device_name: str, device: Device | None = None
+    module: ModuleOp,
+    device_name: str,
+    device: Device | None = None,
+    splits: tuple[Split, ...] = (),
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
-    Costs that were made for another device than `device` are made again; costs without a device,
-    written by hand, are kept.
+    Parameters are split as `splits` say, which needs StableHLO.
+    Costs that were made for another device than `device`, or may be from another profile, are made
+    again; costs without a device, written by hand, are kept.
     """
+    profile = device.profile.path if device is not None and device.profile is not None else None
+    split = splits_text(splits) if splits else None
     found = graphs(module)
     if not found:
         return (
             StableHLOSimplifyPass(),
+            *((StableHLOSplitPass(split),) if split is not None else ()),
             StableHLOToPoetPass(),
             PoetFusePass(),
             PoetLowerKernelsPass(),
-            PoetAnnotatePass(device=device_name),
+            PoetAnnotatePass(device=device_name, profile=profile, split=split),
             PoetOrderPass(),
         )
+    if splits:
+        raise InputError("--split needs StableHLO; the input is poet IR already")
     passes: list[ModulePass] = []
     computes = [compute for graph in found for compute in graph.computes]
     if any(graph.is_scheduled for graph in found):
@@ -129,9 +156,9 @@ def front_passes(
     if any(compute.kernel is None for compute in computes):
         passes += [PoetFusePass(), PoetLowerKernelsPass()]
     made_for = {graph.attributes.get("device") for graph in found} - {None}
-    stale = device is not None and made_for - {StringAttr(device.name)}
+    stale = device is not None and (made_for if profile else made_for - {StringAttr(device.name)})
     if stale or any(compute.cost is None for compute in computes):
-        passes += [PoetAnnotatePass(device=device_name), PoetOrderPass()]
+        passes += [PoetAnnotatePass(device=device_name, profile=profile), PoetOrderPass()]
     return tuple(passes)
 
 
@@ -168,21 +195,28 @@ def compile_module(
     Raises InputError for what cannot be compiled, InfeasibleError where no schedule exists,
     TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
     """
-    passes = front_passes(module, options.device_name, options.device)
-    for step in passes:
-        # The order of operations depends on it already.
-        _mark_io(module, options)
-        run_passes(ctx, module, (step,), observe)
+    options = _with_splits_on_storage(options)
+    asked = options
+    splits = options.split if isinstance(options.split, tuple) else ()
+    passes = front_passes(module, options.device_name, options.device, splits)
+    whole = module.clone() if _may_be_split(module, options) else None
+    _run_front(ctx, module, passes, options, observe)
     graph = _only_graph(module)
     given = graph.is_scheduled
-    if not given:
-        _mark_io(module, options)
+    options = _with_executor(graph, options)
     if options.stack_compiler is not None and not given:
         options = _with_expected_stack(module, options)
     report = None
     started = time.monotonic()
     if not given:
-        report = _schedule(graph, options, progress)
+        try:
+            report = _schedule(graph, options, progress)
+        except (InfeasibleError, TimeLimitError) as error:
+            if whole is None or not _is_about_ram(error):
+                raise _without_split(error, asked) from error.__cause__
+            graph, options, report = _schedule_split(
+                ctx, _unsplit(module, options, error), whole, asked, error, progress, observe
+            )
         observe("poet-schedule", module, time.monotonic() - started)
     elif graph.arena_bytes is None:
         plan_graph_memory(graph)
@@ -202,13 +236,202 @@ def compile_module(
     return Compiled(module, graph, report, options, stack)
 
 
+def _run_front(
+    ctx: Context,
+    module: ModuleOp,
+    passes: tuple[ModulePass, ...],
+    options: Options,
+    observe: Observer,
+) -> None:
+    """Bring a module to where it can be scheduled."""
+    for step in passes:
+        # The order of operations depends on it already.
+        _mark_io(module, options)
+        run_passes(ctx, module, (step,), observe)
+    if not any(graph.is_scheduled for graph in graphs(module)):
+        _mark_io(module, options)
+
+
+# Splitting
+
+
+def _with_splits_on_storage(options: Options) -> Options:
+    """`options` with parameters on storage, if some are asked for in parts."""
+    if not isinstance(options.split, tuple):
+        return options
+    text = splits_text(options.split)
+    if options.params == "ram":
+        raise InputError(f"--split={text}: parameters in parts are on storage, not in RAM")
+    if options.device.storage is None:
+        raise InputError(f"--split={text}: device {options.device_name} has no storage")
+    return replace(options, params="storage")
+
+
+def _may_be_split(module: ModuleOp, options: Options) -> bool:
+    """Whether parameters are to be split if the step does not fit otherwise."""
+    asked = options.split == "auto" and options.ram_bytes is not None
+    return asked and not _why_not_split(options) and not graphs(module)
+
+
+def _why_not_split(options: Options) -> str:
+    """Which option keeps parameters from being split; nothing if none does."""
+    if options.split == "off":
+        return "--split=off"
+    if options.params == "ram":
+        return "--params=ram"
+    if options.ram_scope != "all":
+        return f"--ram-scope={options.ram_scope}"
+    if options.device.profile is not None:
+        return "--profile has whole ones; --split, here and for poetc profile, says which to split"
+    return f"--device={options.device_name}, no storage" if options.device.storage is None else ""
+
+
+def _is_about_ram(error: PoetcError) -> bool:
+    """Whether less need of RAM could help where there is no schedule."""
+    found = error.__cause__
+    if not isinstance(found, InfeasibleProblem):
+        return True
+    return found.time_bound_ns is None and found.fastest_ns is None
+
+
+def _without_split(error: PoetcError, options: Options) -> PoetcError:
+    """`error`, with a word on parameters that were not split though that might have helped."""
+    if not isinstance(error, InfeasibleError) or not _is_about_ram(error):
+        return error
+    if isinstance(options.split, tuple):
+        return error
+    why = _why_not_split(options) or "the input is poet IR"
+    return type(error)(f"{error.message}; parameters were not split ({why})", error.location)
+
+
+def _unsplit(module: ModuleOp, options: Options, failure: PoetcError) -> Candidate:
+    """A module without parts that could not be scheduled; raises `failure` if its parameters cannot
+    be on storage, where parts are."""
+    try:
+        return _candidate((), module, _only_graph(module), options)
+    except InputError as error:
+        words = f"; parameters were not split ({error.message})"
+        message = f"{failure.message}{words}"
+        raise type(failure)(message, failure.location) from failure.__cause__
+
+
+def _schedule_split(
+    ctx: Context,
+    unsplit: Candidate,
+    whole: ModuleOp,
+    options: Options,
+    failure: PoetcError,
+    progress: Callable[[Progress], bool | None] | None,
+    observe: Observer,
+) -> tuple[GraphOp, Options, ScheduleReport]:
+    """Schedules `whole`, the module as it came, with parameters in parts, and puts that in place of
+    the module of `unsplit`.
+
+    Raises `failure`, which is that of `unsplit`, or the last one of what is in parts.
+    """
+    module = unsplit.module
+    left_s = options.time_limit_s
+    tried: Candidate | None = None
+    for tried in split_candidates(ctx, whole, options, unsplit, observe):
+        if not tried.splits or left_s <= 0:
+            break
+        started_s = time.monotonic()
+        try:
+            report = _schedule(tried.graph, replace(tried.options, time_limit_s=left_s), progress)
+        except (InfeasibleError, TimeLimitError) as error:
+            failure = error
+            left_s -= time.monotonic() - started_s
+            continue
+        for op in list(module.ops):
+            op.detach()
+            op.erase(safe_erase=False)
+        for op in list(tried.module.ops):
+            op.detach()
+            module.body.block.add_op(op)
+        return tried.graph, tried.options, report
+    words = "; splitting parameters does not help"
+    if tried is not None and tried.splits:
+        words = f"; that is with --split={splits_text(tried.splits)}, the best that was found"
+    elif options.ram_bytes is not None and unsplit.other_bytes > options.ram_bytes:
+        words += f": what has no parameters needs at least {format_bytes(unsplit.other_bytes)}"
+    raise type(failure)(f"{failure.message}{words}", failure.location) from failure.__cause__
+
+
+def split_candidates(
+    ctx: Context, module: ModuleOp, options: Options, unsplit: Candidate, observe: Observer
+) -> Iterator[Candidate]:
+    """`module`, which is StableHLO, with its parameters in parts and on storage so that it may fit
+    into the RAM that `options` give; see `split_search.candidates`. The search ends after the time
+    limit."""
+    assert options.ram_bytes is not None
+    run_passes(ctx, module, (StableHLOSimplifyPass(),), lambda name, module, seconds: None)
+    spent_s = 0.0
+
+    def build(splits: tuple[Split, ...]) -> Candidate | None:
+        nonlocal spent_s
+        if spent_s > options.time_limit_s:
+            return None
+        started = time.monotonic()
+        found = split_candidate(ctx, module, options, splits)
+        seconds = time.monotonic() - started
+        spent_s += seconds
+        observe(StableHLOSplitPass.name, found.module, seconds)
+        return found
+
+    return candidates(build, unsplit, splittable(module), options.ram_bytes)
+
+
+def split_candidate(
+    ctx: Context, module: ModuleOp, options: Options, splits: tuple[Split, ...]
+) -> Candidate:
+    """A copy of a simplified module, with those splits, up to where it can be scheduled."""
+    copy = module.clone()
+    passes = front_passes(copy, options.device_name, options.device, splits)
+    _run_front(ctx, copy, passes[1:], options, lambda name, module, seconds: None)
+    graph = _only_graph(copy)
+    options = _with_executor(graph, options)
+    if options.stack_compiler is not None:
+        options = _with_expected_stack(copy, options)
+    return _candidate(splits, copy, graph, options)
+
+
+def _candidate(
+    splits: tuple[Split, ...], module: ModuleOp, graph: GraphOp, options: Options
+) -> Candidate:
+    """What an unscheduled graph needs at least, with parameters on storage."""
+    from poetc.schedule.bounds import ram_needed_in_any_order
+    from poetc.schedule.instance import Instance
+
+    view = problem_view(graph, replace(schedule_options(options, None, None), params="storage"))
+    instance = Instance(view.problem, remat=options.remat, paging=options.paging)
+    needed_bytes, operation = ram_needed_in_any_order(instance)
+    beside = options.static_bytes + options.stack_bytes
+    kernel = None if operation is None else view.computes[operation]
+    return Candidate(
+        splits,
+        module,
+        graph,
+        options,
+        needed_bytes + beside,
+        other_bytes(view.problem) + beside,
+        kernel,
+    )
+
+
+def _with_executor(graph: GraphOp, options: Options) -> Options:
+    """`options` with the static data that a program of the executor has beside that of others."""
+    if options.executor is None:
+        return options
+    return replace(options, static_bytes=options.static_bytes + options.executor.state_bytes(graph))
+
+
 def _with_expected_stack(module: ModuleOp, options: Options) -> Options:
     """`options` with what the stack will come to, as far as that can be told before scheduling."""
     from poetc.backends.c.stack import expected_stack
 
     assert options.stack_compiler is not None
     asked = schedule_options(options, options.ram_bytes, None)
-    stack = expected_stack(module, options.stack_compiler, asked, options.board)
+    stack = expected_stack(module, options.stack_compiler, asked, options.board, options.executor)
     return replace(options, stack_bytes=stack.bytes)
 
 
@@ -219,7 +442,9 @@ def _with_measured_stack(
     from poetc.backends.c.stack import measure_stack
 
     assert options.stack_compiler is not None
-    stack = measure_stack(module, options.stack_compiler, board=options.board)
+    stack = measure_stack(
+        module, options.stack_compiler, board=options.board, executor=options.executor
+    )
     reserve = max(stack.bytes, options.stack_bytes)
     used = static_ram_bytes(graph) + options.static_bytes + stack.bytes
     if options.ram_bytes is not None and options.ram_scope == "all" and used > options.ram_bytes:
@@ -287,11 +512,14 @@ def _schedule(
     options: Options,
     progress: Callable[[Progress], bool | None] | None,
 ) -> ScheduleReport:
-    if options.params == "storage":
+    if options.params == "storage" or graph.has_parts:
+        what = "parameters in parts" if graph.has_parts else "--params=storage"
+        if options.params == "ram":
+            raise InputError(f"{what} are on storage; they cannot go with --params=ram")
         if options.device.storage is None:
-            raise InputError(f"--params=storage: device {options.device_name} has no storage")
+            raise InputError(f"{what}: device {options.device_name} has no storage")
         if options.ram_scope != "all":
-            raise InputError(f"--params=storage cannot go with --ram-scope={options.ram_scope}")
+            raise InputError(f"{what} cannot go with --ram-scope={options.ram_scope}")
     deadline_ns = options.deadline
     if isinstance(deadline_ns, float):
         unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
@@ -305,7 +533,10 @@ def _schedule(
         )
     started_s = time.monotonic()
     try:
-        return schedule_and_plan(graph, schedule_options(options, budget, deadline_ns), progress)
+        asked = schedule_options(options, budget, deadline_ns)
+        if graph.has_parts:
+            asked = replace(asked, params="storage")
+        return schedule_and_plan(graph, asked, progress)
     except InfeasibleError as error:
         if isinstance(error.__cause__, InfeasibleProblem):
             raise _explain(error.__cause__, graph, options) from error

@@ -17,10 +17,19 @@ from poetc.errors import InputError
 from poetc.ir.graph import ALIGN_BYTES, GraphView, tensor_bytes, view_scheduled
 from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
 from poetc.ir.locations import kernel_location
-from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.poet import (
+    AnyPageIn,
+    AnyPageOut,
+    ComputeOp,
+    GraphOp,
+    PageInStartOp,
+    PageOutStartOp,
+    WaitOp,
+)
 from poetc.ir.unschedule import unscheduled
 from poetc.pipeline import Compiled, Options
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place
+from poetc.timeline import Timeline, simulate
 from poetc.units import format_bytes, format_energy, format_time
 
 KINDS = (*TENSOR_KINDS[:4], "workspace", "transfer_buffers", *TENSOR_KINDS[4:])
@@ -137,6 +146,7 @@ class Summary:
     deadline_ns: int | None
     kernels: int
     params: str
+    parts: dict[str, int]
     ram: RamReport
     storage_bytes: int
     recomputes: int
@@ -145,6 +155,8 @@ class Summary:
     page_outs: int
     page_out_bytes: int
     time_ns: int | None = None
+    predicted_time_ns: int | None = None
+    timeline: Timeline | None = None
     unlimited_time_ns: int | None = None
     energy_nj: int | None = None
     unlimited_energy_nj: int | None = None
@@ -158,7 +170,8 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """The same as plain data."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {"ram": self.ram.to_json()}
+        timeline = None if self.timeline is None else self.timeline.to_json()
+        return plain | {"ram": self.ram.to_json(), "timeline": timeline}
 
     def to_text(self) -> str:
         """The summary for a terminal, one topic a block."""
@@ -177,6 +190,8 @@ class Summary:
             yield "Deadline", format_time(self.deadline_ns) if self.deadline_ns else "none"
         place = "on storage between steps" if self.params == "storage" else "in RAM"
         yield "Parameters", place
+        for name, parts in self.parts.items():
+            yield "  in parts", f"{name}: {parts}"
 
     def _ram(self) -> Iterator[tuple[str, str]]:
         ram, peak = self.ram, self.ram.peak
@@ -219,6 +234,11 @@ class Summary:
         if self.time_ns is not None:
             text = format_time(self.time_ns)
             yield "Time", _against(text, self.time_ns, self.unlimited_time_ns)
+        if self.predicted_time_ns is not None:
+            text = format_time(self.predicted_time_ns)
+            yield "  with pages placed", f"{text}, by the profile"
+        if self.timeline is not None and self.timeline.transfers:
+            yield from _timeline_text(self.timeline)
         if self.energy_nj is not None:
             text = format_energy(self.energy_nj)
             yield "Energy", _against(text, self.energy_nj, self.unlimited_energy_nj)
@@ -230,6 +250,17 @@ class Summary:
             yield "Solver", f"{self.strategy}{took}"
         if self.interrupted:
             yield "Note", "interrupted: the best schedule found so far"
+
+
+def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
+    total = max(1, timeline.makespan_ns)
+    text = f"{format_time(timeline.stall_ns)} ({timeline.stall_ns / total:.2%} of the time)"
+    longest = max(timeline.transfers, key=lambda transfer: transfer.stall_ns)
+    if longest.stall_ns:
+        text += f", most {format_time(longest.stall_ns)} for the page-{longest.direction} of "
+        text += longest.tensor
+    yield "  stalls", text
+    yield "  bus in use", f"{format_time(timeline.bus_ns)} ({timeline.bus_use:.2%} of the time)"
 
 
 def _against(text: str, value: int, unlimited: int | None) -> str:
@@ -269,6 +300,11 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
         deadline_ns=report.problem.deadline_ns if report is not None else None,
         kernels=len(original.computes),
         params="storage" if stored else "ram",
+        parts={
+            graph.param_name(i): len(graph.parts(i))
+            for i in range(len(graph.arguments))
+            if graph.is_first(i) and graph.part(i) is not None
+        },
         ram=ram_report(options, view, least, stack.chain if stack is not None else None),
         storage_bytes=graph.storage_bytes or 0,
         recomputes=len(graph.computes) - len(original.computes),
@@ -278,8 +314,18 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
         page_out_bytes=sum(sizes[PageOut]),
         solver_seconds=report.solve_s if report is not None else None,
         interrupted=report is not None and report.interrupted,
+        timeline=_timeline(graph, options),
         **_left_by_scheduler(graph),
     )
+
+
+def _timeline(graph: GraphOp, options: Options) -> Timeline | None:
+    """None for transfers that were scheduled for another device, where this one has no storage."""
+    from poetc.passes.poet_schedule import storage_of
+
+    moves = any(isinstance(op, AnyPageIn | AnyPageOut) for op in graph.block.ops)
+    storage = storage_of(options.device)
+    return None if moves and storage is None else simulate(graph, storage, _align(options))
 
 
 def _align(options: Options) -> int:
@@ -288,6 +334,7 @@ def _align(options: Options) -> int:
 
 _SCHEDULE_ATTRIBUTES = {
     "makespan_ns": "time_ns",
+    "predicted_ns": "predicted_time_ns",
     "unlimited_makespan_ns": "unlimited_time_ns",
     "energy_nj": "energy_nj",
     "unlimited_energy_nj": "unlimited_energy_nj",
@@ -335,7 +382,7 @@ def ram_report(
         split = _nothing()
         split["workspace"] = moment.workspace_bytes
         for v in moment.live:
-            split[kinds[v]] += tensors[v].bytes
+            split[_kind(moment, v, kinds)] += tensors[v].bytes
         most = {kind: max(most[kind], split[kind]) for kind in KINDS}
         total = sum(split.values())
         if total > peak:
@@ -343,7 +390,7 @@ def ram_report(
     assert holder is not None
     names = _names(view)
     live = [
-        LiveTensor(names[v], kinds[v], tensors[v].bytes, str(view.values[v].type))
+        LiveTensor(names[v], _kind(holder, v, kinds), tensors[v].bytes, str(view.values[v].type))
         for v in sorted(holder.live)
         if tensors[v].bytes
     ]
@@ -394,10 +441,15 @@ def _names(view: GraphView) -> list[str]:
 
 @dataclass(frozen=True)
 class _Moment:
-    """What is live in the middle of a step, and the kernel that it is for."""
+    """What is live in the middle of a step, and the kernel that it is for.
+
+    `moving` are the tensors that are there for a transfer only: those that are being paged in, and
+    those that are being paged out and not read any more.
+    """
 
     compute: ComputeOp | None
     live: frozenset[int]
+    moving: frozenset[int] = frozenset()
     workspace_bytes: int = 0
     paged_in: int | None = None
 
@@ -409,21 +461,42 @@ def _moments(view: GraphView) -> Iterator[_Moment]:
     yield _Moment(None, frozenset(live))
     coming = iter(view.computes)
     following = next(coming, None)
-    for step in view.steps:
-        match step:
-            case Compute(k, pairs):
+    ops = list(view.graph.block.ops)
+    index = {op: at for at, op in enumerate(ops)}
+    steps = dict(zip(view.ops, view.steps, strict=True))
+    moves_from: dict[int, int] = {}  # tensor -> from which operation on it is there to be moved
+
+    for at, op in enumerate(ops):
+        moving = frozenset(v for v, start in moves_from.items() if start <= at)
+        match op, steps.get(op):
+            case WaitOp(), _:
+                moved = steps[op.start]
+                assert isinstance(moved, PageIn | PageOut)
+                del moves_from[moved.tensor]
+            case _, Compute(k, pairs):
                 operation = view.problem.operations[k]
                 live -= {operand for _, operand in pairs}
                 live |= set(operation.outputs)
-                yield _Moment(view.computes[k], frozenset(live), operation.workspace_bytes)
+                yield _Moment(view.computes[k], frozenset(live), moving, operation.workspace_bytes)
                 following = next(coming, None)
-            case PageIn(v):
+            case _, PageIn(v):
                 live.add(v)
-                yield _Moment(following, frozenset(live), paged_in=v)
-            case Free(v):
+                if isinstance(op, PageInStartOp):
+                    moves_from[v] = at
+                    moving |= {v}
+                yield _Moment(following, frozenset(live), moving, paged_in=v)
+            case PageOutStartOp(), PageOut(v):
+                readers = [u.operation for u in op.tensor.uses]
+                reads = (index[r] for r in readers if isinstance(r, ComputeOp))
+                moves_from[v] = max([at, *reads]) + 1
+            case _, Free(v):
                 live.discard(v)
             case _:
                 pass
+
+
+def _kind(moment: _Moment, v: int, kinds: list[str]) -> str:
+    return "transfer_buffers" if v in moment.moving else kinds[v]
 
 
 def _place(compute: ComputeOp | None) -> str | None:

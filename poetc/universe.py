@@ -16,10 +16,12 @@ _DIALECTS = {
     "poet": ("poetc.ir.poet", "Poet"),
     "stablehlo": ("poetc.ir.stablehlo", "StableHLO"),
     "chlo": ("poetc.ir.stablehlo", "CHLO"),
+    "resume": ("poetc.ir.stablehlo", "Resume"),
 }
 
 _PASSES = {
     "stablehlo-simplify": "StableHLOSimplifyPass",
+    "stablehlo-split": "StableHLOSplitPass",
     "stablehlo-to-poet": "StableHLOToPoetPass",
     "poet-fuse": "PoetFusePass",
     "poet-lower-kernels": "PoetLowerKernelsPass",
@@ -44,6 +46,7 @@ def _pass(pass_name: str, class_name: str) -> Callable[[], type[ModulePass]]:
 
 _TARGETS: dict[str, Callable[[], type[Target]]] = {
     "c": lambda: import_module("poetc.backends.c.target").CTarget,
+    "plan": lambda: import_module("poetc.backends.plan.target").PlanTarget,
 }
 
 UNIVERSE = Universe(

@@ -29,9 +29,8 @@ from poetc.cli import main
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 STEPS = 20
 
-LITTLE = {"gesture_mlp": 6_400, "kws_conv": 10_460 // 2}
-"""Half of what the firmware takes with unlimited RAM, in bytes; or, where a kernel needs more at
-once, about the least that works. The stack is measured."""
+LITTLE = {"gesture_mlp": 10_244 // 2, "kws_conv": 10_460 // 2}
+"""Half of what the firmware takes with unlimited RAM, in bytes. The stack is measured."""
 
 EMULATED = ("microbit", "lm3s6965", "mps2-an386")
 
@@ -450,7 +449,7 @@ def test_measured_stack_has_the_store_of_the_board(board: str, tmp_path: Path) -
     """What is reserved is enough, with a store that needs more than the one in memory."""
     options = ("--params=storage", "--stack=measure", "--ram=12KB")
     directory = compile_board("gesture_mlp", tmp_path / "fw", board, *options)
-    assert defines(directory)["MODEL_STACK_BYTES"] < 640
+    assert defines(directory)["MODEL_STACK_BYTES"] < 768
     if board != "generic":
         found = run(directory, 2)
         assert found.stack_used <= found.stack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -238,9 +239,58 @@ def check(summary: Summary, graph: GraphOp) -> None:
         assert least.known_bytes is None or least.known_bytes >= least.bound_bytes
         if least.params == summary.params:
             assert ram.total_bytes >= least.bound_bytes
+    assert summary.timeline is not None
+    assert summary.time_ns in (None, summary.timeline.makespan_ns)
     assert json.loads(json.dumps(summary.to_json())) == summary.to_json() | {
         "ram": json.loads(json.dumps(summary.ram.to_json()))
     }
+
+
+UNDER_WAY = """
+poet.graph @main(%x: tensor<4xf32> {poet.offset = 0 : i64},
+                 %w: !poet.page<tensor<6xf32>> {poet.role = "param", poet.offset = 1024 : i64})
+    -> (tensor<4xf32>) attributes {
+      ram = 72 : i64, arena_bytes = 72 : i64, storage_bytes = 2068 : i64,
+      bank_bytes = 0 : i64, storage_unit = 512 : i64} {
+  %out = poet.pageout_start %x offset 2048
+    : tensor<4xf32> -> !poet.transfer<!poet.page<tensor<4xf32>>>
+  %in = poet.pagein_start %w offset 16
+    : !poet.page<tensor<6xf32>> -> !poet.transfer<tensor<6xf32>>
+  %y = poet.compute "reads" (%a = %x : tensor<4xf32>) -> tensor<4xf32> offsets [40] {
+    poet.yield %a : tensor<4xf32>
+  }
+  %z = poet.compute "goes_on" (%a = %y : tensor<4xf32>) -> tensor<4xf32> offsets [56] {
+    poet.yield %a : tensor<4xf32>
+  }
+  poet.free %y : tensor<4xf32>
+  %page = poet.wait %out
+    : !poet.transfer<!poet.page<tensor<4xf32>>> -> !poet.page<tensor<4xf32>>
+  poet.free %x : tensor<4xf32>
+  %w_1 = poet.wait %in : !poet.transfer<tensor<6xf32>> -> tensor<6xf32>
+  %r = poet.compute "ends" (%a = %z : tensor<4xf32>, %b = %w_1 : tensor<6xf32>)
+      -> tensor<4xf32> offsets [0] {
+    poet.yield %a : tensor<4xf32>
+  }
+  poet.free %z : tensor<4xf32>
+  poet.free %w_1 : tensor<6xf32>
+  poet.return %r : tensor<4xf32>
+}"""
+
+
+def test_tensors_that_are_there_to_be_moved() -> None:
+    """%w while it is read; %x, which is being written, once "reads" has read it."""
+    _, summary = compiled(parse_module(UNDER_WAY), options(None))
+    ram = summary.ram
+    assert ram.peak.bytes == 72 and ram.peak.kernel == "goes_on"
+    assert ram.at_peak["transfer_buffers"] == ram.most["transfer_buffers"] == 16 + 24
+    assert ram.at_peak["inputs"] == ram.at_peak["parameters"] == 0
+    assert ram.most["inputs"] == 16 and ram.most["parameters"] == 24
+    kinds = {tensor.name: tensor.kind for tensor in ram.peak.tensors}
+    assert kinds["x"] == kinds["w"] == "transfer_buffers" and kinds["goes_on"] == "activations"
+    assert summary.timeline is not None and summary.timeline.compute_ns == 0
+    text = summary.to_text()
+    assert "  transfer buffers" in text and "  bus in use" in text
+    assert re.search(r"^  stalls .* most .* for the page-(in|out) of [wx]$", text, re.MULTILINE)
 
 
 def test_report_of_a_tight_schedule() -> None:

@@ -18,7 +18,7 @@
 // C:      #define MODEL_CALLER_BYTES 20
 // C:      poetc_status model_step(poetc_store *store, const float *argument1, float *result0);
 // C:      #define MODEL_STEP_ON(store, argument, result) \
-// C-NEXT:     model_step(store, (argument)[1], (result)[0])
+// C-NEXT:     model_step(store, (const float *)(argument)[1], (float *)(result)[0])
 // C:      model_kernel_h(at({{[0-9]+}}), argument1, at({{[0-9]+}}));
 // C:      model_kernel_loss(at({{[0-9]+}}), result0);
 

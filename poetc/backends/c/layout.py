@@ -5,8 +5,8 @@ All sizes and offsets are in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -34,7 +34,8 @@ class TensorPlace:
     """An argument or result: in the arena, a page in storage (of two, that in bank 0), or in a
     buffer of the caller, whose offset is 0.
 
-    `updates` is, for a result, the parameter it replaces.
+    `updates` is, for a result, the parameter it replaces. A parameter in several parts, or its new
+    value, is one place; `part_offsets` are those of the pages of its parts, in order.
     """
 
     name: str
@@ -44,6 +45,7 @@ class TensorPlace:
     updates: int | None = None
     on_storage: bool = False
     of_caller: bool = False
+    part_offsets: tuple[int, ...] = ()
 
     @property
     def in_arena(self) -> bool:
@@ -95,7 +97,7 @@ def arena_offset(value: SSAValue) -> int:
 def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
     """The arguments, where the caller writes them before a step, or as pages.
 
-    Raises InputError for an input on storage.
+    Raises InputError for an input on storage, and for a parameter in parts in RAM.
     """
     places: list[TensorPlace] = []
     callers = caller_names(graph)
@@ -105,7 +107,28 @@ def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
         if place.on_storage and not place.is_param:
             raise InputError(f"input {place.name} is on storage; only parameters can be")
         places.append(place)
-    return tuple(places)
+    return tuple(
+        _joined(graph, i, [places[k] for k in graph.parts(i)], graph.param_name(i))
+        for i, place in enumerate(places)
+        if graph.is_first(i)
+    )
+
+
+def _joined(graph: GraphOp, i: int, places: Sequence[TensorPlace], name: str) -> TensorPlace:
+    """One place for all parts of argument `i`, or of its new value."""
+    part = graph.part(i)
+    if part is None:
+        return places[0]
+    if not all(place.on_storage for place in places):
+        raise InputError(
+            f"parameter {name} is in parts, so it must be on storage: --params=storage"
+        )
+    shape = list(places[0].shape)
+    shape[part.axis] = sum(place.shape[part.axis] for place in places)
+    type_ = TensorType(places[0].type.element_type, shape)
+    return replace(
+        places[0], name=name, type=type_, part_offsets=tuple(place.offset for place in places)
+    )
 
 
 def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
@@ -133,7 +156,15 @@ def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
                 f"{graph.offset(argument)} of {where} but ends it at {place.offset}"
             )
         places.append(place)
-    return tuple(places)
+    joined: list[TensorPlace] = []
+    for i, place in enumerate(places):
+        argument = place.updates
+        if argument is None:
+            joined.append(place)
+        elif graph.is_first(argument):
+            parts = [p for k in graph.parts(argument) for p in places if p.updates == k]
+            joined.append(_joined(graph, argument, parts, graph.result_name(i)))
+    return tuple(joined)
 
 
 def caller_names(graph: GraphOp) -> dict[SSAValue, str]:

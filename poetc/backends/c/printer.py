@@ -717,8 +717,12 @@ class _Function:
         self, op: affine.IfOp, conditions: Sequence[str], facts: Facts
     ) -> _Expression | None:
         """The conditional expression of a guard whose branches are short expressions."""
+        if any(_nested_guards(region) > 1 for region in op.regions):
+            # Too long, and it would take time that doubles with each level.
+            return None
         saved = (self.values, self.indices, self.pending, self.names, self.lines)
-        self.values, self.indices = dict(self.values), dict(self.indices)
+        holds = self.holds
+        self.values, self.indices, self.holds = dict(self.values), dict(self.indices), dict(holds)
         self.pending, self.names, self.lines = {}, set(self.names), []
         branches: list[_Expression] = []
         for region, known in zip(op.regions, (facts, self.facts), strict=True):
@@ -727,6 +731,7 @@ class _Function:
                 branches.append(self.expression(_yielded(region.block)[0]))
         short = not self.lines
         self.values, self.indices, self.pending, self.names, self.lines = saved
+        self.holds = holds
         yes, no = branches
         text = f"{' && '.join(conditions)} ? {yes.at(_Level.OR)} : {no.at(_Level.OR)}"
         if not short or len(text) > _LONG:
@@ -1009,6 +1014,18 @@ def _index_level(index: Index) -> _Level:
         return _Level.ATOM if index.constant >= 0 else _Level.UNARY
     single = len(index.terms) == 1 and index.constant == 0 and index.terms[0][1] == 1
     return _Level.ATOM if single and isinstance(index.terms[0][0], Variable) else _Level.SUM
+
+
+def _nested_guards(region: Region) -> int:
+    """The most guards in `region` that are inside each other."""
+    return max(
+        (
+            isinstance(op, affine.IfOp) + max(map(_nested_guards, op.regions), default=0)
+            for block in region.blocks
+            for op in block.ops
+        ),
+        default=0,
+    )
 
 
 def _yielded(block: Block) -> Sequence[SSAValue]:

@@ -22,11 +22,13 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from poetc.backends.c.emit import generate
 from poetc.errors import InputError
 from poetc.ir.graph import graphs, write_schedule
+from poetc.ir.transfers import FEW, most_under_way, split_at_once
 from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
 
 if TYPE_CHECKING:
     from poetc.backends.c.boards import Board
+    from poetc.backends.c.emit import Executor
     from poetc.passes.poet_schedule import ScheduleOptions
 
 FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-fstack-usage", "-c")
@@ -45,12 +47,15 @@ RETURN_ADDRESS_BYTES = 8
 SLACK_BYTES = 32
 """What a step may take beyond what was expected before it was scheduled."""
 
+TRANSFER_BYTES = 48
+"""The most that a `poetc_transfer` takes, of which a step has some on its stack."""
+
 _DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?(\w+)\(([^;{}]*)\)\n\{\n(.*?)^\}", re.M | re.S)
 _INDIRECT = re.compile(r"->\s*(\w+)\(")
 _TABLE = re.compile(r"^\s*\.(\w+)\s*=\s*(\w+)\s*,", re.M)
 _CALL = re.compile(r"(?<![\w>.])(\w+)\s*\(")
 _COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
-_HOSTED = re.compile(r"#include <(?:stdio|stdlib|unistd)\.h>")
+_HOSTED = re.compile(r"#include <(?:pthread|stdio|stdlib|unistd)\.h>")
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,14 @@ def measure_stack(
     *,
     name: str = "model",
     board: Board | None = None,
+    executor: Executor | None = None,
 ) -> StackUse:
     """The stack of a step of the one graph of `module`, scheduled and with a memory plan.
 
     The page store is that of the board, or the one in memory: that of a port may take more. Raises
     InputError if the compiler fails, or does not know how much stack functions take.
     """
-    files = generate(module, name=name, board=board)
+    files = generate(module, name=name, board=board, executor=executor)
     sources = {
         file: _COMMENT.sub(" ", text)
         for file, text in files.items()
@@ -114,6 +120,7 @@ def expected_stack(
     compiler: tuple[str, ...],
     options: ScheduleOptions,
     board: Board | None = None,
+    executor: Executor | None = None,
 ) -> StackUse:
     """The stack of a step of the one graph of `module`, as far as can be told before scheduling.
 
@@ -137,12 +144,20 @@ def expected_stack(
         # Of a graph where nothing is freed or moved, nothing else says so.
         graph.attributes.setdefault("schedule", DictionaryAttr({}))
         plan_graph_memory(graph, options.align)
-        return measure_stack(copy, compiler, board=board)
+        if options.device is None or not options.device.dma or (board and not board.dma):
+            return measure_stack(copy, compiler, board=board, executor=executor)
+        split_at_once(graph)
+        use = measure_stack(copy, compiler, board=board, executor=executor)
+        more = FEW - 1 if most_under_way(graph) else 0
+        return replace(use, bytes=use.bytes + more * TRANSFER_BYTES)
 
     def most_transfers(problem: Problem) -> Sequence[Step]:
         return _with_most_transfers(problem, limited and options.paging)
 
-    measured = [measure(asked, lambda problem: solve(problem, strategy="keep-all").steps)]
+    measured: list[StackUse] = []
+    if not any(graph.has_parts for graph in graphs(module)):
+        # Parameters in parts are never in RAM from step to step.
+        measured.append(measure(asked, lambda problem: solve(problem, strategy="keep-all").steps))
     if store:
         try:
             measured.append(measure(replace(asked, params="storage"), most_transfers))

@@ -8,6 +8,11 @@
  *
  * Parameters on storage are in STORE_FILE, which `poetc pack` makes and `poetc unpack` reads back;
  * there are no argN.bin and outN.bin of them.
+ *
+ * A program that runs plans takes its schedule from PLAN_FILE, which `poetc --emit=plan` makes, or
+ * uses the one that it was made with.
+ *
+ * With -DPOETC_STORE_THREAD, a thread of its own moves the pages.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +20,9 @@
 #include "model.h"
 #include "store_file.h"
 #include "store_memory.h"
+#ifdef POETC_STORE_THREAD
+#include "store_thread.h"
+#endif
 
 static bool file_name(char *path, size_t size, const char *directory, const char *kind, uint32_t i)
 {
@@ -156,6 +164,25 @@ static bool run(const char *directory, unsigned long steps, poetc_store *store)
     return true;
 }
 
+#ifdef POETC_STORE_THREAD
+static bool run_on(poetc_store *store, const char *directory, unsigned long steps)
+{
+    static poetc_thread_store thread;
+    if (!poetc_thread_store_open(&thread, store)) {
+        perror("thread");
+        return false;
+    }
+    const bool good = run(directory, steps, &thread.store);
+    poetc_thread_store_close(&thread);
+    return good;
+}
+#else
+static bool run_on(poetc_store *store, const char *directory, unsigned long steps)
+{
+    return run(directory, steps, store);
+}
+#endif
+
 static bool run_in_file(const char *directory, unsigned long steps, const char *path)
 {
     static poetc_file_store file;
@@ -168,7 +195,7 @@ static bool run_in_file(const char *directory, unsigned long steps, const char *
         perror(path);
         return false;
     }
-    const bool good = run(directory, steps, &file.store);
+    const bool good = run_on(&file.store, directory, steps);
     if (poetc_file_store_close(&file) != POETC_OK) {
         perror(path);
         return false;
@@ -187,17 +214,51 @@ static bool run_in_memory(const char *directory, unsigned long steps)
     static uint8_t pages[MODEL_STORAGE_BYTES + 1];
     static poetc_memory_store memory;
     poetc_memory_store_init(&memory, pages, MODEL_STORAGE_BYTES);
-    return run(directory, steps, &memory.store);
+    return run_on(&memory.store, directory, steps);
 #endif
 }
+
+#ifdef MODEL_PLAN_BYTES
+#define MOST_WORDS 5
+#define USAGE "DIRECTORY [STEPS [STORE_FILE [PLAN_FILE]]]"
+
+static bool load_plan(const char *path)
+{
+    static uint8_t plan[1 << 20];
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        perror(path);
+        return false;
+    }
+    const size_t bytes = fread(plan, 1, sizeof plan, file);
+    fclose(file);
+    const poetc_status status = model_load_plan(plan, (uint32_t)bytes);
+    if (status != POETC_OK) {
+        fprintf(stderr, "%s: %s\n", path, poetc_status_text(status));
+    }
+    return status == POETC_OK;
+}
+#else
+#define MOST_WORDS 4
+#define USAGE "DIRECTORY [STEPS [STORE_FILE]]"
+
+static bool load_plan(const char *path)
+{
+    (void)path;
+    return true;
+}
+#endif
 
 int main(int argc, char **argv)
 {
     char *end = NULL;
     const unsigned long steps = argc > 2 ? strtoul(argv[2], &end, 10) : 1;
-    if (argc < 2 || argc > 4 || (end != NULL && *end != '\0') || steps == 0) {
-        fprintf(stderr, "usage: %s DIRECTORY [STEPS [STORE_FILE]]\n", argv[0]);
+    if (argc < 2 || argc > MOST_WORDS || (end != NULL && *end != '\0') || steps == 0) {
+        fprintf(stderr, "usage: %s " USAGE "\n", argv[0]);
         return 2;
+    }
+    if (argc > 4 && !load_plan(argv[4])) {
+        return EXIT_FAILURE;
     }
     const bool good = argc > 3 ? run_in_file(argv[1], steps, argv[3])
                                : run_in_memory(argv[1], steps);

@@ -6,11 +6,19 @@
 #ifndef POETC_SCALAR_H
 #define POETC_SCALAR_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifdef __clang__
+#if INT_MAX < 0x7fffffff
+#error "int must have 32 bits or more"
+#endif
+
+/* For builds whose options are not ours to choose. With -std=c99, gcc fuses nothing anyway. */
+#if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__) && !defined(__STRICT_ANSI__)
+#pragma GCC optimize("fp-contract=off,no-strict-aliasing")
 #endif
 
 typedef union {

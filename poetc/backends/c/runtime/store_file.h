@@ -6,6 +6,10 @@
 
 #include "poetc_store.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct {
     poetc_store store; /* pass &file.store to the step */
     FILE *file;
@@ -18,5 +22,9 @@ poetc_status poetc_file_store_open(poetc_file_store *file, const char *path);
 poetc_status poetc_file_store_open_image(poetc_file_store *file, const char *path);
 
 poetc_status poetc_file_store_close(poetc_file_store *file);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -4,6 +4,10 @@
 
 #include "poetc_store.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct {
     poetc_store store; /* pass &memory.store to the step */
     uint8_t *bytes;
@@ -12,5 +16,9 @@ typedef struct {
 
 /* The store keeps its pages in `bytes`, which the caller provides and keeps. */
 void poetc_memory_store_init(poetc_memory_store *memory, void *bytes, uint32_t size);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
