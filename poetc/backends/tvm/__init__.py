@@ -1,0 +1,4 @@
+"""TVM: a scheduled graph as a Relax module, compiled for Linux-class devices and run there.
+
+Nothing here is imported unless it is asked for, and TVM with it; see `requirement.py`.
+"""

@@ -1,0 +1,160 @@
+"""Compiles scheduled graphs for a target and writes what comes out of it.
+
+    model.so    a shared library, which needs a linker for the target
+    model.o     one relocatable object, likewise
+    model.tar   the objects, to be linked elsewhere
+
+All hold the code of the kernels and the program of the virtual machine, and need TVM's runtime.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+from tvm import ir
+from tvm.target import codegen
+from xdsl.dialects.builtin import ModuleOp
+
+from poetc.backends.tvm import pipeline
+from poetc.backends.tvm.emit import HOST
+from poetc.backends.tvm.module import relax_module
+from poetc.backends.tvm.tiling import Vectors, arrange
+from poetc.errors import InputError
+from poetc.files import write_whole
+
+_TRIPLES = {"aarch64": "aarch64-linux-gnu", "x86_64": "x86_64-linux-gnu"}
+_AARCH64_CPUS = ("cortex-a53", "cortex-a57", "cortex-a72", "cortex-a76")
+SUFFIXES = (".so", ".o", ".tar")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What code is generated for. `linkers` are commands to try, for shared libraries."""
+
+    name: str
+    triple: str
+    target: tvm.target.Target
+    linkers: tuple[tuple[str, ...], ...]
+
+    @property
+    def vector_bytes(self) -> int:
+        """Of the widest registers; 16 is what every 64-bit processor has."""
+        if self._has("avx512f"):
+            return 64
+        return 32 if self._has("avx2") else 16
+
+    @property
+    def vector_registers(self) -> int:
+        """How many of them there are."""
+        return 16 if self._is_x86 and not self._has("avx512f") else 32
+
+    @property
+    def _is_x86(self) -> bool:
+        return self.triple.startswith(("x86_64", "i686"))
+
+    def _has(self, feature: str) -> bool:
+        return self._is_x86 and bool(codegen.target_has_features(feature, self.target))
+
+
+def machine(text: str = HOST) -> Machine:
+    """The machine that `--target` names: `host`, `ARCH`, a CPU, or `TRIPLE[:CPU]`.
+
+    Raises InputError for one that LLVM does not know.
+    """
+    if text == HOST:
+        target = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
+        return Machine(
+            text, codegen.llvm_get_system_triple(), target, (("cc",), ("gcc",), ("clang",))
+        )
+    triple, _, cpu = text.partition(":")
+    if triple in _AARCH64_CPUS:
+        triple, cpu = "aarch64", triple
+    triple = _TRIPLES.get(triple, triple)
+    if "-" not in triple or not codegen.llvm_is_valid_cpu("generic", triple):
+        raise InputError(
+            f"--target={text}: LLVM has no such target; known are host, "
+            f"{', '.join(_TRIPLES)}, {', '.join(_AARCH64_CPUS)}, and TRIPLE:CPU"
+        )
+    if cpu and not codegen.llvm_is_valid_cpu(cpu, triple):
+        raise InputError(f"--target={text}: LLVM has no processor {cpu} for {triple}")
+    options = {"kind": "llvm", "mtriple": triple} | ({"mcpu": cpu} if cpu else {})
+    linkers = ((f"{triple}-gcc",), (f"{triple}-ld",), ("clang", f"--target={triple}"))
+    return Machine(text, triple, tvm.target.Target(options), linkers)
+
+
+def compile_module(module: ir.IRModule, on: Machine) -> tvm.runtime.Executable:
+    """An executable of the virtual machine that does what the module says, in its order."""
+    pipeline.register()
+    return tvm.compile(module, on.target, relax_pipeline=pipeline.NAME, tir_pipeline=pipeline.NAME)
+
+
+def compile_graph(module: ModuleOp, on: Machine) -> tvm.runtime.Executable:
+    """The executable of a scheduled and planned graph, its kernels arranged for the machine."""
+    vectors = Vectors(on.vector_bytes // 4, on.vector_registers)
+    return compile_module(relax_module(module, lambda f: arrange(f, vectors)), on)
+
+
+def check_output(output: str) -> None:
+    """Raises InputError for a file name that does not say what to write."""
+    if Path(output).suffix not in SUFFIXES:
+        raise InputError(f"-o {output}: --emit=tvm writes {', '.join(SUFFIXES)}")
+
+
+def write(executable: tvm.runtime.Executable, output: str, on: Machine) -> None:
+    """Writes a library or objects, as the suffix of `output` says; all of it or nothing.
+
+    Raises InputError if there is no linker for the machine, or it fails.
+    """
+    check_output(output)
+    suffix = Path(output).suffix
+    with tempfile.TemporaryDirectory() as directory:
+        made: list[str] = []
+
+        def keep(_: str, objects: Sequence[str]) -> None:
+            made.extend(objects)
+
+        executable.export_library(output, fcompile=keep, workspace_dir=directory)
+        if suffix == ".tar":
+            content = _tar(made)
+        else:
+            linked = Path(directory) / f"linked{suffix}"
+            _link(made, linked, on)
+            content = linked.read_bytes()
+    write_whole(output, content)
+
+
+def _link(objects: Sequence[str], output: Path, on: Machine) -> None:
+    found = next((words for words in on.linkers if shutil.which(words[0])), None)
+    if found is None:
+        names = " or ".join(words[0] for words in on.linkers)
+        raise InputError(
+            f"no linker for {on.name} ({names}) is installed; -o with .tar writes the objects"
+        )
+    flags = ("-shared",) if output.suffix == ".so" else ("-r",)
+    if not found[0].endswith("-ld"):
+        flags += ("-nostdlib",) if output.suffix == ".o" else ()
+    command = [*found, *flags, "-o", str(output), *objects]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
+        raise InputError(f"{found[0]} cannot link for {on.name}: {reason}")
+
+
+def _tar(objects: Sequence[str]) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for path in objects:
+            # Without times and owners: the same program gives the same bytes.
+            info = tarfile.TarInfo(Path(path).name)
+            info.size = Path(path).stat().st_size
+            with Path(path).open("rb") as file:
+                archive.addfile(info, file)
+    return data.getvalue()

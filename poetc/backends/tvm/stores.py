@@ -1,0 +1,165 @@
+"""Page stores of the Python runner: the layout of pages and images is that of the C runtime.
+
+A page is the bytes of a tensor and their CRC-32. The image of parameters on storage is described in
+poetc/image.py: a record says which bank has the current values, and a step writes new ones to the
+other bank before it writes the other record.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from poetc.errors import InputError
+from poetc.image import RECORD_MAGIC
+from poetc.schedule.arena import PAGE_TRAILER_BYTES
+
+PAGE = 0
+"""A page of the step itself, or a parameter that no step changes."""
+OLD = 1
+"""The current value of a parameter, in the bank that the newest record names."""
+NEW = 2
+"""Its new value, in the other bank."""
+
+_RECORD = struct.Struct("<4I")
+
+
+class PageError(Exception):
+    """A page could not be moved, or is not what was written."""
+
+
+class Store(Protocol):
+    """Bytes that survive what happens in RAM. Offsets are in bytes."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes; fewer, if the store ends before."""
+        ...
+
+    def write(self, offset: int, data: bytes) -> None: ...
+
+    def sync(self) -> None:
+        """Returns when everything that was written would survive a loss of power."""
+        ...
+
+
+class MemoryStore:
+    """A store in memory, of a fixed size or with the given content."""
+
+    def __init__(self, content: int | bytes) -> None:
+        self.data = bytearray(content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self.data[offset : offset + length])
+
+    def write(self, offset: int, data: bytes) -> None:
+        if offset + len(data) > len(self.data):
+            raise PageError(f"{offset + len(data)} is beyond the end of the store")
+        self.data[offset : offset + len(data)] = data
+
+    def sync(self) -> None:
+        """Nothing: memory is not meant to survive."""
+
+
+class FileStore:
+    """A store in a file, which is made if there is none and keeps its content otherwise."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        try:
+            self.descriptor = os.open(self.path, flags, 0o666)
+        except OSError as error:
+            raise InputError(f"cannot open {self.path}: {error.strerror}") from error
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self.descriptor, length, offset)
+
+    def write(self, offset: int, data: bytes) -> None:
+        while data:
+            done = os.pwrite(self.descriptor, data, offset)
+            offset, data = offset + done, data[done:]
+
+    def sync(self) -> None:
+        os.fsync(self.descriptor)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+@dataclass
+class Traffic:
+    """What a step moved: pages, and the bytes of their tensors."""
+
+    pages_in: int = 0
+    pages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class Pager:
+    """Moves checked pages between tensors and a store; the methods are what programs call."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.traffic = Traffic()
+        self.layout_id = self.unit_bytes = self.bank_bytes = self.sequence = 0
+
+    def page_out(self, offset: int, kind: int, data: bytes) -> None:
+        """Writes a page."""
+        offset, tag = self._place(offset, kind)
+        trailer = (zlib.crc32(data) ^ tag).to_bytes(PAGE_TRAILER_BYTES, "little")
+        self.store.write(offset, data + trailer)
+        self.traffic.pages_out += 1
+        self.traffic.bytes_out += len(data)
+
+    def page_in(self, offset: int, kind: int, length: int) -> bytes:
+        """Reads the page of a tensor of `length` bytes. Raises PageError for a damaged one."""
+        offset, tag = self._place(offset, kind)
+        page = self.store.read(offset, length + PAGE_TRAILER_BYTES)
+        data, trailer = page[:length], page[length:]
+        if trailer != (zlib.crc32(data) ^ tag).to_bytes(PAGE_TRAILER_BYTES, "little"):
+            raise PageError(f"the page at {offset} is damaged, or was never written")
+        self.traffic.pages_in += 1
+        self.traffic.bytes_in += length
+        return data
+
+    def image_open(self, layout_id: int, unit_bytes: int, bank_bytes: int) -> None:
+        """Finds the current values of parameters. Raises PageError if the store has none."""
+        self.layout_id, self.unit_bytes, self.bank_bytes = layout_id, unit_bytes, bank_bytes
+        found = [s for slot in (0, 1) if (s := self._record(slot)) is not None]
+        if not found:
+            raise PageError(f"the store has no image with the layout {layout_id:08x}")
+        # Sequences wrap: the newer of two is less than half of all numbers ahead.
+        newer = len(found) == 2 and (found[1] - found[0]) % 2**32 < 2**31
+        self.sequence = found[1] if newer else found[0]
+
+    def image_commit(self) -> None:
+        """Makes the new values the current ones."""
+        self.store.sync()
+        following = (self.sequence + 1) % 2**32
+        fields = (RECORD_MAGIC, self.layout_id, following)
+        record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
+        self.store.write((following & 1) * self.unit_bytes, record)
+        self.store.sync()
+        if self._record(following & 1) != following:
+            raise PageError("the record of new parameters was not written")
+
+    def _place(self, offset: int, kind: int) -> tuple[int, int]:
+        """Where a page is, and its tag."""
+        if kind == PAGE:
+            return offset, 0
+        sequence = (self.sequence + (kind == NEW)) % 2**32
+        return offset + (sequence & 1) * self.bank_bytes, sequence
+
+    def _record(self, slot: int) -> int | None:
+        """The sequence number in a record, None if it is not a valid one of this layout."""
+        record = self.store.read(slot * self.unit_bytes, _RECORD.size)
+        if len(record) < _RECORD.size:
+            return None
+        magic, layout_id, sequence, crc = _RECORD.unpack(record)
+        valid = magic == RECORD_MAGIC and crc == zlib.crc32(record[:12]) and sequence & 1 == slot
+        return sequence if valid and layout_id == self.layout_id else None
