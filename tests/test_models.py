@@ -11,6 +11,7 @@ from compiled import SANITIZE, Model, build, prepare, run, worst_error
 from conftest import TRAINED
 
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
+from poetc.backends.c.stack import find_compiler, measure_stack
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 
@@ -29,24 +30,11 @@ def budgets(model: Model, peak_bytes: int) -> list[int]:
     return sorted({(least + (peak_bytes - least) * k // BUDGETS) // 4 * 4 for k in range(BUDGETS)})
 
 
-def stack_bytes(directory: Path) -> int:
-    """Depth of the stack below a step: its frame, the deepest kernel, the mathematics it calls."""
-    frames: dict[str, int] = {}
-    for path in directory.glob("*.su"):
-        for line in path.read_text().splitlines():
-            where, frame, kind = line.split("\t")
-            assert kind in ("static", "dynamic,bounded")
-            frames[where.rsplit(":", 1)[1]] = int(frame)
-    kernels = max(f for name, f in frames.items() if name.startswith("model_kernel"))
-    runtime = sum(f for name, f in frames.items() if name.startswith("poetc_"))
-    return frames["model_step"] + kernels + runtime
-
-
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_budget_gives_the_same_bits_and_xlas_numbers(name: str, tmp_path: Path) -> None:
     model = prepare(name)
     module, report = model.schedule(None)
-    program = build(module, tmp_path / "unlimited", "-fstack-usage")
+    program = build(module, tmp_path / "unlimited")
     unlimited = run(program, model.arguments, model.expected)
     for got, expected in zip(unlimited, model.expected, strict=True):
         if np.max(np.abs(expected)) > NOISE:
@@ -56,7 +44,7 @@ def test_every_budget_gives_the_same_bits_and_xlas_numbers(name: str, tmp_path: 
     by_clang = build(module, tmp_path / "clang", "-O2", compiler="clang")
     results = run(by_clang, model.arguments, model.expected)
     assert [a.tobytes() for a in results] == [a.tobytes() for a in unlimited]
-    assert stack_bytes(tmp_path / "unlimited") <= DEFAULT_STACK_BYTES
+    assert measure_stack(module, find_compiler("gcc")).bytes <= DEFAULT_STACK_BYTES
     # The interpreter orders every operation as the generated code does.
     reference = run_graph(graphs(module)[0], model.arguments, arena=True)
     assert [a.tobytes() for a in reference.results] == [a.tobytes() for a in unlimited]

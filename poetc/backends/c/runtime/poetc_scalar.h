@@ -6,11 +6,10 @@
 #ifndef POETC_SCALAR_H
 #define POETC_SCALAR_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#if INT_MAX < 0x7fffffff
+#if defined(__SIZEOF_INT__) && __SIZEOF_INT__ < 4
 #error "int must have 32 bits or more"
 #endif
 

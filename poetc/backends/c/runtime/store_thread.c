@@ -26,9 +26,10 @@ static poetc_status move(poetc_store *inner, poetc_transfer *transfer)
     transfer->done = done;
     if (status == POETC_OK && done == length) {
         uint8_t *trailer = transfer->trailer;
+        uint32_t end = offset + length;
         done = 0;
-        status = in ? operations->read(inner, offset + length, trailer, POETC_TRAILER_BYTES, &done)
-                    : operations->write(inner, offset + length, trailer, POETC_TRAILER_BYTES, &done);
+        status = in ? operations->read(inner, end, trailer, POETC_TRAILER_BYTES, &done)
+                    : operations->write(inner, end, trailer, POETC_TRAILER_BYTES, &done);
         transfer->done += done;
     }
     return status;
