@@ -68,8 +68,8 @@ typedef struct poetc_transfer {
 /* Offsets and lengths are in bytes. Each operation returns POETC_OK and sets *done to the bytes
  * that it moved, or says what went wrong. Moving fewer bytes than asked for is POETC_OK with a
  * smaller *done; the caller reports it. A read that finds the storage itself damaged (an error
- * that its own code could not correct) returns POETC_CORRUPT, any other failure POETC_READ_FAILED or
- * POETC_TIMED_OUT. No operation may wait for ever.
+ * that its own code could not correct) returns POETC_CORRUPT, any other failure
+ * POETC_READ_FAILED or POETC_TIMED_OUT. No operation may wait for ever.
  */
 typedef struct {
     poetc_status (*read)(poetc_store *store, uint32_t offset, void *data, uint32_t length,
@@ -112,10 +112,10 @@ poetc_status poetc_page_in_tagged(poetc_store *store, uint32_t offset, void *dat
 /* None of `count` transfers is under way. */
 void poetc_transfers_init(poetc_transfer *transfers, uint32_t count);
 
-/* A page-out or page-in in two halves. Between them `transfer` and `data` must be left alone, but `data` of a
- * page-out may be read. A store without asynchronous operations transfers everything in the first
- * half. The page is written, or the data good, only when `poetc_page_wait` returns POETC_OK.
- * Whatever it returns, the transfer is over then.
+/* A page-out or page-in in two halves. Between them `transfer` and `data` must be left alone, but
+ * `data` of a page-out may be read. A store without asynchronous operations transfers everything
+ * in the first half. The page is written, or the data good, only when `poetc_page_wait` returns
+ * POETC_OK. Whatever it returns, the transfer is over then.
  */
 poetc_status poetc_page_out_start(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
                                   const void *data, uint32_t length, uint32_t tag);
