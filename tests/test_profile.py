@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -607,6 +607,15 @@ end
 """
 
 
+def refusal(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line with which the command `words` is refused as bad input."""
+    capsys.readouterr()
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -639,10 +648,7 @@ def test_bad_logs(
     assert load_profile("good.toml").kernels == {"00112233445566aa": 99_000.0}
     assert LOG.count(change[0]) == 1
     Path("log.txt").write_text(LOG.replace(*change))
-    capsys.readouterr()
-    assert main(["profile", "--from=log.txt", "-o", "p.toml"]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1
+    assert message in refusal(["profile", "--from=log.txt", "-o", "p.toml"], capsys)
     assert not Path("p.toml").exists()
 
 
@@ -675,9 +681,7 @@ def test_bad_profiles(
     text = some_profile().to_toml()
     assert text.count(change[0]) == 1
     Path("p.toml").write_text(text.replace(*change))
-    assert main([GESTURE, "--profile=p.toml", "-q"]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1
+    assert message in refusal([GESTURE, "--profile=p.toml", "-q"], capsys)
 
 
 @pytest.mark.parametrize(
@@ -728,9 +732,7 @@ def test_refused(
     np.savez("few.npz", arg0=np.zeros(32, np.float32))
     np.savez("wrong.npz", arg0=np.zeros(32))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert main(["profile", *words]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1
+    assert message in refusal(["profile", *words], capsys)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -58,6 +58,27 @@ def test_both_sides_are_valid_and_repeatable(
         assert found.energy_nj <= best.energy_nj * (1 + 1.1 * gap)
 
 
+def test_the_bound_of_a_race_does_not_tell_who_was_first(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = solve(problem, strategy="milp", gap=1e-6)
+    as_large(monkeypatch)
+    monkeypatch.setattr(portfolio.Bounding, "cut", lambda *_: None)
+
+    def race(main_nj: float, other_nj: float) -> float:
+        monkeypatch.setattr(
+            portfolio.Bounding, "tighten", lambda self, _: self.search.raise_bound(main_nj)
+        )
+        monkeypatch.setattr(
+            portfolio, "checkpointed", lambda other, *_: other.raise_bound(other_nj)
+        )
+        found = solve(problem, strategy="milp", gap=0.1, time_limit_s=60)
+        assert found.status == "optimal"
+        return found.bound_nj
+
+    assert race(best.bound_nj, 0) == race(0, best.bound_nj) == race(0, best.bound_nj - 1)
+
+
 def test_a_fork_hands_over_what_is_better(problem: Problem) -> None:
     search = Search(Instance(problem), 60, 1e-6, lambda state: told.append(state.energy_nj))
     told: list[float] = []
