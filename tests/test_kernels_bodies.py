@@ -104,3 +104,26 @@ def test_lowering_is_deterministic():
         case = random_case(rng)
         texts = {str(lower_kernel(case.block, "k").function) for _ in range(2)}
         assert len(texts) == 1
+
+
+def test_reductions_that_wait_for_each_other():
+    """Two reductions and, of each, another one: the second of one pair over the same elements as
+    the first of the other."""
+
+    def build(x: SSAValue) -> list[SSAValue]:
+        wide = hlo.shape_of(x)
+
+        def reduce(value: Any, kind: str, init: float) -> SSAValue:
+            return SSAValue.get(hlo.ReduceOp(value, scalar(init), [1], kind))
+
+        def over_rows(value: SSAValue) -> hlo.BroadcastInDimOp:
+            return hlo.BroadcastInDimOp(value, (0,), wide)
+
+        total, most = reduce(x, "add", 0.0), reduce(x, "maximum", -np.inf)
+        centred = hlo.SubtractOp(x, over_rows(total))
+        squares = reduce(hlo.MultiplyOp(centred, centred), "add", 0.0)
+        below = reduce(hlo.SubtractOp(x, over_rows(most)), "add", 0.0)
+        both = hlo.AddOp(over_rows(below), over_rows(squares))
+        return [SSAValue.get(hlo.MultiplyOp(both, centred))]
+
+    check([Case.of(build, floats(np.random.default_rng(0), 3, 6))])

@@ -89,7 +89,7 @@ class Evaluator:
         plan: Plan,
         inputs: dict[SSAValue, SSAValue],
         workspace: dict[SSAValue, SSAValue],
-        partners: Callable[[Operation], Iterable[Operation]],
+        partners: Callable[[Operation, Sequence[Operation]], Iterable[Operation]],
         name: str,
     ) -> None:
         self.b = builder
@@ -106,6 +106,7 @@ class Evaluator:
         self.fused: list[tuple[Operation, Operation, Val]] = []
         self.globals: list[memref.GlobalOp] = []
         self._tables: dict[Operation, SSAValue] = {}
+        self._open: list[Operation] = []
         self._dynamics: dict[SSAValue, Dynamic] = {}
 
     # Elements
@@ -417,7 +418,7 @@ class Evaluator:
     def _reduce(self, op: stablehlo.ReduceOp, at: tuple[Index, ...]) -> Val:
         """A reduction, together with others over the same elements: one pass over memory."""
         group = [op]
-        for partner in self.partners(op):
+        for partner in self.partners(op, self._open):
             assert isinstance(partner, stablehlo.ReduceOp)
             value = partner.results[0]
             elsewhere = value in self.plan.kept or value in self.written
@@ -435,7 +436,9 @@ class Evaluator:
                 result.append(expressions.combine(self.b, member.kind, acc, term))
             return result
 
+        self._open += group
         results = self.fold(descriptions[0].axes, inits, leaf)
+        del self._open[-len(group) :]
         for member, result in zip(group[1:], results[1:], strict=True):
             self.b.remember((member.results[0], at), result)
             self.fused.append((op, member, result))

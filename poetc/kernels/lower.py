@@ -194,9 +194,9 @@ class _Attempt:
             total = total + bound[self.tree.class_of(atom)] * c
         return total
 
-    def _partners(self, op: Operation) -> Iterable[Operation]:
+    def _partners(self, op: Operation, within: Sequence[Operation]) -> Iterable[Operation]:
         """Reductions over the same elements, wanted in the same place, that `op` can be evaluated
-        with: none depends on another."""
+        with: none depends on another, nor on those that `op` is evaluated for, `within`."""
         assert isinstance(op, stablehlo.ReduceOp)
         group = [op]
         places = self._places.get(op.results[0], set())
@@ -209,6 +209,7 @@ class _Attempt:
                 and other.dims == op.dims
                 and shape_of(other.operand) == shape_of(op.operand)
                 and all(_independent(member, other) for member in group)
+                and not any(_depends(other, outer) for outer in within)
                 and not any(frozenset((member, other)) in self.plan.apart for member in group)
             ):
                 group.append(other)

@@ -121,16 +121,23 @@ def share(problem: Problem, k: int, dying: set[int]) -> tuple[tuple[int, int], .
 
 
 def _best(problem: Problem, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """A matching of greatest weight; the lists are short, so by trying."""
-    if not pairs:
-        return ()
-    (o, i), rest = pairs[0], pairs[1:]
-    taken = ((o, i), *_best(problem, tuple(p for p in rest if p[0] != o and p[1] != i)))
-    if not any(p[0] == o or p[1] == i for p in rest):
-        return taken
-    left = _best(problem, rest)
+    """A matching of greatest weight. The weight of a pair is the size of its output, so what can be
+    matched is a transversal matroid: the largest output first, each that can be (Edmonds 1971)."""
+    choices: dict[int, list[int]] = {}
+    for o, i in pairs:
+        choices.setdefault(o, []).append(i)
+    user: dict[int, int] = {}
 
-    def weight(chosen: tuple[tuple[int, int], ...]) -> int:
-        return sum(problem.tensors[a].bytes for a, _ in chosen)
+    def match(o: int, tried: set[int]) -> bool:
+        """Finds an input for `o`; outputs that have one may change to another."""
+        for i in choices[o]:
+            if i not in tried:
+                tried.add(i)
+                if i not in user or match(user[i], tried):
+                    user[i] = o
+                    return True
+        return False
 
-    return taken if weight(taken) >= weight(left) else left
+    for o in sorted(choices, key=lambda o: -problem.tensors[o].bytes):
+        match(o, set())
+    return tuple(sorted((o, i) for i, o in user.items()))
