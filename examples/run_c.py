@@ -41,7 +41,7 @@ def main() -> None:
         if options.steps == 1:
             scale = max(float(np.max(np.abs(expected))), 1e-30)
             error = float(np.max(np.abs(got - expected))) / scale
-            print(f"{name}: {expected.shape!s:<10} relative difference from XLA {error:.1e}")
+            print(f"{name}: {expected.shape!s:<10} relative difference {error:.1e}")
         elif expected.size == 1:
             print(
                 f"{name}: {float(got):.6f} after {options.steps} steps, {float(expected):.6f} first"

@@ -39,7 +39,7 @@ from xdsl.passes import ModulePass
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import PART, Part
-from poetc.passes.stablehlo_to_poet import ALIASING, result_names, updates_of
+from poetc.passes.stablehlo_to_poet import ALIASING, argument_names, updates_of
 from poetc.simplify.axes import ELEMENTWISE, VIEWS, Along, Walk, along, piece, summand, summed
 from poetc.simplify.driver import remove_dead
 
@@ -158,7 +158,7 @@ def resolve(main: FuncOp, splits: Iterable[Split]) -> dict[int, Cut]:
 
 
 def _index(main: FuncOp, split: Split, updates: dict[int, int]) -> int:
-    names = argument_names(main)
+    names = names_for_splits(main)
     if isinstance(split.parameter, int):
         index = split.parameter
         if index >= len(main.body.block.args):
@@ -195,13 +195,9 @@ def _is_part(main: FuncOp, index: int) -> bool:
     return main.arg_attrs is not None and PART in main.arg_attrs.data[index].data
 
 
-def argument_names(main: FuncOp) -> list[str]:
-    """The names by which a parameter can be split: that of its new value, or `arg<i>`."""
-    results, updates = result_names(main), updates_of(main)
-    return [
-        (results[updates[i]] if i in updates else None) or f"arg{i}"
-        for i in range(len(main.body.block.args))
-    ]
+def names_for_splits(main: FuncOp) -> list[str]:
+    """The names by which a parameter can be split: its own, or `arg<i>`."""
+    return [name or f"arg{i}" for i, name in enumerate(argument_names(main))]
 
 
 def _companions(main: FuncOp, updates: dict[int, int]) -> dict[int, tuple[int, ...]]:

@@ -61,6 +61,9 @@ ELEMENT_TYPES = (Float32Type(), i32, i1)
 ALIASING = "tf.aliasing_output"
 """Argument attribute by which JAX says that the argument's buffer becomes that of result k."""
 
+NAME = "poet.name"
+"""Attribute of an argument or result: what it is called in the source."""
+
 _STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
 _CHLO = frozenset(CHLO.operations)
 
@@ -374,8 +377,11 @@ class _Converter:
         graph = GraphOp(
             "main",
             self.main.function_type,
-            arg_attrs=[self._argument_attributes(i, names) for i in range(len(self.arguments))],
-            res_attrs=[{} if name is None else {"poet.name": StringAttr(name)} for name in names],
+            arg_attrs=[
+                self._argument_attributes(i, name)
+                for i, name in enumerate(argument_names(self.main))
+            ],
+            res_attrs=[{} if name is None else {NAME: StringAttr(name)} for name in names],
         )
         graph.location = self.main.location
         values: dict[SSAValue, SSAValue] = {}
@@ -393,17 +399,14 @@ class _Converter:
         graph.block.add_op(end)
         return graph
 
-    def _argument_attributes(self, index: int, names: Sequence[str | None]) -> dict[str, Attribute]:
+    def _argument_attributes(self, index: int, name: str | None) -> dict[str, Attribute]:
+        attributes: dict[str, Attribute] = {"poet.role": StringAttr("input")}
         result = self.updates.get(index)
-        if result is None:
-            return {"poet.role": StringAttr("input")}
-        attributes: dict[str, Attribute] = {
-            "poet.role": StringAttr("param"),
-            "poet.updates": IntegerAttr(result, i64),
-        }
-        # JAX names results only; a parameter has the name of its new value.
-        if (name := names[result]) is not None:
-            attributes["poet.name"] = StringAttr(name)
+        if result is not None:
+            attributes["poet.role"] = StringAttr("param")
+            attributes["poet.updates"] = IntegerAttr(result, i64)
+        if name is not None:
+            attributes[NAME] = StringAttr(name)
         given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
         if PART in given:
             attributes[PART] = given[PART]
@@ -459,6 +462,20 @@ def _reads_elementwise(op: Operation | None, value: SSAValue) -> bool:
     """
     elementwise = isinstance(op, BinaryElementwiseOp | UnaryElementwiseOp | SelectOp)
     return elementwise and value in op.operands and op.results[0].type == value.type
+
+
+def argument_names(main: FuncOp) -> list[str | None]:
+    """The name of each argument where it has one: that in its attribute `poet.name`, which our
+    frontends write, or the name of its new value. JAX by itself names results only."""
+    names: list[str | None] = [None] * len(main.function_type.inputs)
+    results = result_names(main)
+    for i, result in updates_of(main).items():
+        names[i] = results[result]
+    for i, attributes in enumerate(main.arg_attrs or ()):
+        given = attributes.data.get(NAME)
+        if isinstance(given, StringAttr):
+            names[i] = given.data
+    return names
 
 
 def result_names(main: FuncOp) -> list[str | None]:

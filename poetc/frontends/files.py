@@ -1,0 +1,88 @@
+"""What the frontends share: the two files of a training step, and what may be in them.
+
+`NAME.mlir` is the step in StableHLO. Attributes of an argument say that the step updates it
+(`tf.aliasing_output`, the number of the result that is its new value) and what the source calls it
+(`poet.name`). `NAME.npz` has the arguments, `arg0`, `arg1`, ... in the order of `@main`, and the
+expected results, `out0`, ..., if they were asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from poetc.errors import InputError
+from poetc.files import write_whole
+
+ELEMENT_TYPES = ("float32", "int32", "bool")
+"""What a tensor may hold."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files of a step. `names` are those of the arguments in flat order; `updates` tells for
+    each that the step updates the number of the result that is its new value."""
+
+    mlir: Path
+    npz: Path
+    names: tuple[str, ...]
+    updates: dict[int, int]
+
+
+def require(package: str, what: str, extra: str = "") -> ModuleType:
+    """The package; InputError, which says how to install it, without.
+
+    `what` is the function that needs it, `extra` the extra of poetc that has it, by default called
+    like the package.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise InputError(
+            f"{what} needs {package} ({error}); install it with: "
+            f"pip install 'poetc[{extra or package}]'"
+        ) from error
+
+
+def check_types(tensors: Iterable[tuple[str, str]]) -> None:
+    """Raises an InputError that lists all tensors, given as name and element type, whose type
+    poetc does not have."""
+    found = [f"  {name}: {type}" for name, type in tensors if type not in ELEMENT_TYPES]
+    if found:
+        lines = "\n".join(found)
+        raise InputError(
+            f"types that poetc does not have (it has {', '.join(ELEMENT_TYPES)}):\n{lines}"
+        )
+
+
+def model_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """`NAME.mlir` and `NAME.npz` for a path `NAME` or `NAME.mlir`."""
+    name = os.fspath(path).removesuffix(".mlir")
+    return Path(f"{name}.mlir"), Path(f"{name}.npz")
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    text: str,
+    arguments: Sequence[np.ndarray],
+    results: Sequence[np.ndarray] = (),
+) -> tuple[Path, Path]:
+    """Write the two files, each as a whole or not at all, and return their paths.
+
+    Raises InputError if one cannot be written.
+    """
+    mlir, npz = model_paths(path)
+    arrays = {f"arg{i}": array for i, array in enumerate(arguments)}
+    arrays |= {f"out{i}": array for i, array in enumerate(results)}
+    data = BytesIO()
+    np.savez(data, **arrays)  # pyright: ignore[reportArgumentType]
+    write_whole(npz, data.getvalue())
+    write_whole(mlir, text)
+    return mlir, npz

@@ -1,0 +1,229 @@
+"""JAX: a training step, written as the files that poetc compiles.
+
+    from poetc.frontends.jax import export
+
+    export(step, (params, opt_state, x, y), "model")     # model.mlir, model.npz
+
+`step(params, opt_state, x, y) -> (params, opt_state, loss)` is any function that `jax.jit` takes.
+Which arguments the step updates, and which result is the new value of which, is found by the
+structure of the pytrees and never by shapes alone: `jax.jit` gives a donated buffer to the first
+result of the same shape, which may be that of another tensor.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from poetc.errors import InputError
+from poetc.frontends.files import Exported, check_types, require, write_model
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A pytree, or a part of one, of tensors: its structure (`PyTreeDef`), the number of its first
+    leaf in flat order, and names and types (`float32[4,3]`) of its leaves."""
+
+    structure: Any
+    start: int
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+    def fits(self, other: _Tree) -> bool:
+        return self.structure == other.structure and self.types == other.types
+
+    def parts(self) -> Iterator[_Tree]:
+        """Itself and all trees in it, the outer ones first."""
+        trees: deque[_Tree] = deque([self])
+        while trees:
+            tree = trees.popleft()
+            yield tree
+            start = 0
+            for structure in tree.structure.children():
+                end = start + structure.num_leaves
+                trees.append(
+                    _Tree(
+                        structure,
+                        tree.start + start,
+                        tree.names[start:end],
+                        tree.types[start:end],
+                    )
+                )
+                start = end
+
+
+def export(
+    step: Callable[..., Any],
+    args: Sequence[Any],
+    path: str | os.PathLike[str],
+    *,
+    donate_argnums: int | Sequence[int] | Mapping[int, int] | None = None,
+    results: bool | Sequence[np.ndarray] = False,
+) -> Exported:
+    """Write `NAME.mlir` and `NAME.npz` of `step(*args)` for the path `NAME` or `NAME.mlir`.
+
+    `args` are example arguments, pytrees of arrays; their values are those in `NAME.npz`. With
+    `results` it also has what JAX computes for them, or the results given, in flat order.
+
+    `donate_argnums` are the positions of the arguments that the step updates: each goes with the
+    first result, or tree in a result, of the same structure, shapes and types that is not taken
+    yet. A mapping says which: `{0: 1}` for argument 0 whose new value is result 1. By default they
+    are all arguments that are containers (a dictionary, a tuple, ...; an array may have the shape
+    of a result by chance) and have such a result, of which there must be at least one.
+
+    Raises InputError for an argument to be updated without a result that fits, for types that
+    poetc does not have, and where JAX is missing or a file cannot be written. What JAX raises while
+    it traces `step` is passed on.
+    """
+    jax = require("jax", "poetc.frontends.jax.export")
+    from jax.tree_util import (  # pyright: ignore[reportMissingImports]
+        keystr,
+        tree_flatten_with_path,
+    )
+
+    def named(trees: tuple[Any, ...], tops: Sequence[str]) -> tuple[list[str], list[Any], Any]:
+        """Names, leaves and structure of several pytrees, each with a name of its own."""
+        leaves, structure = tree_flatten_with_path(trees)
+        names: list[str] = []
+        for path, _ in leaves:
+            top = tops[int(path[0].idx)]
+            inside = keystr(tuple(path[1:]), simple=True, separator=".")
+            names.append(f"{top}.{inside}" if inside else top)
+        return names, [leaf for _, leaf in leaves], structure
+
+    args = tuple(args)
+    names, leaves, structure = named(args, _argument_names(step, args))
+    check_types(
+        (name, type(leaf).__name__ + ", which has no values")
+        for name, leaf in zip(names, leaves, strict=True)
+        if isinstance(leaf, jax.ShapeDtypeStruct)
+    )
+    traced = jax.jit(step, keep_unused=True).trace(*args)
+    given = traced.jaxpr.in_avals
+    out = traced.out_info
+    # A named tuple is one result.
+    outs = out if type(out) is tuple else (out,)
+    tops = [f"result {i}" for i in range(len(outs))]
+    out_names, out_leaves, out_structure = named(outs, tops)
+    check_types(
+        (name, str(leaf.dtype))
+        for name, leaf in zip((*names, *out_names), (*given, *out_leaves), strict=True)
+    )
+
+    arguments = _Tree(structure, 0, tuple(names), tuple(map(_type, given)))
+    result = _Tree(out_structure, 0, tuple(out_names), tuple(map(_type, out_leaves)))
+    updates = _updates(arguments, result, donate_argnums)
+    text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates)
+    values = [np.asarray(leaf, aval.dtype) for leaf, aval in zip(leaves, given, strict=True)]
+    expected: Any = jax.tree.leaves(jax.jit(step)(*args)) if results is True else results or ()
+    mlir, npz = write_model(path, text, values, [np.asarray(array) for array in expected])
+    return Exported(mlir, npz, tuple(names), updates)
+
+
+def _argument_names(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """What the function calls its arguments; `arg<i>` where it does not say."""
+    try:
+        parameters = list(inspect.signature(step).parameters.values())
+    except (TypeError, ValueError):  # a builtin
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [*names, *(f"arg{i}" for i in range(len(names), len(args)))][: len(args)]
+
+
+def _type(tensor: Any) -> str:
+    return f"{tensor.dtype}[{','.join(map(str, tensor.shape))}]"
+
+
+def _updates(
+    arguments: _Tree, results: _Tree, donated: int | Sequence[int] | Mapping[int, int] | None
+) -> dict[int, int]:
+    """Flat number of an argument → that of the result that is its new value."""
+    args, outs = _children(arguments), _children(results)
+    if donated is None:
+        wanted: dict[int, int | None] = {
+            i: None for i, arg in enumerate(args) if arg.structure.num_nodes > 1 and arg.names
+        }
+    elif isinstance(donated, Mapping):
+        wanted = dict(donated)
+    else:
+        wanted = dict.fromkeys([donated] if isinstance(donated, int) else donated)
+    updates: dict[int, int] = {}
+    problems: list[str] = []
+    for i, k in wanted.items():
+        if not 0 <= i < len(args) or (k is not None and not 0 <= k < len(outs)):
+            problems.append(
+                f"  argument {i}{'' if k is None else f', result {k}'}: the step has {len(args)} "
+                f"arguments and {len(outs)} results"
+            )
+            continue
+        taken = set(updates.values())
+        found = [
+            tree
+            for tree in (results.parts() if k is None else [outs[k]])
+            if taken.isdisjoint(range(tree.start, tree.start + len(tree.names)))
+        ]
+        new = next((tree for tree in found if args[i].fits(tree)), None)
+        if new is not None:
+            updates |= {args[i].start + j: new.start + j for j in range(len(new.names))}
+        elif donated is not None:
+            problems.append(_misfit(args[i], i, found))
+    if problems:
+        raise InputError("\n".join(("donated arguments without a new value:", *problems)))
+    if donated is None and not updates:
+        raise InputError(
+            "the step returns no argument with the same structure, shapes and types, so that none "
+            "is updated; donate_argnums=() if that is meant"
+        )
+    return updates
+
+
+def _children(tree: _Tree) -> list[_Tree]:
+    """The trees that a tuple consists of."""
+    return list(islice(tree.parts(), 1, 1 + len(tree.structure.children())))
+
+
+def _misfit(argument: _Tree, index: int, results: Sequence[_Tree]) -> str:
+    """Why no result is the new value of an argument: what differs from one of its structure."""
+    alike = [tree for tree in results if tree.structure == argument.structure]
+    if not alike:
+        return f"  argument {index}: no result that is left has its structure"
+    lines = [
+        f"  {name}: {old}, in {other}: {new}"
+        for name, old, other, new in zip(
+            argument.names, argument.types, alike[0].names, alike[0].types, strict=True
+        )
+        if old != new
+    ]
+    return "\n".join(lines)
+
+
+def _text(lowered: Any, names: Sequence[str], updates: Mapping[int, int]) -> str:
+    """StableHLO of a lowered step, with what each argument is called and updated by."""
+    from jaxlib.mlir import ir  # pyright: ignore[reportMissingImports]
+
+    module = lowered.compiler_ir("stablehlo")
+    with module.context:
+        main = ir.SymbolTable(module.operation)["main"]
+        count = len(main.regions[0].blocks[0].arguments)
+        if count != len(names):
+            # Arguments that JAX adds: tokens of effects, constants taken out of the function.
+            raise InputError(
+                f"JAX lowers the step to a function of {count} arguments instead of {len(names)}; "
+                "debugging output and other side effects cannot be compiled"
+            )
+        i32 = ir.IntegerType.get_signless(32)
+        attributes = []
+        for i, name in enumerate(names):
+            entries: dict[str, Any] = {"poet.name": ir.StringAttr.get(name)}
+            if i in updates:
+                entries["tf.aliasing_output"] = ir.IntegerAttr.get(i32, updates[i])
+            attributes.append(ir.DictAttr.get(entries))
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+        return str(module)

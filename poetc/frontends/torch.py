@@ -1,0 +1,523 @@
+"""PyTorch: the training step of a module, written as the files that poetc compiles.
+
+    from poetc.frontends.torch import export
+
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+    export(module, torch.nn.functional.cross_entropy, optimiser, images, labels, "model")
+
+writes `model.mlir`, the step, and `model.npz`, its arguments and what PyTorch computes from them.
+The step is forward, backward and `optimiser.step()` itself, traced by PyTorch into one graph of
+ATen operations without side effects. Each becomes a function of JAX (`poetc.frontends.aten`), and
+JAX writes the StableHLO.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import traceback
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poetc.errors import InputError
+from poetc.frontends.files import Exported, check_types, require
+from poetc.frontends.jax import export as export_jax
+
+OPTIMISERS = ("SGD", "Adam", "AdamW")
+"""Of `torch.optim`, with all that they do except what `_check_optimiser` refuses."""
+
+_PLACE = "poetc.place"
+"""Key of what a traced operation is annotated with: its module, or what else it is in."""
+
+_PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+_OPTIMISER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+Tensors = OrderedDict[str, Any]
+Slots = Mapping[tuple[str, str], str]
+"""Parameter and key in the optimiser's state of it → the name that this state has in the step."""
+
+
+@dataclass(frozen=True)
+class _Training:
+    """A module, what trains it, and one batch."""
+
+    module: Any
+    loss: Callable[..., Any]
+    optimiser: Any
+    inputs: tuple[Any, ...]
+    targets: tuple[Any, ...]
+
+    def copy(self) -> _Training:
+        """With a module and an optimiser of its own."""
+        module, optimiser = copy.deepcopy((self.module, self.optimiser))
+        return _Training(module, self.loss, optimiser, self.inputs, self.targets)
+
+    def parameters(self) -> Tensors:
+        return OrderedDict(self.module.named_parameters())
+
+    def buffers(self) -> Tensors:
+        return OrderedDict(self.module.named_buffers())
+
+    def trained(self) -> list[list[str]]:
+        """The names of the parameters in each group of the optimiser."""
+        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        return [
+            [names[parameter] for parameter in group["params"]]
+            for group in self.optimiser.param_groups
+        ]
+
+
+def export(
+    module: Any,
+    loss: Callable[..., Any],
+    optimiser: Any,
+    inputs: Any,
+    targets: Any,
+    path: str | os.PathLike[str],
+) -> Exported:
+    """Write `NAME.mlir` and `NAME.npz` of a training step for the path `NAME` or `NAME.mlir`.
+
+    The step computes `loss(module(*inputs), *targets)`, a scalar, its gradient, and
+    `optimiser.step()`. `inputs` and `targets` are tensors or tuples of them; `targets` may be `()`.
+    The module is traced in the mode it is in (`train()` or `eval()`). Neither it nor the optimiser,
+    an `SGD`, `Adam` or `AdamW`, is changed; the settings of both become constants of the step.
+
+    Arguments of the step are the parameters, the optimiser's state (as it is, or zeros before its
+    first step), the buffers of the module, inputs and targets. Results are the loss and the new
+    values of the first three. Integers have 32 bits.
+
+    Raises InputError for what cannot be exported, and where PyTorch or JAX is missing or a file
+    cannot be written. What module, loss or optimiser raise is passed on.
+    """
+    torch = require("torch", "poetc.frontends.torch.export")
+    require("jax", "poetc.frontends.torch.export", "torch")
+    given = _Training(module, loss, optimiser, _tuple(torch, inputs), _tuple(torch, targets))
+    _check_optimiser(torch, given)
+    _check_types(torch, given)
+    after = given.copy()
+    value = _eager_step(torch, after)
+    slots, state = _state(torch, given, after)
+    new_state = _gather_state(after.optimiser, after.parameters(), slots)
+
+    parts = (given.parameters(), state, given.buffers())
+    batch = (given.inputs, given.targets)
+    example = [tensor.detach() for tensor in (*_flat(*parts), *chain(*batch))]
+    graph = _trace(torch, given.copy(), slots, example)
+
+    def step(parameters: Any, optimiser: Any, buffers: Any, inputs: Any, targets: Any) -> Any:
+        arrays = [*_flat(parameters, optimiser, buffers), *inputs, *targets]
+        new_value, *new = _lower(graph, arrays)
+        return new_value, *_split(new, parts)
+
+    results = [value, *_flat(after.parameters(), new_state, after.buffers())]
+    arguments = [OrderedDict((k, _array(v)) for k, v in part.items()) for part in parts]
+    arguments += [tuple(map(_array, part)) for part in batch]
+    return export_jax(
+        step,
+        arguments,
+        path,
+        donate_argnums={0: 1, 1: 2, 2: 3},
+        results=[_array(tensor) for tensor in results],
+    )
+
+
+def _tuple(torch: Any, tensors: Any) -> tuple[Any, ...]:
+    found = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    wrong = [type(tensor).__name__ for tensor in found if not isinstance(tensor, torch.Tensor)]
+    if wrong:
+        raise InputError(f"inputs and targets are tensors or tuples of tensors, not {wrong[0]}")
+    return found
+
+
+def _flat(*parts: Mapping[str, Any]) -> list[Any]:
+    return list(chain.from_iterable(part.values() for part in parts))
+
+
+def _split(tensors: Iterable[Any], like: Sequence[Mapping[str, Any]]) -> list[Tensors]:
+    """The opposite of `_flat`, with the names of `like`."""
+    rest = iter(tensors)
+    return [OrderedDict(zip(part, islice(rest, len(part)), strict=True)) for part in like]
+
+
+def _array(tensor: Any) -> np.ndarray:
+    array = tensor.detach().cpu().numpy()
+    return array.astype(np.int32) if array.dtype == np.int64 else array
+
+
+# Checks
+
+
+def _check_optimiser(torch: Any, given: _Training) -> None:
+    """Raises an InputError unless `torch.optim`'s step can be traced and begin with zeros."""
+    kind = type(given.optimiser)
+    if kind not in [getattr(torch.optim, name) for name in OPTIMISERS]:
+        known = ", ".join(f"torch.optim.{name}" for name in OPTIMISERS)
+        raise InputError(
+            f"the optimiser {kind.__module__}.{kind.__qualname__} cannot be exported; {known} can"
+        )
+    hooked = [n for n, p in given.parameters().items() if _has_hooks(p, _PARAMETER_HOOKS)]
+    if _has_hooks(given.optimiser, _OPTIMISER_HOOKS):
+        hooked.append("the optimiser")
+    if hooked:
+        raise InputError(
+            f"hooks of {', '.join(hooked)} would not be a part of the step; do what they do in the "
+            "module or the loss"
+        )
+    own = {id(parameter) for parameter in given.module.parameters()}
+    for i, group in enumerate(given.optimiser.param_groups):
+        foreign = [tuple(p.shape) for p in group["params"] if id(p) not in own]
+        if foreign:
+            shapes = ", ".join(map(str, foreign))
+            raise InputError(
+                f"group {i} of the optimiser has parameters that are not in the module, of the "
+                f"shapes {shapes}; make the module one that has all of them"
+            )
+        fresh = [p for p in group["params"] if not given.optimiser.state.get(p)]
+        if group.get("dampening") and group["momentum"] and fresh:
+            raise InputError(
+                f"group {i} of the optimiser has dampening={group['dampening']}, which PyTorch "
+                "leaves out of the first step; take that step before the export, or set it to 0"
+            )
+
+
+def _has_hooks(owner: Any, kinds: Sequence[str]) -> bool:
+    return any(getattr(owner, kind, None) for kind in kinds)
+
+
+def _check_types(torch: Any, given: _Training) -> None:
+    """Raises an InputError that lists all tensors that cannot be arguments of a step."""
+    from poetc.frontends.aten import TYPES
+
+    parts = {
+        "parameters": given.parameters().items(),
+        "buffers": given.buffers().items(),
+        "inputs": enumerate(given.inputs),
+        "targets": enumerate(given.targets),
+    }
+    named = [(f"{part}.{name}", t) for part, items in parts.items() for name, t in items]
+    check_types((n, TYPES.get(t.dtype, str(t.dtype).removeprefix("torch."))) for n, t in named)
+    limits = torch.iinfo(torch.int32)
+    wide = [
+        f"  {name}"
+        for name, t in named
+        if t.dtype == torch.int64
+        and t.numel()
+        and not limits.min <= t.min() <= t.max() <= limits.max
+    ]
+    if wide:
+        raise InputError("\n".join(("integers of more than 32 bits:", *wide)))
+
+
+# The step in PyTorch
+
+
+def _eager_step(torch: Any, training: _Training) -> Any:
+    """Do a step as PyTorch does it; the loss. Random numbers after it are as without it."""
+    with torch.random.fork_rng(devices=[]):
+        training.optimiser.zero_grad()
+        value = training.loss(training.module(*training.inputs), *training.targets)
+        if not isinstance(value, torch.Tensor) or value.shape != ():
+            what = f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
+            raise InputError(f"the loss must be a scalar tensor, not {what}")
+        value.backward()
+        training.optimiser.step()
+    return value
+
+
+def _state(torch: Any, given: _Training, after: _Training) -> tuple[Slots, Tensors]:
+    """What the optimiser's state is called, and its values before the step.
+
+    A step after it has state for every parameter that has a gradient; before its first one PyTorch
+    has none, and then it acts like zeros. Step counters that are equal before and after are one.
+    """
+    slots: dict[tuple[str, str], str] = {}
+    state: Tensors = OrderedDict()
+    counters: dict[tuple[float, float], str] = {}
+    old, new = given.parameters(), after.parameters()
+    for name in chain.from_iterable(given.trained()):
+        before = given.optimiser.state.get(old[name], {})
+        for key, value in after.optimiser.state.get(new[name], {}).items():
+            if not isinstance(value, torch.Tensor):
+                continue  # a momentum that SGD does without
+            known = before.get(key)
+            tensor = torch.zeros_like(value) if known is None else known
+            slot = f"{name}.{key}"
+            if key == "step":
+                first = "step" if not counters else f"step{len(counters) + 1}"
+                slot = counters.setdefault((float(tensor), float(value)), first)
+            slots[name, key] = slot
+            state[slot] = tensor
+    return slots, state
+
+
+def _gather_state(optimiser: Any, parameters: Mapping[str, Any], slots: Slots) -> Tensors:
+    """The state of the optimiser by its name in the step."""
+    return OrderedDict(
+        (slot, optimiser.state[parameters[name]][key]) for (name, key), slot in slots.items()
+    )
+
+
+# Tracing
+
+
+def _trace(torch: Any, training: _Training, slots: Slots, example: Sequence[Any]) -> Any:
+    """The step as a graph of ATen operations without side effects: parameters, state, buffers,
+    inputs, targets → loss, parameters, state, buffers.
+
+    Backward and optimiser must run before effects can be taken away, so it is traced twice.
+    """
+    from torch._dispatch.python import (  # pyright: ignore[reportMissingImports]
+        enable_python_dispatcher,
+    )
+    from torch._subclasses.fake_tensor import (  # pyright: ignore[reportMissingImports]
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
+    from torch.func import functionalize  # pyright: ignore[reportMissingImports]
+    from torch.fx import Interpreter  # pyright: ignore[reportMissingImports]
+    from torch.fx.experimental.proxy_tensor import (  # pyright: ignore[reportMissingImports]
+        make_fx,
+    )
+    from torch.fx.experimental.symbolic_shapes import (  # pyright: ignore[reportMissingImports]
+        GuardOnDataDependentSymNode,
+    )
+    from torch.fx.traceback import preserve_node_meta  # pyright: ignore[reportMissingImports]
+
+    from poetc.frontends.aten import decompositions
+
+    options = {"tracing_mode": "fake", "_allow_non_fake_inputs": True}
+    step = _flat_step(torch, training, slots)
+    # The dispatcher in Python has the batch norm that says what it updates.
+    with preserve_node_meta(), enable_python_dispatcher(), _without_mkldnn(torch):
+        try:
+            effects = make_fx(step, record_stack_traces=True, **options)(*example)
+        except (
+            DataDependentOutputException,
+            DynamicOutputShapeException,
+            GuardOnDataDependentSymNode,
+        ) as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            place = _source((frame.filename, frame.lineno) for frame in frames)
+            raise InputError(
+                f"the module does something else for other values of its tensors{place}; a step "
+                "is the same operations each time"
+            ) from error
+        _place_backward(effects)
+
+        def again(*tensors: Any) -> Any:
+            return Interpreter(effects).run(*tensors)
+
+        graph = make_fx(functionalize(again), decomposition_table=decompositions(), **options)(
+            *example
+        )
+    graph.graph.eliminate_dead_code()
+    return graph
+
+
+@contextmanager
+def _without_mkldnn(torch: Any) -> Iterator[None]:
+    """A context in which an LSTM is made of operations (`mkldnn.flags` sets more, and warns)."""
+    flags = torch.backends.mkldnn.set_flags
+    (enabled, *_) = flags(_enabled=False, _fp32_precision=None)
+    try:
+        yield
+    finally:
+        flags(_enabled=enabled, _fp32_precision=None)
+
+
+def _place_backward(graph: Any) -> None:
+    """Give operations of the backward pass the places of those whose gradients they are.
+
+    Both have the sequence number of the autograd node, the forward operation first.
+    """
+    forward: dict[int, Any] = {}
+    for node in graph.graph.nodes:
+        number = node.meta.get("seq_nr")
+        origin = forward.setdefault(number, node)
+        if _PLACE not in node.meta.get("custom", {}) and _PLACE in origin.meta.get("custom", {}):
+            place = f"the gradient of {origin.meta['custom'][_PLACE]}"
+            node.meta["custom"] = {_PLACE: place}
+            node.stack_trace = origin.stack_trace
+
+
+def _flat_step(torch: Any, training: _Training, slots: Slots) -> Callable[..., list[Any]]:
+    """The step as a function of tensors that PyTorch can trace."""
+    from torch.func import functional_call  # pyright: ignore[reportMissingImports]
+    from torch.nn.attention import (  # pyright: ignore[reportMissingImports]
+        SDPBackend,
+        sdpa_kernel,
+    )
+
+    module, optimiser = training.module, training.optimiser
+    groups = training.trained()
+    like = (training.parameters(), dict.fromkeys(slots.values()), training.buffers())
+    trained = [n for n in chain.from_iterable(groups) if like[0][n].requires_grad]
+    _name_places(module)
+    for group in optimiser.param_groups:
+        # The variant of the step that keeps its counter a tensor and works one by one.
+        group |= {"differentiable": True, "foreach": False, "fused": None, "capturable": False}
+        group["lr"] = float(group["lr"])
+
+    def step(*tensors: Any) -> list[Any]:
+        own = [tensor.clone() for tensor in tensors]
+        parameters, state, buffers = _split(own, like)
+        batch = own[len(own) - len(training.inputs) - len(training.targets) :]
+        inputs, targets = batch[: len(training.inputs)], batch[len(training.inputs) :]
+        leaves = parameters | {name: parameters[name].requires_grad_() for name in trained}
+        seen: list[Tensors] = []
+        hook = module.register_forward_hook(
+            lambda *_: seen.append(OrderedDict(module.named_buffers(remove_duplicate=False)))
+        )
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+            output = functional_call(module, {**leaves, **buffers}, tuple(inputs))
+            hook.remove()
+            with _place("the loss"):
+                value = training.loss(output, *targets)
+            _number_backward(value)
+            gradients = torch.autograd.grad(
+                value, [leaves[name] for name in trained], allow_unused=True
+            )
+        new = OrderedDict((name, tensor.detach()) for name, tensor in leaves.items())
+        for name, gradient in zip(trained, gradients, strict=True):
+            new[name].grad = gradient
+        for group, names in zip(optimiser.param_groups, groups, strict=True):
+            group["params"] = [new[name] for name in names]
+        optimiser.state = defaultdict(dict)
+        for (name, key), slot in slots.items():
+            optimiser.state[new[name]][key] = state[slot].clone()
+        with torch.no_grad(), _place("the optimiser"):
+            optimiser.step()
+        new_state = _gather_state(optimiser, new, slots)
+        new_buffers = OrderedDict((name, seen[0][name].detach()) for name in buffers)
+        return [value.detach(), *_flat(new, new_state, new_buffers)]
+
+    return step
+
+
+def _number_backward(value: Any) -> None:
+    """Let what is traced in the backward pass have the sequence numbers of the autograd nodes."""
+    from torch.fx.traceback import (  # pyright: ignore[reportMissingImports]
+        reset_grad_fn_seq_nr,
+        set_grad_fn_seq_nr,
+    )
+
+    seen = {None}
+    rest = [value.grad_fn]
+    while rest:
+        node = rest.pop()
+        if node not in seen:
+            seen.add(node)
+            rest.extend(following for following, _ in node.next_functions)
+            number = node._sequence_nr()
+            node.register_prehook(lambda *_, number=number: set_grad_fn_seq_nr(number))
+            node.register_hook(lambda *_: reset_grad_fn_seq_nr())
+
+
+def _place(name: str) -> Any:
+    """A context in which traced operations are annotated with the name."""
+    from torch.fx.traceback import annotate  # pyright: ignore[reportMissingImports]
+
+    return annotate({_PLACE: name})
+
+
+def _name_places(module: Any) -> None:
+    """Let each module annotate what is traced in it with its name."""
+    open_places: list[Any] = []
+
+    def enter(name: str) -> None:
+        open_places.append(_place(name))
+        open_places[-1].__enter__()
+
+    def leave(*_: Any) -> None:
+        open_places.pop().__exit__(None, None, None)
+
+    for name, part in module.named_modules():
+        label = name or type(part).__name__
+        part.register_forward_pre_hook(lambda *_, label=label: enter(label), prepend=True)
+        part.register_forward_hook(leave, always_call=True)
+
+
+# Lowering
+
+
+def _lower(graph: Any, arrays: Sequence[Any]) -> list[Any]:
+    """Run the graph on arrays of JAX. Raises an InputError that lists all operations that cannot
+    be lowered, with their modules and source lines."""
+    import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
+    from torch.fx import map_arg  # pyright: ignore[reportMissingImports]
+
+    from poetc.frontends import aten
+
+    values: dict[Any, Any] = {}
+    problems: dict[str, None] = {}
+    given = iter(arrays)
+    results: list[Any] = []
+
+    def apply(node: Any) -> Any:
+        meta = node.meta.get("val")
+        if not _is_static(meta):
+            raise aten.UnsupportedError("a number or a shape that depends on the values of tensors")
+        if any(values[operand] is None for operand in node.all_input_nodes):
+            return None
+        arguments, options = map_arg((node.args, node.kwargs), values.__getitem__)
+        return aten.lower(node.target, arguments, options, meta)
+
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(given)
+        elif node.op == "get_attr":
+            values[node] = jnp.asarray(_array(getattr(graph, node.target)))
+        elif node.op == "output":
+            results = list(map_arg(node.args[0], values.__getitem__))
+        else:
+            try:
+                values[node] = apply(node)
+            except aten.UnsupportedError as problem:
+                what = f": {problem}" if str(problem) else ""
+                problems[f"  {_operation(node)}{_where(node)}{what}"] = None
+                values[node] = aten.absent(node.meta.get("val"))
+    if problems:
+        raise InputError("\n".join(("operations that poetc cannot compile:", *problems)))
+    return results
+
+
+def _is_static(meta: Any) -> bool:
+    """Whether shapes and numbers in what PyTorch says of a result are known."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    if isinstance(meta, list | tuple):
+        return all(map(_is_static, meta))
+    if isinstance(meta, torch.Tensor):
+        return all(isinstance(size, int) for size in meta.shape)
+    return not isinstance(meta, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _operation(node: Any) -> str:
+    """The operation, and the one in the source that it is a part of."""
+    part, whole = str(node.target), str(node.meta.get("original_aten", node.target))
+    return part if part == whole else f"{part} of {whole}"
+
+
+def _where(node: Any) -> str:
+    """The module and the line of its source that an operation is from."""
+    place = node.meta.get("custom", {}).get(_PLACE)
+    frames = re.findall(r'File "(.+)", line (\d+)', node.stack_trace or "")
+    return (f" in {place}" if place else "") + _source(frames)
+
+
+def _source(frames: Iterable[tuple[str, Any]]) -> str:
+    """The innermost of files and lines that is not in a library."""
+    import jax  # pyright: ignore[reportMissingImports]
+    import torch  # pyright: ignore[reportMissingImports]
+
+    libraries = tuple(str(Path(file).parent) for file in (torch.__file__, jax.__file__, __file__))
+    own = [f" ({file}:{line})" for file, line in frames if not file.startswith(libraries)]
+    return own[-1] if own else ""

@@ -1,0 +1,484 @@
+"""Training steps of PyTorch, exported and compiled, against PyTorch itself."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import bring, build, run, worst_error
+from conftest import load_arrays
+from example_scripts import differences, run_commands
+from torch_modules import Transformer, dscnn, functional, lenet, mlp, nn, resnet8, torch
+
+from poetc.errors import InputError
+from poetc.frontends.torch import export
+from poetc.interpreter.graphs import run_graph
+from poetc.ir.text import parse_module
+
+TOLERANCE = 3e-5
+STEPS = 3
+
+SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+
+
+def images(*shape: int, labels: int) -> tuple[Any, Any]:
+    return torch.randn(shape), torch.randint(0, labels, shape[:1])
+
+
+def expected_state(module: Any, optimiser: Any) -> list[Any]:
+    """Parameters, state of the optimiser and buffers in the order in which they are exported; of
+    equal step counters, one."""
+    state: dict[Any, Any] = {}
+    for parameter in chain.from_iterable(group["params"] for group in optimiser.param_groups):
+        for key, value in optimiser.state.get(parameter, {}).items():
+            if key == "step":
+                state[float(value), parameter.requires_grad] = value
+            elif value is not None:
+                state[parameter, key] = value
+    return [*module.parameters(), *state.values(), *module.buffers()]
+
+
+def eager(training: tuple[Any, ...], steps: int) -> list[np.ndarray]:
+    """What the last of the steps returns."""
+    module, loss, optimiser, inputs, targets = copy.deepcopy(training)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        value = loss(module(inputs), *targets)
+        value.backward()
+        optimiser.step()
+    results = [tensor.detach().numpy() for tensor in (value, *expected_state(module, optimiser))]
+    return [a.astype(np.int32) if a.dtype == np.int64 else a for a in results]
+
+
+TRAININGS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "mlp": lambda: (
+        module := mlp(),
+        functional.mse_loss,
+        Adam(module.parameters(), lr=0.01, weight_decay=0.01, amsgrad=True),
+        torch.randn(4, 20),
+        (torch.randn(4, 12),),
+    ),
+    "lenet": lambda: (
+        module := lenet(),
+        functional.cross_entropy,
+        AdamW(module.parameters(), lr=1e-3, eps=1e-4),
+        (batch := images(2, 1, 28, 28, labels=10))[0],
+        batch[1:],
+    ),
+    "resnet8": lambda: (
+        module := resnet8(),
+        nn.CrossEntropyLoss(label_smoothing=0.1),
+        SGD(module.parameters(), lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-3),
+        (batch := images(2, 3, 16, 16, labels=10))[0],
+        batch[1:],
+    ),
+    "dscnn": lambda: (
+        module := dscnn(),
+        functional.cross_entropy,
+        # Without momentum: between two norms, some gradients are 0 but for rounding.
+        SGD(module.parameters(), lr=0.01),
+        (batch := images(2, 1, 17, 10, labels=12))[0],
+        batch[1:],
+    ),
+    "transformer": lambda: (
+        module := Transformer(),
+        functional.cross_entropy,
+        AdamW(module.parameters(), lr=1e-3, eps=1e-4),
+        torch.randint(0, 24, (2, 6)),
+        (torch.randint(0, 24, (2, 6)),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_training(name: str, tmp_path: Path) -> None:
+    """Exported, scheduled for less RAM than all of it takes, and trained: loss, parameters, state
+    of the optimiser and running statistics are what PyTorch gets without poetc."""
+    torch.manual_seed(1)
+    training = TRAININGS[name]()
+    exported = export(*training, path=tmp_path / name)
+    # The loss, which is one, comes first; the last two arguments are the batch.
+    assert exported.updates == {i: i + 1 for i in range(len(exported.names) - 2)}
+
+    arguments, first = load_arrays(exported.npz)
+    expected = eager(training, STEPS)
+    assert worst_error(first, eager(training, 1)) == 0
+    model = bring(name, parse_module(exported.mlir.read_text()), arguments, expected)
+    peak = model.schedule(None)[1].use.peak_bytes
+    budget = (model.least_ram_bytes() + 3 * peak) // 4
+    scheduled, report = model.schedule(budget)
+    assert report.memory is not None and report.memory.arena_bytes <= budget < peak
+    program = build(scheduled, tmp_path / "out")
+    assert worst_error(run(program, arguments, expected, STEPS), expected) <= TOLERANCE
+
+
+class Branches(nn.Module):
+    """A sum of what the branches make of one input."""
+
+    def __init__(self, *branches: Any) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x: Any) -> Any:
+        return sum(branch(x).square().mean() for branch in self.branches)
+
+
+class Function(nn.Module):
+    """A function of what two linear layers make of the input."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.a(x), self.b(x))
+
+
+def written(a: Any, b: Any) -> Any:
+    """Assignment to parts of a tensor."""
+    c = a * 1
+    c[:, 1] = b[:, 0]
+    c[1:, ::2] += b[1:, 1::2]
+    return c
+
+
+class Recurrent(nn.Module):
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer(6, 4, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x[None])[0][:, -1]
+
+
+def relu_like(a: Any, b: Any) -> Any:
+    return functional.leaky_relu(a) + functional.relu6(b) * functional.hardswish(a)
+
+
+def smooth(a: Any, b: Any) -> Any:
+    return functional.elu(a) + functional.mish(b) * functional.silu(a)
+
+
+def logistic(a: Any, b: Any) -> Any:
+    return functional.softplus(a) * functional.sigmoid(b) + functional.logsigmoid(a)
+
+
+def gaussian(a: Any, b: Any) -> Any:
+    return functional.gelu(a) + functional.gelu(b, approximate="tanh")
+
+
+INDICES = torch.tensor([0, 2, 2, -1])
+
+OPERATIONS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "relus": lambda: (Function(relu_like), Function(smooth)),
+    "sigmoids": lambda: (Function(logistic), Function(gaussian)),
+    "arithmetic": lambda: (
+        Function(lambda a, b: torch.where(a > b, a, b * b) / (1 + b.abs())),
+        Function(lambda a, b: a.clamp(-0.3, 0.4) + torch.maximum(a, b).clamp(min=0.1)),
+        Function(lambda a, b: (a * a + 0.1) ** 1.5 + b**3 + (b * b + 0.1).rsqrt()),
+        Function(lambda a, b: torch.expm1(a) + torch.log1p(b * b)),
+    ),
+    "reductions": lambda: (
+        Function(lambda a, b: a.var(0, keepdim=True) + b.amax(1)[:, None]),
+        Function(lambda a, b: a.lerp(b, 0.7) + torch.addcmul(a, a, b, value=0.5).std(1)[:, None]),
+        Function(lambda a, b: (a @ b.T @ b).tril().masked_fill(a > 0.5, 0.25).log_softmax(0)),
+        Function(lambda a, b: functional.normalize(a) + b.max(1)[0][:, None] * a.norm(p=1)),
+        nn.Sequential(nn.RMSNorm(6), nn.Linear(6, 4), nn.PReLU()),
+    ),
+    "places": lambda: (
+        Function(written),
+        Function(lambda a, b: torch.cat((a[:, 1:-2], b.flip(1)[::2].repeat(2, 1)[:3]), 1)),
+        Function(lambda a, b: torch.stack((a, b)).permute(1, 2, 0).reshape(-1, 4).unbind(1)[2]),
+    ),
+    "indices": lambda: (
+        Function(lambda a, b: a[:, INDICES] + functional.pad(b, (1, -2, 0, 0), value=0.5)[:, :4]),
+        Function(lambda a, b: a.gather(1, torch.tensor([[1], [5], [0]])) + b),
+        Function(lambda a, b: a * functional.one_hot(b.argmax(1), 6)),
+        Function(lambda a, b: torch.einsum("ij,kj->ki", a, b).mean((0, 1)) + b.sum(1)),
+    ),
+    "recurrent": lambda: (Recurrent(nn.LSTM), Recurrent(nn.GRU)),
+    "convolutions": lambda: (
+        nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2),
+        nn.Sequential(nn.Conv2d(4, 3, 1), nn.ConvTranspose2d(3, 2, 3, 2, 1, output_padding=1)),
+        nn.Sequential(nn.Flatten(2), nn.Conv1d(4, 3, 5), nn.BatchNorm1d(3), nn.MaxPool1d(2)),
+        nn.Sequential(nn.Conv2d(4, 4, 2, bias=False), nn.PixelShuffle(2)),
+    ),
+    "windows": lambda: (
+        nn.Sequential(nn.Conv2d(4, 4, 3, padding="same", dilation=2), nn.AvgPool2d(2)),
+        nn.Sequential(nn.Conv2d(4, 4, 3), nn.GroupNorm(2, 4), nn.MaxPool2d(3, 2, 1)),
+        nn.Sequential(nn.Conv2d(4, 4, 1), nn.AdaptiveAvgPool2d(2), nn.Dropout(0.0)),
+        nn.Sequential(nn.Conv2d(4, 4, 1), nn.AvgPool2d(2, padding=1, count_include_pad=False)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name: str, tmp_path: Path) -> None:
+    """Values and gradients of what the models above do not have."""
+    torch.manual_seed(3)
+    module = Branches(*OPERATIONS[name]())
+    inputs = torch.randn(2, 4, 8, 8) if name in ("convolutions", "windows") else torch.randn(3, 6)
+    optimiser = SGD(module.parameters(), lr=1.0)
+    exported = export(module, lambda value: value, optimiser, inputs, (), tmp_path / name)
+    compare_step(exported)
+
+
+def compare_step(exported: Any) -> None:
+    """One step of poetc's kernels, against the results in the file."""
+    arguments, expected = load_arrays(exported.npz)
+    model = bring("step", parse_module(exported.mlir.read_text()), arguments, expected)
+    results = run_graph(model.module, arguments).results
+    assert all(np.isfinite(array).all() for array in results)
+    assert worst_error(results, expected) <= TOLERANCE
+
+
+LOSSES: dict[str, tuple[Any, Any]] = {
+    "weights": (
+        nn.CrossEntropyLoss(torch.tensor([0.5, 1.0, 2.0, 0.1]), ignore_index=1),
+        torch.tensor([3, 1, 0]),
+    ),
+    "soft": (functional.cross_entropy, torch.tensor([[0.1, 0.2, 0.3, 0.4]]).repeat(3, 1)),
+    "logits": (functional.binary_cross_entropy_with_logits, torch.full((3, 4), 0.3)),
+    "smooth": (functional.smooth_l1_loss, torch.zeros(3, 4)),
+    "absolute": (functional.l1_loss, torch.zeros(3, 4)),
+    "none": (lambda output: output.logsumexp(1).sum(), ()),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    module = nn.Linear(5, 4)
+    loss, targets = LOSSES[name]
+    optimiser = SGD(module.parameters(), lr=1.0)
+    compare_step(export(module, loss, optimiser, torch.randn(3, 5), targets, tmp_path / name))
+
+
+class Everything(nn.Module):
+    """Parameters that are shared, frozen, unused; buffers that change by assignment or not at all;
+    norms in both modes; two inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.frozen, self.unused = nn.Linear(4, 4), nn.Linear(2, 2)
+        self.frozen.requires_grad_(False)
+        self.norm, self.still = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
+        self.register_buffer("count", torch.tensor(3.0), persistent=False)
+        self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0, 4.0]))
+
+    def forward(self, x: Any, y: Any) -> Any:
+        self.count = self.count * 2
+        x = self.norm(torch.tanh(self.first(x))) + self.still(self.second(y * self.scale))
+        return self.frozen(x) * self.count
+
+
+def test_state_goes_on(tmp_path: Path) -> None:
+    """Training that is under way is exported as it is: groups with settings of their own, momenta
+    and counters, which differ for parameters that are or were frozen."""
+    torch.manual_seed(5)
+    module = Everything()
+    module.still.eval()
+    optimiser = Adam(
+        [
+            {"params": [module.first.weight, module.first.bias], "lr": 0.1},
+            {"params": [*module.norm.parameters(), *module.still.parameters()], "lr": 0.01},
+            {"params": [module.second.bias, *module.unused.parameters()], "betas": (0.5, 0.9)},
+        ],
+        weight_decay=0.1,
+        eps=1e-3,
+        maximize=True,
+    )
+    # A scheduler replaces the method `step` of the optimiser.
+    torch.optim.lr_scheduler.StepLR(optimiser, 1)
+    inputs, target = (torch.randn(3, 4), torch.randn(3, 4)), torch.randn(3, 4)
+
+    def step(module: Any, optimiser: Any) -> Any:
+        optimiser.zero_grad()
+        value = functional.mse_loss(module(*inputs), target)
+        value.backward()
+        optimiser.step()
+        return value
+
+    module.second.bias.requires_grad_(False)
+    step(module, optimiser)
+    module.second.bias.requires_grad_(True)
+    step(module, optimiser)
+    module.norm.bias.requires_grad_(False)
+    before = [copy.deepcopy(part.state_dict()) for part in (module, optimiser)]
+    random = torch.get_rng_state()
+    exported = export(module, functional.mse_loss, optimiser, inputs, target, tmp_path / "step")
+
+    torch.testing.assert_close(module.state_dict(), before[0], rtol=0, atol=0)
+    assert str(optimiser.state_dict()) == str(before[1])
+    assert torch.equal(random, torch.get_rng_state())
+    names = [name for name in exported.names if "step" in name or "second" in name]
+    assert names == [
+        "parameters.second.bias",
+        "optimiser.step",
+        "optimiser.step2",
+        "optimiser.step3",
+        "optimiser.second.bias.exp_avg",
+        "optimiser.second.bias.exp_avg_sq",
+    ]
+    assert not any("optimiser.unused" in name for name in exported.names)
+    # A name for each that is updated, and all but the three tensors of the batch are.
+    assert exported.updates == {i: i + 1 for i in range(len(exported.names) - 3)}
+    compare_step(exported)
+    _, results = load_arrays(exported.npz)
+    value = step(module, optimiser)
+    expected = [value, *expected_state(module, optimiser)]
+    for result, tensor in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, tensor.detach().numpy())
+
+
+# Refusals
+
+
+class Unsupported(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3))
+
+    def forward(self, x: Any) -> Any:
+        x = torch.sin(self.inner(x))
+        return x.cumsum(1) + x.double().float()
+
+
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        x = self.inner(x)
+        return x * 2 if x.sum() > 0 else x
+
+
+class Selecting(nn.Linear):
+    def forward(self, x: Any) -> Any:
+        x = super().forward(x)
+        return x[x > 0]
+
+
+def refusal(path: Path, module: Any, optimiser: Any = None, *more: Any) -> str:
+    loss, inputs, targets = more or (torch.mean, torch.ones(3, 4), ())
+    with pytest.raises(InputError) as caught:
+        export(module, loss, optimiser or SGD(module.parameters()), inputs, targets, path / "step")
+    assert list(path.iterdir()) == []
+    return caught.value.message
+
+
+def test_unsupported_operations(tmp_path: Path) -> None:
+    """All at once, with module and line; so are those that only the gradient has."""
+    message = refusal(tmp_path, Unsupported())
+    code = Unsupported.forward.__code__
+    sine, last = (f"({code.co_filename}:{code.co_firstlineno + i})" for i in (1, 2))
+    lines = message.splitlines()
+    assert lines[0] == "operations that poetc cannot compile:"
+    assert lines[1].startswith(f"  aten.native_dropout.default in inner.1 {sine}: random numbers;")
+    assert f"  aten.sin.default in Unsupported {sine}" in lines
+    assert f"  aten.cumsum.default in Unsupported {last}" in lines
+    assert any(f"Unsupported {last}: torch.float64 (float32," in line for line in lines)
+    assert f"  aten.cos.default in the gradient of Unsupported {sine}" in lines
+
+
+def test_what_depends_on_values(tmp_path: Path) -> None:
+    message = refusal(tmp_path, Branching())
+    line = Branching.forward.__code__.co_firstlineno + 2
+    assert message.startswith("the module does something else for other values of its tensors")
+    assert f"({__file__}:{line})" in message
+    assert "in Selecting" in (message := refusal(tmp_path, Selecting(4, 4)))
+    assert "depends on the values of tensors" in message
+    average = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None))
+    assert "values of its tensors" in refusal(tmp_path, average)
+
+
+def test_forms_of_operations(tmp_path: Path) -> None:
+    """What an operation is lowered for says what would work."""
+    pools = (nn.MaxPool2d(3, 2, ceil_mode=True), nn.MaxPool2d(2, dilation=2))
+    both = nn.Sequential(nn.Conv2d(1, 1, 3), *pools, nn.Conv2d(1, 1, 1))
+    images = torch.ones(1, 1, 16, 16)
+    message = refusal(tmp_path, both, None, torch.mean, images, ())
+    assert "in 1: windows with ceil_mode=True (pad the input instead)" in message
+    assert "in the gradient of 2: gradient of max_pool2d with dilation" in message
+    indices = nn.Sequential(nn.Conv2d(1, 1, 3), nn.MaxPool2d(2, return_indices=True))
+    message = refusal(tmp_path, indices, None, lambda y: y[0].mean() + y[1].sum(), images, ())
+    assert "the indices of max_pool2d" in message
+    volume = nn.Conv3d(1, 1, 1)
+    message = refusal(tmp_path, volume, None, torch.mean, torch.ones(1, 1, 2, 2, 2), ())
+    assert "convolution over 3 dimensions (1 and 2 are lowered)" in message
+
+
+def test_refused_optimisers(tmp_path: Path) -> None:
+    module = nn.Linear(4, 4)
+    message = refusal(tmp_path, module, torch.optim.RMSprop(module.parameters()))
+    assert message == (
+        "the optimiser torch.optim.rmsprop.RMSprop cannot be exported; torch.optim.SGD, "
+        "torch.optim.Adam, torch.optim.AdamW can"
+    )
+    assert "not in the module, of the shapes (2,)" in refusal(
+        tmp_path, module, SGD([nn.Parameter(torch.ones(2))])
+    )
+    damped = SGD(module.parameters(), momentum=0.9, dampening=0.1)
+    assert "dampening=0.1" in refusal(tmp_path, module, damped)
+    torch.mean(module(torch.ones(3, 4))).backward()
+    damped.step()
+    compare_step(export(module, torch.mean, damped, torch.ones(3, 4), (), tmp_path / "step"))
+
+
+def test_hooks_are_refused(tmp_path: Path) -> None:
+    """They are lost where a module or an optimiser is copied."""
+    module = nn.Linear(4, 4)
+    module.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))
+    module.bias.register_post_accumulate_grad_hook(lambda parameter: None)
+    assert refusal(tmp_path, module).startswith("hooks of weight, bias would not be a part")
+    module = nn.Linear(4, 4)
+    optimiser = SGD(module.parameters())
+    optimiser.register_step_pre_hook(lambda *_: None)
+    assert refusal(tmp_path, module, optimiser).startswith("hooks of the optimiser would")
+
+
+def test_refused_tensors(tmp_path: Path) -> None:
+    module = nn.Linear(4, 4).double()
+    module.register_buffer("coarse", torch.ones(1, dtype=torch.bfloat16))
+    batch = (torch.mean, torch.ones(3, 4, dtype=torch.uint8), torch.tensor([1 << 40]))
+    assert refusal(tmp_path, module, None, *batch) == (
+        "types that poetc does not have (it has float32, int32, bool):\n"
+        "  parameters.weight: float64\n  parameters.bias: float64\n"
+        "  buffers.coarse: bfloat16\n  inputs.0: uint8"
+    )
+    module = nn.Linear(4, 4)
+    batch = (torch.mean, torch.ones(3, 4), torch.tensor([1 << 40]))
+    assert refusal(tmp_path, module, None, *batch).endswith("32 bits:\n  targets.0")
+    assert "not str" in refusal(tmp_path, module, None, torch.mean, "images", ())
+    assert "must be a scalar tensor, not a tensor of shape (3, 4)" in refusal(
+        tmp_path, module, None, lambda y: y, torch.ones(3, 4), ()
+    )
+
+
+@pytest.mark.parametrize("missing", ["torch", "jax"])
+def test_without(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=rf"needs {missing} .*pip install 'poetc\[torch\]'"):
+        export(None, None, None, None, None, tmp_path / "step")  # pyright: ignore
+
+
+def test_importing_costs_nothing() -> None:
+    code = "import sys, poetc.frontends.torch; sys.exit(bool({'jax', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_example(tmp_path: Path) -> None:
+    """The script, and the commands in it, as they are written there."""
+    found = differences(run_commands("torch_step.py", tmp_path / "out"))
+    assert len(found) == 14 and max(found) <= TOLERANCE
