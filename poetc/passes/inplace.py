@@ -1,7 +1,11 @@
-"""Which results of a compute may take over which operands' buffers, by its lowered kernel."""
+"""Which results of a compute may take over which operands' buffers, by its lowered kernel.
+
+A compute whose kernel is not ours (poetc/tvm) has the pairs in an attribute.
+"""
 
 from collections.abc import Iterable
 
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.traits import SymbolTable
@@ -9,14 +13,18 @@ from xdsl.traits import SymbolTable
 from poetc.ir.graph import MayShare
 from poetc.ir.poet import ComputeOp, GraphOp
 
+MAY_SHARE = "may_share"
+"""Attribute of a compute without a kernel: pairs (result, operand), each operand the first that is
+that tensor."""
+
 
 def inplace_candidates(graph: GraphOp) -> MayShare:
     """A function that gives the (result, operand) pairs that the kernel of a compute allows.
 
-    None for a compute without a kernel. A tensor that is several operands is given as the first,
-    and only where the result may lie over each of them. The proof is `kernels.analysis.may_alias`;
-    computes that share a kernel share it. The function raises InputError where a compute does not
-    fit its kernel.
+    Of a compute without a kernel, those of its attribute `MAY_SHARE`. A tensor that is several
+    operands is given as the first, and only where the result may lie over each of them. The proof
+    is `kernels.analysis.may_alias`; computes that share a kernel share it. The function raises
+    InputError where a compute does not fit its kernel.
     """
     from poetc.kernels.analysis import check_call, may_alias
 
@@ -37,6 +45,7 @@ def inplace_candidates(graph: GraphOp) -> MayShare:
     def candidates(compute: ComputeOp) -> Iterable[tuple[int, int]]:
         kernel = compute.kernel.string_value() if compute.kernel is not None else None
         if kernel not in table:
+            yield from _given(compute)
             return
         check_call(table[kernel], compute.operand_types, compute.result_types)
         first = {value: at for at, value in reversed(list(enumerate(compute.operands)))}
@@ -47,3 +56,11 @@ def inplace_candidates(graph: GraphOp) -> MayShare:
                     yield r, operand
 
     return candidates
+
+
+def _given(compute: ComputeOp) -> Iterable[tuple[int, int]]:
+    pairs = compute.attributes.get(MAY_SHARE)
+    for pair in pairs if isinstance(pairs, ArrayAttr) else ():
+        assert isinstance(pair, DenseArrayBase)
+        result, operand = pair.get_values()
+        yield result, operand

@@ -1,0 +1,91 @@
+"""Where scheduled Relax functions keep pages: a file of each call, without a name, gone with it.
+
+The functions are registered with TVM under the names that the Relax function calls, so `poetc.tvm`
+must be imported where it runs. Bytes go between the file and the arena with no copy in between.
+"""
+
+# TVM's annotations are narrower than what it takes.
+# pyright: reportArgumentType=false, reportReturnType=false
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from poetc.backends.tvm.stores import PageError
+from poetc.schedule.arena import PAGE_TRAILER_BYTES
+
+OPEN = "poetc.tvm.open_pages"
+"""`open_pages(bytes) -> pages`, at the start of each call."""
+OUT = "poetc.tvm.page_out"
+IN = "poetc.tvm.page_in"
+"""`page_out(pages, offset, tensor)` and `page_in(...)`; tensors are flat, of bytes."""
+
+_directory: str | None = None
+
+
+def set_page_directory(directory: str | os.PathLike[str] | None) -> None:
+    """Where the files with pages are made from now on: by default, where temporary files are.
+
+    That directory may be in RAM; pages belong on a disk, a memory card, or memory that is not
+    scarce. Raises NotADirectoryError.
+    """
+    global _directory
+    if directory is not None and not Path(directory).is_dir():
+        raise NotADirectoryError(f"{os.fspath(directory)} is no directory")
+    _directory = None if directory is None else os.fspath(directory)
+
+
+class Pages:
+    """The pages of one call of a function."""
+
+    def __init__(self, bytes: int) -> None:
+        # It is closed with this object, when TVM lets go of it.
+        self._file: BinaryIO = tempfile.TemporaryFile(  # noqa: SIM115
+            dir=_directory, prefix="poetc-", buffering=0
+        )
+        self.descriptor = self._file.fileno()
+        # A full disk shows here, not in the middle of a step.
+        os.posix_fallocate(self.descriptor, 0, bytes)
+
+    def page_out(self, offset: int, content: memoryview) -> None:
+        """Writes a page and its checksum."""
+        trailer = zlib.crc32(content).to_bytes(PAGE_TRAILER_BYTES, "little")
+        for part in (content, memoryview(trailer)):
+            while part:
+                done = os.pwrite(self.descriptor, part, offset)
+                offset, part = offset + done, part[done:]
+
+    def page_in(self, offset: int, content: memoryview) -> None:
+        """Reads a page. Raises PageError for one that is not what was written."""
+        trailer = bytearray(PAGE_TRAILER_BYTES)
+        wanted = len(content) + len(trailer)
+        done = os.preadv(self.descriptor, [content, trailer], offset)
+        if done != wanted or int.from_bytes(trailer, "little") != zlib.crc32(content):
+            raise PageError(f"the page at {offset} is damaged, or was never written")
+
+
+def _bytes(tensor: tvm.runtime.Tensor) -> memoryview:
+    """The memory of a tensor, to read and write."""
+    return memoryview(np.from_dlpack(tensor))
+
+
+def _page_out(pages: Pages, offset: int, tensor: tvm.runtime.Tensor) -> None:
+    pages.page_out(offset, _bytes(tensor))
+
+
+def _page_in(pages: Pages, offset: int, tensor: tvm.runtime.Tensor) -> None:
+    pages.page_in(offset, _bytes(tensor))
+
+
+def register() -> None:
+    """Gives TVM the functions that scheduled functions call."""
+    tvm_ffi.register_error("PageError", PageError)
+    for name, function in ((OPEN, Pages), (OUT, _page_out), (IN, _page_in)):
+        tvm.register_global_func(name, function, override=True)

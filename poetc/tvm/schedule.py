@@ -1,0 +1,301 @@
+"""`PoetSchedule`: a Relax module pass that makes functions run within a budget of RAM."""
+
+# TVM's annotations are narrower than what it takes.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, relax, tirx
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr
+
+from poetc.backends.tvm import pipeline
+from poetc.costmodel.device import Device, load_device
+from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
+from poetc.passes.poet_order import order_graph
+from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule_and_plan
+from poetc.passes.poet_verify import verify_graph
+from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted
+from poetc.tvm import pages
+from poetc.tvm.exporter import export_function
+from poetc.tvm.importer import Imported, import_function, kernel_name
+from poetc.tvm.kernels import ALIGN_BYTES, NOALIAS
+from poetc.units import format_bytes, format_time, parse_bytes, parse_duration_ns
+
+ATTRIBUTE = "poetc"
+"""Attribute of a scheduled function: what it takes, by name (see docs/relax.md)."""
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What `PoetSchedule` was asked for, checked."""
+
+    functions: tuple[str, ...] | None
+    ram_bytes: int | None
+    deadline: int | float | None
+    device: Device
+    paging: bool
+    remat: bool
+    strategy: str
+    time_limit_s: float
+    gap: float
+
+
+def PoetSchedule(
+    ram: int | str | None = None,
+    device: str = "host",
+    deadline: int | str | None = None,
+    *,
+    paging: bool = True,
+    remat: bool = True,
+    strategy: str = "auto",
+    time_limit: float = 60.0,
+    gap: float = 0.01,
+    functions: Sequence[str] | None = None,
+) -> tvm.transform.Pass:
+    """A module pass that schedules Relax functions so that each takes at most `ram` bytes beside
+    its arguments.
+
+    ram: bytes, or a size such as "64KB": what a call may have allocated at any one time, results
+        included. None: no limit; then nothing runs again and nothing is paged.
+    device: name or .toml file, for the costs of kernels and transfers (default "host").
+    deadline: for a call, by these costs: nanoseconds, a time such as "20ms", or "1.5x" the time
+        that it takes with unlimited RAM.
+    paging, remat: whether tensors may go to storage; whether kernels may run again.
+    strategy, time_limit (seconds, for each function), gap: as in `poetc`.
+    functions: names; None: all functions that can be called from outside.
+
+    The module is legalized (`LegalizeOps`) and its functions are rewritten; the kernels stay as
+    they are, tuned ones, too. A scheduled function has an attribute "poetc" with what it takes.
+    Raises InputError for wrong options. The pass raises InputError for functions that cannot be
+    scheduled, listing all the reasons; InfeasibleError where no schedule exists; TimeLimitError
+    where none was found.
+    """
+    if isinstance(ram, str):
+        ram = parse_bytes(ram, "ram")
+    elif ram is not None and ram <= 0:
+        raise InputError(f"ram={ram}: must be more than zero")
+    if not 0 < time_limit < float("inf"):
+        raise InputError(f"time_limit={time_limit}: not a positive number of seconds")
+    options = _Options(
+        None if functions is None else tuple(functions),
+        ram,
+        parse_duration_ns(deadline, "deadline") if isinstance(deadline, str) else deadline,
+        load_device(device),
+        paging,
+        remat,
+        strategy,
+        time_limit,
+        gap,
+    )
+
+    def transform(module: ir.IRModule, _: tvm.transform.PassContext) -> ir.IRModule:
+        try:
+            return _schedule_module(module, options)
+        except SolverInterrupted as stop:
+            raise KeyboardInterrupt from stop
+
+    return tvm.transform.module_pass(transform, opt_level=0, name="PoetSchedule")
+
+
+def _schedule_module(module: ir.IRModule, options: _Options) -> ir.IRModule:
+    names = _functions(module, options.functions)
+    module = _legalized(module)
+    others = _others(module, names)
+    builder = relax.BlockBuilder(others)
+    kernels: dict[tuple[str, bool], ir.GlobalVar] = {}
+
+    def add_kernel(name: str, function: tirx.PrimFunc) -> ir.GlobalVar:
+        key = name, bool(function.attrs.get(NOALIAS, False))
+        if key not in kernels:
+            kernels[key] = builder.add_func(function, name)
+        return kernels[key]
+
+    made: dict[str, relax.Function] = {}
+    for name in names:
+        reachable = relax.transform.DeadCodeElimination([name])(module)
+        imported = import_function(reachable, name, options.device)
+        attrs = {ATTRIBUTE: _schedule(imported, options)}
+        made[name] = export_function(imported, module[name], attrs, builder, add_kernel)
+    functions = {v: f for v, f in builder.get().functions.items() if v.name_hint not in made}
+    # Who calls them does so by these variables.
+    functions |= {module.get_global_var(name): function for name, function in made.items()}
+    return ir.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def _legalized(module: ir.IRModule) -> ir.IRModule:
+    """The module with calls of PrimFuncs in place of operators, as TVM's own pipelines make it."""
+    # Some operators become calls of what the target has.
+    target = tvm.target.Target.current() or tvm.target.Target("llvm")
+    if target.kind.name not in ("llvm", "c"):
+        raise InputError(f"poetc schedules for processors, not for the target {target.kind.name}")
+    steps = [
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(),
+    ]
+    with target:
+        return tvm.transform.Sequential(steps)(module)
+
+
+def _functions(module: ir.IRModule, wanted: Sequence[str] | None) -> list[str]:
+    """The names of the functions to schedule."""
+    known = [v.name_hint for v, f in module.functions.items() if isinstance(f, relax.Function)]
+    if wanted is None:
+        public = [name for name in known if "global_symbol" in (module[name].attrs or {})]
+        if not public:
+            raise InputError("the module has no Relax function that can be called from outside")
+        return public
+    if missing := [name for name in wanted if name not in known]:
+        raise InputError(
+            f"no Relax function {', '.join(missing)} in the module; there are {', '.join(known)}"
+        )
+    return list(wanted)
+
+
+def _others(module: ir.IRModule, names: Sequence[str]) -> ir.IRModule:
+    """`module` without the functions of these names, and without kernels that only they call."""
+    kept = {v: f for v, f in module.functions.items() if v.name_hint not in names}
+    called = set[str]()
+
+    def visit(variable: ir.GlobalVar) -> None:
+        called.add(variable.name_hint)
+
+    for function in kept.values():
+        tvm_ffi.structural_walk(function, (ir.GlobalVar, visit))
+    return ir.IRModule(
+        {
+            v: f
+            for v, f in kept.items()
+            if not isinstance(f, tirx.PrimFunc)
+            or "global_symbol" in (f.attrs or {})
+            or v.name_hint in called
+        }
+    )
+
+
+# One function
+
+
+def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | str]:
+    """Schedules the graph of a function in place; what the function then takes."""
+    graph = imported.graph
+    aside = imported.result_bytes + imported.pool_bytes
+    order_graph(graph)
+    deadline = options.deadline
+    if isinstance(deadline, float):
+        times = [compute.cost.time_ns for compute in graph.computes if compute.cost is not None]
+        deadline = max(1, round(deadline * sum(times)))
+    arena_bytes = None if options.ram_bytes is None else options.ram_bytes - aside
+    if arena_bytes is not None and arena_bytes <= 0 and graph.computes:
+        raise InfeasibleError(
+            f"Relax function @{imported.name}: no schedule fits into "
+            f"{format_bytes(options.ram_bytes or 0)}: {_aside(imported)}"
+        )
+    asked = ScheduleOptions(
+        ram_bytes=arena_bytes,
+        deadline_ns=deadline,
+        strategy=options.strategy,
+        paging=options.paging,
+        remat=options.remat,
+        time_limit_s=options.time_limit_s,
+        gap=options.gap,
+        device=options.device,
+        align=ALIGN_BYTES,
+    )
+    try:
+        report = schedule_and_plan(graph, asked)
+    except InfeasibleError as error:
+        raise _infeasible(error, imported, options) from error
+    except TimeLimitError as error:
+        raise TimeLimitError(_about(imported, error)) from error
+    verify_graph(graph)
+    return _summary(imported, report)
+
+
+def _summary(imported: Imported, report: ScheduleReport) -> dict[str, int | float | str]:
+    graph = imported.graph
+    found = graph.attributes["schedule"]
+    assert isinstance(found, DictionaryAttr)
+    numbers = {k: v.value.data for k, v in found.data.items() if isinstance(v, IntegerAttr)}
+    arena_bytes = graph.arena_bytes or 0
+    return {
+        "ram_bytes": arena_bytes + imported.result_bytes + imported.pool_bytes,
+        "arena_bytes": arena_bytes,
+        "result_bytes": imported.result_bytes,
+        "argument_bytes": imported.argument_bytes,
+        "pool_bytes": imported.pool_bytes,
+        "storage_bytes": graph.storage_bytes or 0,
+        "status": report.status,
+        "gap": report.gap,
+        **numbers,
+    }
+
+
+def _aside(imported: Imported) -> str:
+    """What is not in the arena, in words."""
+    words = f"results take {format_bytes(imported.result_bytes)}"
+    if imported.pool_bytes:
+        words += f", scratch memory that kernels allocate {format_bytes(imported.pool_bytes)}"
+    return words
+
+
+def _about(imported: Imported, error: PoetcError) -> str:
+    return f"Relax function @{imported.name}, whose {_aside(imported)}: {error.message}"
+
+
+def _infeasible(error: InfeasibleError, imported: Imported, options: _Options) -> InfeasibleError:
+    """The proof that there is no schedule, in terms of all that the function allocates."""
+    found = error.__cause__
+    if not isinstance(found, InfeasibleProblem) or options.ram_bytes is None:
+        return InfeasibleError(_about(imported, error))
+    where = ""
+    if found.operation is not None:
+        compute = imported.graph.computes[found.operation]
+        where = f' for "{compute.label.data}" ({kernel_name(compute)})'
+    if found.time_bound_ns is not None or found.fastest_ns is not None:
+        parts = [f"no schedule meets the deadline within {format_bytes(options.ram_bytes)}{where}"]
+        if found.time_bound_ns is not None:
+            parts.append(f"it takes at least {format_time(found.time_bound_ns)}")
+        if found.fastest_ns is not None:
+            parts.append(f"the fastest schedule known takes {format_time(found.fastest_ns)}")
+    else:
+        aside = imported.result_bytes + imported.pool_bytes
+        parts = [f"no schedule fits into {format_bytes(options.ram_bytes)}"]
+        if found.ram_bound_bytes is not None:
+            parts.append(f"at least {format_bytes(found.ram_bound_bytes + aside)} needed{where}")
+        if found.least_ram_bytes is not None:
+            known = format_bytes(found.least_ram_bytes + aside)
+            parts.append(f"least RAM known to work: {known}")
+        parts.append(f"of that, {_aside(imported)}")
+    return InfeasibleError(f"Relax function @{imported.name}: {'; '.join(parts)}")
+
+
+# Pipelines
+
+PIPELINE = "poetc-schedule"
+"""Schedules and lowers: `relax.get_pipeline(PIPELINE, ram="64MB")`."""
+
+
+def relax_pipeline(ram: int | str | None = None, **options: Any) -> tvm.transform.Pass:
+    """Schedules a module and lowers it, for `tvm.compile(..., relax_pipeline=...)`.
+
+    Takes what `PoetSchedule` takes.
+    """
+    scheduled = PoetSchedule(ram, **options)
+    return tvm.transform.Sequential([scheduled, pipeline.relax_pipeline()], name=PIPELINE)
+
+
+def register() -> None:
+    """Makes TVM know the pipelines, our errors, and the functions for pages."""
+    pipeline.register()
+    pages.register()
+    if PIPELINE not in relax.pipeline.PIPELINE_MAP:
+        relax.register_pipeline(PIPELINE)(relax_pipeline)
+    # Errors pass through TVM on their way to whoever runs the pass.
+    for error in (InputError, InfeasibleError, TimeLimitError, KeyboardInterrupt):
+        tvm_ffi.register_error(error.__name__, error)
