@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +13,15 @@ from schedule_oracle import cheapest
 from schedule_problems import problems
 from test_schedule_solve import training_step
 
+from poetc.schedule import pages
 from poetc.schedule.blocks import block_rows
 from poetc.schedule.cuts import Cut, Cuts, Tight
 from poetc.schedule.highs import solve_lp, solve_mip
 from poetc.schedule.instance import Instance
 from poetc.schedule.milp import SlotModel, all_slots, slots_where
+from poetc.schedule.portfolio import Bounding, Guide, first_schedules
 from poetc.schedule.problem import Problem
+from poetc.schedule.search import Search
 
 STOP = threading.Event()
 
@@ -80,6 +84,62 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
         assert tight.solve(30)
     model.lp = tight.settled()
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.booleans(), st.booleans(), st.sampled_from((0.0, 0.5, 3.0)))
+def test_fixing_keeps_the_optimum(
+    problem: Problem, outline: bool, cut: bool, above_nj: float
+) -> None:
+    if cheapest(problem) is None:
+        return
+    instance = Instance(problem)
+    model = SlotModel(instance, all_slots(instance), outline=outline)
+    plain = optimum(model)
+    goal = (plain + above_nj) / model.scale
+    tight = Tight(model, STOP)
+    if cut:
+        rows = tight.cuts.rows(tight.cuts.lasting())
+        if rows:
+            tight.add(rows)
+    assert tight.rounds(30, float("inf")) if cut else tight.solve(30)
+    for _ in range(2):
+        # The second time with what is fixed already.
+        tight.fix(goal)
+        budget = pages.budget(tight, goal, 30, STOP)
+        if budget is not None:
+            tight.add([budget])
+        assert tight.solve(30)
+    model.lp = tight.settled()
+    assert optimum(model) == pytest.approx(plain, abs=1e-3)
+
+
+def test_fixing_follows_what_belongs_together() -> None:
+    """Reduced costs of single columns fix less."""
+    instance = Instance(training_step(16, 700))
+    model = SlotModel(instance, all_slots(instance), outline=True)
+    tight = Tight(model, STOP)
+    assert tight.rounds(30, float("inf"))
+    assert tight.outcome is not None and tight.outcome.duals is not None
+    goal = optimum(model) / model.scale
+    alone = np.count_nonzero(np.abs(tight.outcome.duals) > goal - tight.outcome.objective + 1e-3)
+    assert tight.fix(goal) > 1.2 * alone
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_what_the_outline_leaves_has_the_optimum(problem: Problem) -> None:
+    expected = cheapest(problem)
+    search = Search(Instance(problem), 30, gap=0.0)
+    first_schedules(search)
+    if expected is None or search.steps is None or problem.dma:
+        return
+    bounding = Bounding(search, Guide())
+    bounding.cut(1.0)
+    bounding.whole(30)
+    assert search.energy_nj == pytest.approx(expected, abs=1)
+    assert search.bound_nj <= expected + 1e-3
+    assert search.optimal
 
 
 def test_cuts_and_blocks_raise_the_bound() -> None:

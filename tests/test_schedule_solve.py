@@ -270,6 +270,10 @@ def test_highs_answers() -> None:
     outcome = solve_mip(lp, 5, stop)
     assert outcome.finished
     assert outcome.objective == pytest.approx(7.0)
+    # The cutoff counts the offset.
+    assert solve_mip(lp, 5, stop, cutoff=7.0).objective == pytest.approx(7.0)
+    nothing = solve_mip(lp, 5, stop, cutoff=6.9)
+    assert nothing.infeasible or nothing.bound >= 6.9
     lp.row((x, y), (1, 1), lower=2)
     assert solve_mip(lp, 5, stop).infeasible
     assert solve_lp(lp, 5, stop).infeasible

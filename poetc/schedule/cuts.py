@@ -26,10 +26,11 @@ import numpy as np
 
 from poetc.schedule.highs import LinearProgram, Outcome, Relaxation, Row
 from poetc.schedule.milp import NONE, Slot, SlotModel
+from poetc.schedule.paths import Paths
 
 # A cut that a point breaks by less is left alone.
 VIOLATION = 1e-3
-# Rounds of cuts; fewer when one brings the bound nearer to the best schedule by less than this.
+# Rounds of cuts; fewer when they bring the bound nearer to the best schedule by less than this.
 ROUNDS = 30
 PROGRESS = 0.01
 
@@ -67,11 +68,12 @@ class Tight:
         self.rows += rows
         self.relaxation.add(rows)
 
-    def rounds(self, seconds: float, goal: float) -> bool:
-        """Adds cuts for as long as they bring the bound nearer to the objective `goal`. False when
-        that took too long."""
+    def rounds(self, seconds: float, goal: float, patience: int = 1) -> bool:
+        """Adds cuts for as long as they bring the bound nearer to the objective `goal`, and until
+        so many rounds in a row have not. False when that took too long."""
         begin = time.monotonic()
         before = -np.inf
+        idle = 0
         for _ in range(ROUNDS):
             if not self.solve(seconds - (time.monotonic() - begin)):
                 return False
@@ -80,7 +82,8 @@ class Tight:
             # Without a goal, a share of the objective itself.
             wanted = goal - before if before > -np.inf and goal < np.inf else abs(before) / 100
             gained = outcome.objective - before
-            if outcome.x is None or (before > -np.inf and gained < PROGRESS * wanted):
+            idle = idle + 1 if gained < PROGRESS * wanted else 0
+            if outcome.x is None or idle >= patience:
                 break
             before = outcome.objective
             found, new = self.cuts.separate(outcome.x) if before < goal else ([], [])
@@ -91,21 +94,32 @@ class Tight:
         return True
 
     def fix(self, goal: float) -> int:
-        """Fixes the columns that no point better than `goal` has at their other bound; returns how
-        many that are."""
+        """Fixes the columns that no point better than `goal` without useless runs and page-ins has
+        at their other bound; returns how many that are."""
         outcome = self.outcome
         if outcome is None or outcome.duals is None:
             return 0
         room = goal - outcome.objective + 1e-3
         integer = np.array(self.model.lp.integer, dtype=bool) & (self.lower < self.upper)
-        low = np.flatnonzero(integer & (outcome.duals > room))
-        high = np.flatnonzero(integer & (outcome.duals < -room))
+        paths = Paths(self.model, outcome.duals, self.lower, self.upper)
+        low = np.union1d(np.flatnonzero(integer & (outcome.duals > room)), paths.without(room))
+        high = np.union1d(np.flatnonzero(integer & (outcome.duals < -room)), paths.kept(room))
+        # What is in both says that there is no such point: one of them is enough for that.
+        high = np.setdiff1d(high, low).astype(int)
         self.upper[low] = self.lower[low]
         self.lower[high] = self.upper[high]
-        fixed = np.concatenate([low, high])
-        if len(fixed):
-            self.relaxation.bounds(fixed, self.lower[fixed], self.upper[fixed])
-        return len(fixed)
+        return self._fixed(np.concatenate([low, high]))
+
+    def drop(self, columns: Sequence[int]) -> None:
+        """Fixes columns at their lower bounds."""
+        index = np.array(columns, dtype=int)
+        self.upper[index] = self.lower[index]
+        self._fixed(index)
+
+    def _fixed(self, columns: np.ndarray) -> int:
+        if len(columns):
+            self.relaxation.bounds(columns, self.lower[columns], self.upper[columns])
+        return len(columns)
 
     def settled(self) -> LinearProgram:
         """The programme of the model with what is fixed and the rows that matter at the last
@@ -114,7 +128,7 @@ class Tight:
         lp.lower, lp.upper = array("d", self.lower), array("d", self.upper)
         if last is not None and last.x is not None:
             for row in self.rows:
-                if row.broken(last.x) > -VIOLATION:
+                if row.whole or row.broken(last.x) > -VIOLATION:
                     lp.row(row.index, row.value, upper=row.upper)
         return lp
 
@@ -201,6 +215,19 @@ class Cuts:
                 cuts.append(Cut(v, moment, use, after))
                 rows.append(uses.row(at, e, after))
         return cuts, rows
+
+    def lasting(self) -> list[Cut]:
+        """Those of the tensors that nothing makes again before a first run reads them: at each
+        moment they are in RAM or written."""
+        cuts = []
+        for v, uses in self.tensors.items():
+            reads = np.flatnonzero((uses.run == NONE) & ~uses.makes)
+            if not len(reads) or uses.makes[1 : reads[-1]].any():
+                continue
+            use = self.slots[uses.slot[reads[-1]]]
+            for at in np.flatnonzero(uses.keep[: reads[-1]] != NONE):
+                cuts.append(Cut(v, self.slots[uses.slot[at + 1]], use, False))
+        return cuts
 
     def rows(self, cuts: Iterable[Cut]) -> list[Row]:
         """The rows of cuts that another model has shown to matter, where this one has them."""

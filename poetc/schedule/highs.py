@@ -83,12 +83,14 @@ class LinearProgram:
 
 @dataclass(frozen=True)
 class Row:
-    """sum value·x[index] <= upper. The label says what it belongs to."""
+    """sum value·x[index] <= upper. The label says what it belongs to; `whole` that it says
+    something about whole values even where no optimum of the relaxation reaches it."""
 
     index: tuple[int, ...]
     value: tuple[float, ...]
     upper: float
     label: int = -1
+    whole: bool = False
 
     def broken(self, x: np.ndarray) -> float:
         """By how much `x` breaks it; negative where there is room."""
@@ -161,12 +163,18 @@ def solve_mip(
     relative_gap: float = 0.0,
     absolute_gap: float = 1e-6,
     start: np.ndarray | None = None,
+    cutoff: float = INF,
     on_point: Callable[[np.ndarray], object] | None = None,
     on_bound: Callable[[float], object] | None = None,
     options: dict | None = None,
 ) -> Outcome:
-    """Solves `lp` as a MILP. `on_point` and `on_bound` are called in the caller's thread."""
+    """Solves `lp` as a MILP. `on_point` and `on_bound` are called in the caller's thread. Points
+    from the objective `cutoff` on are of no interest: `infeasible`, or a bound beyond it, says no
+    more than that there is nothing better."""
     chosen = {"mip_rel_gap": relative_gap, "mip_abs_gap": absolute_gap, **(options or {})}
+    if cutoff < INF:
+        # HiGHS may be wrong by this much.
+        chosen["objective_bound"] = cutoff + 1e-6 * max(1.0, abs(cutoff))
     outcome = _Job(lp, False, chosen, start).run(seconds, stop, on_point, on_bound)
     # HiGHS 1.16 can prove an optimum and hand back the start instead of the point that reaches it.
     if start is not None and outcome.finished and outcome.x is not None:

@@ -149,7 +149,7 @@ class SlotModel:
 
     # Columns and the rows that tie them together.
 
-    def _operation_tensors(self, k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def operation_tensors(self, k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         outputs = self.instance.operations[k].outputs if k < self.instance.n else ()
         return self.instance.inputs[k], outputs
 
@@ -161,7 +161,7 @@ class SlotModel:
             [_Event(-1, True)] if tensor.start is Place.RAM else [] for tensor in tensors
         ]
         for s, slot in enumerate(self.slots):
-            inputs, outputs = self._operation_tensors(slot.operation)
+            inputs, outputs = self.operation_tensors(slot.operation)
             for v in inputs:
                 events[v].append(_Event(s, False))
             for v in outputs:
@@ -304,7 +304,7 @@ class SlotModel:
                 if uses[0].keep != NONE:
                     active[uses[0].keep] = v
         for s, slot in enumerate(self.slots):
-            inputs, outputs = self._operation_tensors(slot.operation)
+            inputs, outputs = self.operation_tensors(slot.operation)
             touched: list[tuple[int, _Event, int]] = []
             for v in (*inputs, *outputs):
                 at = position[v]
@@ -338,7 +338,7 @@ class SlotModel:
             assert limit is not None
             room = instance.units(limit)
             penalty = room - instance.units(limit - workspace)
-        inputs, outputs = self._operation_tensors(k)
+        inputs, outputs = self.operation_tensors(k)
         if column == NONE:
             room -= penalty + sum(size[v] for v in (*inputs, *outputs)) - forced
             if self.minimise != "ram":

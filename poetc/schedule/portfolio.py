@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from poetc.schedule import checkpoints
+from poetc.schedule import checkpoints, pages
 from poetc.schedule.baselines import keep_all
 from poetc.schedule.blocks import THREADS, block_rows
 from poetc.schedule.cuts import Cut, Tight
 from poetc.schedule.greedy import greedy, tastes
-from poetc.schedule.highs import Either, Outcome, solve_mip
+from poetc.schedule.highs import Either, Outcome, Row, solve_mip
 from poetc.schedule.mend import mend
 from poetc.schedule.milp import NONE, Slot, SlotModel, slots_where
 from poetc.schedule.rebuild import Run, prune, stages
@@ -50,10 +50,16 @@ PATIENCE = 12
 BOUND_SHARE = 0.5
 STEP_SHARE = 0.1
 CUT_SHARE = 0.3
+# Rounds of cuts without success before the blocks, where there is nothing quicker left.
+PATIENCE_CUTS = 6
 # Columns up to which branch and bound over all slots is tried where it is not the only way.
 BRANCH = 60_000
 # Share of the remaining time for the first try of branch and bound.
 BRANCH_SHARE = 0.12
+# Reruns that the outline may leave for the MILP over all slots that are left, and the share of the
+# remaining time for that.
+LEFT = 2_500
+WHOLE_SHARE = 0.75
 # Stages of a block whose bound is added to the relaxation, the share of the remaining time for a
 # pass over them, and the share of what is missing that one has to gain to be followed by another.
 BLOCK = 16
@@ -367,7 +373,8 @@ class Bounding:
         # Another thread may set it.
         self.halt = Either(search.stop)
         self.tight = Tight(self.model, self.halt, self._on_outcome)
-        rows = self.tight.cuts.rows(sorted(guide.cuts, key=Cut.key))
+        cuts = self.tight.cuts
+        rows = cuts.rows(sorted(guide.cuts.union(cuts.lasting()), key=Cut.key))
         if rows:
             self.tight.add(rows)
 
@@ -384,17 +391,25 @@ class Bounding:
     def infeasible(self) -> bool:
         return self.tight.outcome is not None and self.tight.outcome.infeasible
 
-    def cut(self, share: float) -> None:
-        """Adds cuts, for at most a share of the remaining time."""
+    def cut(self, share: float, patience: int = 1) -> None:
+        """Adds cuts, for at most a share of the remaining time (`Tight.rounds`)."""
         search = self.search
         seconds = search.remaining * share
-        self.usable = self.tight.rounds(seconds, goal(search) / self.model.scale)
+        self.usable = self.tight.rounds(seconds, goal(search) / self.model.scale, patience)
         search.note(f"cuts: {len(self.tight.rows)}, bound {search.bound_nj:.6g}")
 
     def tighten(self, until: float) -> None:
-        """Adds cuts, a first try of branch and bound, and the bounds of blocks."""
+        """Adds cuts, first tries of branch and bound, and the bounds of blocks."""
+        search = self.search
         self.cut(BOUND_SHARE)
         self.branch(BRANCH_SHARE)
+        self.whole((until - search.seconds) * WHOLE_SHARE)
+        go_on = self.usable and not self.infeasible and not search.finished
+        if go_on and self.model.lp.columns <= BRANCH:
+            before = search.bound_nj
+            self.cut(CUT_SHARE, PATIENCE_CUTS)
+            if search.bound_nj > before:
+                self.branch(BRANCH_SHARE)
         self.blocks(until)
 
     def fix(self) -> None:
@@ -453,10 +468,95 @@ class Bounding:
             search.remaining * share,
             enough,
             relative_gap=search.gap / 10,
+            cutoff=self.ceiling / self.model.scale,
             on_bound=on_bound,
         )
         on_bound(math.inf if outcome.infeasible else outcome.bound)
         search.note(f"HiGHS: {outcome.status}, bound {search.bound_nj:.6g}")
+
+    def whole(self, seconds: float) -> None:
+        """The MILP with memory in reruns as well, where the outline leaves few of them. Its points
+        are schedules."""
+        search, outline, tight = self.search, self.model, self.tight
+        until = search.seconds + seconds
+        if search.finished or not self.usable or self.infeasible or self.halt.is_set():
+            return
+        self.fix()
+        if search.steps is None or np.count_nonzero(self._reruns()) > LEFT:
+            return
+        self.ceiling, self.fixed = min(self.ceiling, goal(search)), True
+        target = self.ceiling / outline.scale
+        row = pages.budget(tight, target, (until - search.seconds) / 4, self.halt)
+        if row is not None:
+            tight.add([row])
+            prices = zip(row.index, row.value, strict=True)
+            tight.drop([write for write, price in prices if price > row.upper])
+            self.cut(BOUND_SHARE)
+            if search.finished or not self.usable or self.infeasible:
+                return
+            self.fix()
+        model = self._left(row)
+        search.note(f"whole: {model.lp.columns} columns, {model.lp.rows} rows")
+
+        def on_bound(bound: float) -> None:
+            search.raise_bound(min(model.value(bound), self.ceiling))
+            if search.optimal:
+                enough.set()
+
+        def on_outcome(outcome: Outcome) -> None:
+            on_bound(math.inf if outcome.infeasible else outcome.objective)
+
+        enough = Either(self.halt)
+        bounded = Tight(model, enough, on_outcome)
+        cuts = self.guide.cuts.union(tight.found, tight.cuts.lasting())
+        rows = bounded.cuts.rows(sorted(cuts, key=Cut.key))
+        if rows:
+            bounded.add(rows)
+        if not bounded.rounds((until - search.seconds) / 2, target) or enough.is_set():
+            return
+        bounded.fix(target)
+        outcome = solve_mip(
+            bounded.settled(),
+            until - search.seconds,
+            enough,
+            relative_gap=search.gap / 10,
+            cutoff=target,
+            on_point=lambda x: search.offer(model.sequence(x), "MILP"),
+            on_bound=on_bound,
+        )
+        on_bound(math.inf if outcome.infeasible else outcome.bound)
+        search.note(f"HiGHS: {outcome.status}, bound {search.bound_nj:.6g}")
+
+    def _reruns(self) -> np.ndarray:
+        """For each slot of the outline, is it a rerun that is not fixed?"""
+        run = np.array(self.model.run)
+        return (run != NONE) & (self.tight.upper[run] > 0)
+
+    def _left(self, row: Row | None) -> SlotModel:
+        """The model of what the outline leaves, with the page budget of `row`."""
+        outline, upper = self.model, self.tight.upper
+        left = zip(outline.slots[:-1], self._reruns()[:-1], strict=True)
+        slots = [slot for slot, free in left if free or not slot.optional]
+        model = SlotModel(self.search.instance, slots, overhead=outline.overhead)
+        # Stages in which a tensor is not paged in.
+        none = {
+            (v, outline.slots[use.slot].stage)
+            for v, uses in enumerate(outline.events)
+            for use in uses
+            if use.load != NONE and upper[use.load] <= 0
+        }
+        for v, uses in enumerate(model.events):
+            for use in uses:
+                if use.load != NONE and (v, model.slots[use.slot].stage) in none:
+                    model.lp.fix(use.load, 0.0)
+        for v, write in model.write.items():
+            if upper[outline.write[v]] <= 0:
+                model.lp.fix(write, 0.0)
+        if row is not None:
+            price = dict(zip(row.index, row.value, strict=True))
+            prices = {w: price.get(outline.write[v], 0.0) for v, w in model.write.items()}
+            model.lp.row(list(prices), list(prices.values()), upper=row.upper)
+        return model
 
 
 def _no_time_for(search: Search, slots: list[Slot]) -> bool:
