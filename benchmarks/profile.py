@@ -1,11 +1,12 @@
 """Profiles against the firmware they are for: counted steps, predicted times, deadlines, cycles.
 
     python -m benchmarks.profile steps        instructions of a step, and what the profile says
+    python -m benchmarks.profile kernels      instructions of each kernel in a step
     python -m benchmarks.profile deadlines    three deadlines for each model
     python -m benchmarks.profile cycles       cycles per instruction, for the device files
 
-Names of models after that restrict it to those. Prints the tables of docs/profile.md. Needs QEMU
-and arm-none-eabi-gcc.
+Names of models after that restrict it to those. Prints the tables of docs/profile.md, for kernels
+those of docs/instructions.md. Needs QEMU and arm-none-eabi-gcc.
 """
 
 from __future__ import annotations
@@ -44,17 +45,25 @@ class Case:
     options: tuple[str, ...]
 
 
+CORES = ("cortex-m0", "cortex-m3", "cortex-m4")
+SMALL = ("gesture_mlp", "kws_conv")
 LITTLE = ("--ram=8KB", "--stack=640", STORAGE)
+IN_PARTS = {"lenet5": "--split=5:10,7:2", "mlp_mnist": "--split=3:16,1:64"}
+"""Models that fit into little RAM with parameters in parts only."""
+
 CASES = (
     Case("gesture_mlp", "microbit", "cortex-m0", ("--ram=32KB",)),
     Case("gesture_mlp", "microbit", "cortex-m0", ("--ram=6400", "--stack=448")),
     Case("kws_conv", "microbit", "cortex-m0", ("--ram=32KB",)),
     Case("kws_conv", "microbit", "cortex-m0", ("--ram=5300", "--stack=448")),
+    Case("mlp_mnist", "microbit", "cortex-m0", ("--ram=32KB", IN_PARTS["mlp_mnist"])),
+    *(Case(model, "lm3s6965", cpu, LITTLE) for model in SMALL for cpu in CORES),
     *(
-        Case(model, "lm3s6965", cpu, LITTLE)
-        for model in ("gesture_mlp", "kws_conv")
-        for cpu in ("cortex-m0", "cortex-m3", "cortex-m4")
+        Case(model, "lm3s6965", cpu, ("--ram=32KB", split))
+        for model, split in IN_PARTS.items()
+        for cpu in CORES
     ),
+    *(Case(model, *MPS2, ("--ram=16KB",)) for model in SMALL),
     Case("lenet5", *MPS2, ("--ram=256KB",)),
     Case("dscnn", *MPS2, ("--ram=256KB",)),
     Case("resnet8", *MPS2, ("--ram=256KB", STORAGE, "--strategy=capuchin")),
@@ -62,6 +71,8 @@ CASES = (
     Case("ae_mnist", *MPS2, ("--ram=1MB",)),
     Case("bert_micro", *MPS2, ("--ram=300KB",)),
 )
+"""Each model on all boards that have RAM enough, for measuring its kernels, too. Operands and
+results are apart then, so that lenet5 in parts runs on a microbit, but cannot be measured there."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +116,18 @@ def compile_with(case: Case, directory: Path, profile: Path) -> dict[str, Any]:
     return json.loads(text[text.index("{") : text.rindex("}") + 1])
 
 
-@cache
-def profile_of(model: str, board: str, cpu: str, everything: Path, data: bool = True) -> Path:
+def profile_of(case: Case, everything: Path, data: bool = True) -> Path:
     """A profile of the kernels of a model, on values of a step or on random ones."""
-    path = everything / f"{model}-{board}-{cpu}-{data}.toml"
-    words = [str(MODELS / f"{model}.mlir"), f"--board={board}", f"--cpu={cpu}", "-q"]
+    splits = tuple(option for option in case.options if option.startswith("--split="))
+    return _profile(case.model, case.board, case.cpu, splits, everything, data)
+
+
+@cache
+def _profile(
+    model: str, board: str, cpu: str, splits: tuple[str, ...], everything: Path, data: bool
+) -> Path:
+    path = everything / f"{model}-{board}-{cpu}{''.join(splits)}-{data}.toml"
+    words = [str(MODELS / f"{model}.mlir"), f"--board={board}", f"--cpu={cpu}", "-q", *splits]
     words += [f"--data={MODELS / f'{model}.npz'}"] if data else []
     if poetc(["profile", *words, "-o", str(path)]) != 0:
         sys.exit(1)
@@ -131,12 +149,11 @@ def steps(everything: Path, models: Collection[str]) -> None:
     for number, case in enumerate(case for case in CASES if case.model in models):
         directory = everything / f"steps-{number}"
         directory.mkdir()
-        where = (case.model, case.board, case.cpu, everything)
-        found = measure(case, directory, profile_of(*where))
+        found = measure(case, directory, profile_of(case, everything))
         total = found.step.instructions
         guess = ""
         if case.cpu != "cortex-m4":
-            random = compile_with(case, directory / "random", profile_of(*where, False))
+            random = compile_with(case, directory / "random", profile_of(case, everything, False))
             guess = f"{instructions(case, random['predicted_time_ns']) / total - 1:+.2%}"
         moved = sum(n for name, n in found.step.calls if name.startswith("poetc_"))
         cells = (
@@ -168,6 +185,54 @@ def _largest(step: StepCount) -> str:
     )
 
 
+# Kernels
+
+
+def kernels(everything: Path, models: Collection[str]) -> None:
+    """Instructions of each kernel in one step, of all transfers, and of the rest; a column for each
+    core that the model is run on."""
+    by_model: dict[str, list[Case]] = {}
+    for case in CASES:
+        board = "lm3s6965" if case.model in SMALL else MPS2[0]
+        if case.model in models and case.board == board:
+            by_model.setdefault(case.model, []).append(case)
+    for model, cases in by_model.items():
+        print(f"\n## {model}\n\n{cases[0].board}, `{' '.join(cases[0].options)}`\n")
+        columns: dict[str, dict[str, str]] = {}
+        for case in cases:
+            directory = everything / f"kernels-{model}-{case.cpu}"
+            directory.mkdir()
+            found = measure(case, directory, profile_of(case, everything))
+            columns[case.cpu] = _shares(found.step)
+        print(f"| | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")
+        for row in dict.fromkeys(row for column in columns.values() for row in column):
+            cells = (column.get(row, "") for column in columns.values())
+            print(f"| {row} | {' | '.join(cells)} |", flush=True)
+
+
+def _shares(step: StepCount) -> dict[str, str]:
+    """What a step spends its instructions on: kernels by name, in the order of their first call."""
+    counts: dict[str, list[int]] = {}
+    for name, executed in step.calls:
+        row = f"`{name.split('_kernel_', 1)[1]}`" if "_kernel_" in name else _transfer(name)
+        counts.setdefault(row, []).append(executed)
+    moved = sorted(row for row in counts if not row.startswith("`"))
+    cells = {row: counts[row] for row in (*(r for r in counts if r not in moved), *moved)}
+    cells["everything else"] = [step.instructions - sum(map(sum, counts.values()))]
+    return {"the step": f"{step.instructions:,}"} | {
+        row: f"{sum(found):,}{f' in {len(found)}' if len(found) > 1 else ''}"
+        f" ({sum(found) / step.instructions:.1%})"
+        for row, found in cells.items()
+    }
+
+
+def _transfer(function: str) -> str:
+    """What a function of the runtime does."""
+    if function.startswith("poetc_image"):
+        return "storage image: open, commit"
+    return "page-ins" if "_in" in function else "page-outs"
+
+
 # Deadlines
 
 DEADLINES = (
@@ -176,6 +241,8 @@ DEADLINES = (
     (Case("lenet5", *MPS2, ("--ram=240KB",)), ("1.9x", "1.65x", "1.5x")),
     (Case("dscnn", *MPS2, ("--ram=200KB",)), ("2.3x", "1.6x", "1.3x")),
     (Case("resnet8", *MPS2, ("--ram=256KB", STORAGE)), ("2x", "1.4x", "1.1x")),
+    (Case("ae_mnist", *MPS2, ("--ram=897500", "--params=ram")), ("1.2x", "1.1x", "1.022x")),
+    (Case("bert_micro", *MPS2, ("--ram=300KB",)), ("1.4x", "1.32x", "1.25x")),
 )
 """With an x, a deadline is a multiple of the time of the step with unlimited RAM."""
 
@@ -188,7 +255,7 @@ def deadlines(everything: Path, models: Collection[str]) -> None:
         "| recomputed | page-ins, page-outs |\n|---|---|---|--:|--:|--:|---|--:|--:|--:|"
     )
     for number, (case, given) in enumerate(d for d in DEADLINES if d[0].model in models):
-        profile = profile_of(case.model, case.board, case.cpu, everything)
+        profile = profile_of(case, everything)
         programs: set[str] = set()
         for turn, deadline in enumerate(given):
             directory = everything / f"deadline-{number}-{turn}"
@@ -263,14 +330,15 @@ def cycles(everything: Path, models: Collection[str]) -> None:
             directory = everything / f"cycles-{cpu}-{model}"
             compile_model(model, directory, (f"--board={board}",))
             build(directory, cpu)
-            executed, spent = _cycles(directory, cpu)
+            executed, spent = step_cycles(directory, cpu)
             print(
                 f"| {cpu} | {model} | {executed:,} | {spent:,} | {spent / executed:.3f} |",
                 flush=True,
             )
 
 
-def _cycles(directory: Path, cpu: str) -> tuple[int, int]:
+def step_cycles(directory: Path, cpu: str) -> tuple[int, int]:
+    """Instructions of a step of firmware that is built, and the cycles that they take."""
     program = directory / "build" / cpu / "model.elf"
     listing = subprocess.run(
         ["arm-none-eabi-objdump", "-d", "--no-show-raw-insn", program],
@@ -278,7 +346,7 @@ def _cycles(directory: Path, cpu: str) -> tuple[int, int]:
         text=True,
         check=True,
     ).stdout
-    lines = re.findall(r"^ +([0-9a-f]+):\s+(\S+)\s*([^;@<\n]*)", listing, re.M)
+    lines = re.findall(r"^ +([0-9a-f]+):\s+(\S+)[ \t]*([^;@<\n]*)", listing, re.M)
     base = {int(address, 16): _base(cpu, name, rest) for address, name, rest in lines}
     addresses = sorted(base)
     following = dict(pairwise(addresses))
@@ -330,7 +398,7 @@ def _trace(directory: Path, cpu: str) -> Iterator[int]:
 
 def main() -> None:
     """Prints the table that is asked for."""
-    tables = {"steps": steps, "deadlines": deadlines, "cycles": cycles}
+    tables = {"steps": steps, "kernels": kernels, "deadlines": deadlines, "cycles": cycles}
     if len(sys.argv) < 2 or sys.argv[1] not in tables:
         sys.exit(f"usage: python -m benchmarks.profile {'|'.join(tables)} [MODEL...]")
     models = sys.argv[2:] or [case.model for case in CASES]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from poetc.backends.c.emit import Executor
     from poetc.backends.c.measure import Entry
+    from poetc.backends.tvm.emit import TuningOptions
     from poetc.costmodel.device import Device
     from poetc.costmodel.profile import Profile
     from poetc.ir.poet import GraphOp
@@ -88,7 +89,25 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--target",
         metavar="TRIPLE[:CPU]",
-        help="with --emit=tvm: what code is for, for example aarch64 or cortex-a72 (default host)",
+        help="with --emit=tvm or --kernels=tvm: what code is for, for example aarch64 or "
+        "cortex-a72 (default host)",
+    )
+    add(
+        "--kernels",
+        choices=("c", "tvm"),
+        help="with --emit=c: kernels as C (default), or compiled by TVM for --target, which is "
+        "faster on cores with floating point",
+    )
+    add(
+        "--tuning",
+        metavar="DIRECTORY",
+        help="with --emit=tvm: arrange loops as was found fastest in these measurements",
+    )
+    add(
+        "--tune",
+        metavar="TRIALS",
+        help="with --tuning: first measure so many arrangements of each hot kernel here, and add "
+        "them",
     )
     add("--strategy", choices=STRATEGIES, help="default auto")
     add("--paging", choices=("on", "off"), help="use auxiliary storage (default on)")
@@ -298,15 +317,56 @@ def _check_library(arguments: argparse.Namespace) -> None:
 
 def _check_tvm(arguments: argparse.Namespace) -> None:
     """Refuse what TVM code cannot be generated for before the search, not after it."""
+    if arguments.emit != "c" and (given := _given(arguments, "kernels")):
+        raise InputError(f"{' '.join(given)} says how C is written; give --emit=c as well")
     if arguments.emit != "tvm":
-        if given := _given(arguments, "target"):
+        named = ("tuning", "tune") if arguments.kernels == "tvm" else ("target", "tuning", "tune")
+        if given := _given(arguments, *named):
             raise InputError(f"{' '.join(given)} says what TVM code is for; give --emit=tvm too")
+        if arguments.kernels == "tvm":
+            _check_compiled_kernels(arguments)
         return
     if given := _given(arguments, "board"):
         raise InputError(f"{' '.join(given)} is for firmware, in C: --emit=c")
     from poetc.backends.tvm.emit import HOST, check
 
-    check(arguments.output, arguments.target or HOST)
+    check(arguments.output, arguments.target or HOST, _tuning(arguments))
+
+
+def _check_compiled_kernels(arguments: argparse.Namespace) -> None:
+    """Refuse what --kernels=tvm cannot go with."""
+    from poetc.backends.c.boards import load_board
+    from poetc.backends.c.libraries import DEFAULT_LAYOUT
+    from poetc.backends.tvm.bare import kernels_for
+
+    reasons = {
+        "--profile": "it has the costs of kernels in C" if arguments.profile else "",
+        "--stack=measure": "a C compiler measures the stack"
+        if arguments.stack == "measure"
+        else "",
+        f"--layout={_layout(arguments)}": (
+            "they are built by a Makefile" if _layout(arguments) != DEFAULT_LAYOUT else ""
+        ),
+    }
+    for option, reason in reasons.items():
+        if reason:
+            raise InputError(f"--kernels=tvm cannot go with {option}: {reason}")
+    kernels_for(arguments.target, load_board(arguments.board))
+
+
+def _tuning(arguments: argparse.Namespace) -> TuningOptions | None:
+    """What --tuning and --tune ask for."""
+    from poetc.backends.tvm.emit import TuningOptions
+
+    if arguments.tuning is None:
+        if arguments.tune is not None:
+            raise InputError("--tune adds to measurements; --tuning=DIRECTORY says where they are")
+        return None
+    if arguments.tune is None:
+        return TuningOptions(arguments.tuning)
+    if not arguments.tune.isdecimal() or int(arguments.tune) == 0:
+        raise InputError(f"--tune={arguments.tune}: not a positive number of trials")
+    return TuningOptions(arguments.tuning, int(arguments.tune))
 
 
 def _run_image(command: str, arguments: argparse.Namespace) -> int:
@@ -425,7 +485,7 @@ def _refuse_with_passes(arguments: argparse.Namespace) -> None:
         arguments,
         *("ram", "deadline", "stack", "static", "cc", "board", "device", "profile"),
         *("params", "split", "io"),
-        *("layout", "name", "executor"),
+        *("layout", "name", "executor", "kernels"),
         *SEARCH_OPTIONS,
     )
     given += [f"--emit={arguments.emit}"] if arguments.emit != "ir" else []
@@ -507,16 +567,22 @@ def _compile(
     if arguments.emit == "c":
         from poetc.backends.c.emit import DEFAULT_NAME, emit
 
+        compiler, board = None, options.board
+        if arguments.kernels == "tvm":
+            from poetc.backends.tvm.bare import kernels_for
+
+            compiler, board = kernels_for(arguments.target, board)
         emit(
             compiled.module,
             arguments.output,
             stack_bytes=compiled.options.stack_bytes,
             static_bytes=compiled.options.static_bytes,
-            board=options.board,
+            board=board,
             ram_bytes=compiled.options.ram_bytes if options.ram_scope == "all" else None,
             layout=_layout(arguments),
             name=arguments.name or DEFAULT_NAME,
             executor=options.executor,
+            compiler=compiler,
         )
     elif arguments.emit == "plan":
         from poetc.backends.plan.codec import identity_of
@@ -534,7 +600,10 @@ def _compile(
         if arguments.output is None:
             _write_text(None, text(compiled.module))
         else:
-            emit(compiled.module, arguments.output, arguments.target or HOST)
+            target, tuning = arguments.target or HOST, _tuning(arguments)
+            note = emit(compiled.module, arguments.output, target, tuning)
+            if note is not None and not arguments.quiet and not arguments.json:
+                print(f"{arguments.output}: {note}", file=sys.stderr)
     elif arguments.emit == "report":
         _write_text(arguments.output, json.dumps(summary().to_json(), indent=2) + "\n")
     else:

@@ -372,27 +372,48 @@ def split_candidates(
         if spent_s > options.time_limit_s:
             return None
         started = time.monotonic()
-        found = split_candidate(ctx, module, options, splits)
+        found = _unordered(ctx, module, options, splits)
         seconds = time.monotonic() - started
         spent_s += seconds
         observe(StableHLOSplitPass.name, found.module, seconds)
         return found
 
-    return candidates(build, unsplit, splittable(module), options.ram_bytes)
+    for found in candidates(build, unsplit, splittable(module), options.ram_bytes):
+        # What does not fit in any order is for the message only.
+        fits = found.splits and found.needed_bytes <= options.ram_bytes
+        yield _ordered(ctx, found) if fits else found
 
 
 def split_candidate(
     ctx: Context, module: ModuleOp, options: Options, splits: tuple[Split, ...]
 ) -> Candidate:
     """A copy of a simplified module, with those splits, up to where it can be scheduled."""
+    return _ordered(ctx, _unordered(ctx, module, options, splits))
+
+
+def _unordered(
+    ctx: Context, module: ModuleOp, options: Options, splits: tuple[Split, ...]
+) -> Candidate:
+    """The same before its operations are reordered, and not verified: most candidates are only
+    asked what they need, which depends on neither."""
     copy = module.clone()
-    passes = front_passes(copy, options.device_name, options.device, splits)
-    _run_front(ctx, copy, passes[1:], options, lambda name, module, seconds: None)
+    _, *passes, order = front_passes(copy, options.device_name, options.device, splits)
+    assert isinstance(order, PoetOrderPass)
+    for step in passes:
+        _mark_io(copy, options)
+        step.apply(ctx, copy)
+    _mark_io(copy, options)
     graph = _only_graph(copy)
     options = _with_executor(graph, options)
     if options.stack_compiler is not None:
         options = _with_expected_stack(copy, options)
     return _candidate(splits, copy, graph, options)
+
+
+def _ordered(ctx: Context, candidate: Candidate) -> Candidate:
+    """Reorders the operations of a candidate, in place."""
+    run_passes(ctx, candidate.module, (PoetOrderPass(),), lambda name, module, seconds: None)
+    return candidate
 
 
 def _candidate(
@@ -619,6 +640,9 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
             lines.append("a strategy other than auto may need more")
     if reserved:
         lines.append(f"{reserved} B of that are static data and stack")
+    overlaps = options.device.dma and (options.board is None or options.board.dma)
+    if options.stack_compiler is not None and overlaps:
+        lines.append("the stack takes less without transfers beside computing (dma = false)")
     return InfeasibleError("; ".join(lines))
 
 

@@ -22,7 +22,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from poetc.backends.c.boards import HOST, load_board
-from poetc.backends.c.emit import write_generated
+from poetc.backends.c.directory import write_generated
 from poetc.backends.c.measure import Entry, generate, sample
 from poetc.backends.c.measure.emulate import (
     build,

@@ -59,10 +59,16 @@ class Model:
 
 def prepare(name: str) -> Model:
     """Bring `models/<name>.mlir` to the input of the scheduler."""
-    module = read_model(name)
+    return bring(name, read_model(name), *load_arrays(MODELS / f"{name}.npz"))
+
+
+def bring(
+    name: str, module: ModuleOp, arguments: list[np.ndarray], expected: list[np.ndarray]
+) -> Model:
+    """Bring a module that was just read to the input of the scheduler."""
     passes = front_passes(module, DEVICE)
     run_passes(make_context(), module, passes, lambda *_: None)
-    return Model(name, module, *load_arrays(MODELS / f"{name}.npz"))
+    return Model(name, module, arguments, expected)
 
 
 def build(module: ModuleOp, directory: Path, *flags: str, compiler: str = "gcc") -> Path:

@@ -200,6 +200,8 @@ def test_example_reports_what_is_wrong(tmp_path: Path) -> None:
     run = subprocess.run([program, tmp_path], capture_output=True, text=True)
     assert run.returncode == 1 and "arg1.bin" in run.stderr
     assert not (tmp_path / "out0.bin").exists()
+    # A store file without a name is none.
+    assert run_example(program, tmp_path, "1", "").returncode == 0
 
 
 class Model:
@@ -464,9 +466,9 @@ def test_unwritable_places(tmp_path: Path) -> None:
             emit(step_module(), tmp_path / "locked" / "out")
 
 
-@pytest.mark.parametrize("name", ["2fast", "a-b", "", "poetc_model"])
+@pytest.mark.parametrize("name", ["2fast", "a-b", "", "poetc_model", "do", "unistd"])
 def test_names_of_models(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot begin"):
+    with pytest.raises(InputError, match="cannot b"):
         emit(step_module(), tmp_path / "out", name=name)
     assert not names(tmp_path)
 

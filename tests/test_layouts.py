@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import kconfiglib
@@ -21,9 +21,10 @@ from firmware import QUICK, all_results, defines, host_results, updated
 from storage_step import storage_module
 from test_c_emit import step_module
 
-from poetc.backends.c.boards import CPU_FLAGS
-from poetc.backends.c.emit import emit, generate
+from poetc.backends.c.boards import CPU_FLAGS, load_board
+from poetc.backends.c.emit import check_library, emit, generate
 from poetc.backends.c.libraries import indexed_files, known_layouts
+from poetc.backends.plan.source import PlanExecutor
 from poetc.cli import build_parser, main
 from poetc.errors import InputError
 
@@ -86,7 +87,7 @@ def library(
 
 cmake_library = library("cmake", "pages", "caller")
 arduino_library = library("arduino", "storage", "caller")
-zephyr_library = library("zephyr", "storage", "ram")
+zephyr_library = library("zephyr", "storage", "caller", "plan")
 
 
 # Files
@@ -212,6 +213,8 @@ def test_nothing_is_left_of_a_failure(
             "'SPI' cannot be the name of an Arduino library: SPI.h would",
         ),
         (["--emit=c", "--name=math"], "'math' cannot be the name of a model"),
+        (["--emit=c", "--name=features"], "'features' cannot be the name of a model"),
+        (["--emit=c", "--name=Poetc_net"], "'Poetc_net' cannot be the name of a model"),
         (["--emit=c", "--name=store_disk"], "'store_disk' cannot be the name of a model"),
         (
             ["--emit=c", "--layout=arduino", "--name=arduino_net"],
@@ -227,6 +230,36 @@ def test_what_is_refused(
     assert main([GESTURE, *words, "-o", str(tmp_path / "out")]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_names_that_begin_other_symbols() -> None:
+    """Of the model's symbols and macros none may be that of a function or macro of ours."""
+    programs = [
+        generate(storage_module(), executor=PlanExecutor()),
+        generate(storage_module(), board=load_board("lm3s6965")),
+    ]
+    own = set(re.findall(r"\bmodel_(\w+)|\bMODEL_(\w+)", "".join(programs[0].values())))
+    endings = {"is_callers", "STEP_ON"} | {a or b for a, b in own}
+    ours = set[str]()
+    for path in (ROOT / "poetc" / "backends" / "c").rglob("*"):
+        if path.suffix in (".c", ".h", ".ino") and path.parent.name != "measure":
+            ours |= set(re.findall(r"\b(?!model_|MODEL_)\w+", path.read_text()))
+    taken = {word.removesuffix(f"_{e}") for word in ours for e in endings if word.endswith(f"_{e}")}
+    accepted: set[str] = set()
+    for name in taken - {""}:
+        with suppress(InputError):
+            check_library(name.lower(), "make", None)
+            accepted.add(name)
+    assert not accepted
+
+
+@pytest.mark.parametrize("executor", [None, PlanExecutor()], ids=["code", "plan"])
+def test_names_like_those_in_the_code(executor: PlanExecutor | None, tmp_path: Path) -> None:
+    """What the generated code calls its own is nothing that a model may not be called."""
+    for name in ("at", "arena", "state", "run", "store"):
+        emit(step_module(), tmp_path / name, name=name, executor=executor)
+        sources = [p for p in (tmp_path / name).glob("*.c") if p.name != "store_thread.c"]
+        run("gcc", "-std=c99", *WARNINGS, *sources, "-o", tmp_path / "program")
 
 
 # CMake

@@ -20,6 +20,7 @@ from poetc.backends.c.stack import (
     measure_stack,
 )
 from poetc.cli import main
+from poetc.costmodel import device as devices
 from poetc.errors import InputError
 from poetc.image import layout_of, pack
 from poetc.ir.graph import graphs
@@ -223,6 +224,20 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     # The reserve of 1,024 bytes leaves too little for the same step.
     assert main([GESTURE, "--ram=9KB", "--params=ram"]) == 3
     capsys.readouterr()
+
+
+def test_no_room_for_transfers_beside_computing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They have places on the stack; where there is no RAM for these, the message says so."""
+    words = [GESTURE, "--ram=6420", "--params=storage", "--split=off", "-q"]
+    words += ["--stack=measure", "-o", str(tmp_path / "out.mlir")]
+    assert main(words) == 3
+    assert "without transfers beside computing (dma = false)" in capsys.readouterr().err
+    device = tmp_path / "whole.toml"
+    text = (Path(devices.__file__).parent / "devices" / "nrf52840.toml").read_text()
+    device.write_text(text.replace("dma = true", "dma = false"))
+    assert main([*words, f"--device={device}"]) == 0
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -367,7 +367,8 @@ def _choose(
     try:
         return stored, attempt(stored, "storage", 1.0)
     except (InfeasibleError, TimeLimitError) as error:
-        raise _neither(failure, error) from error.__cause__
+        chosen = _neither(failure, error)
+        raise chosen from chosen.__cause__
 
 
 def _alternative(graph: GraphOp, options: ScheduleOptions, may_share: MayShare) -> GraphView | None:

@@ -49,9 +49,12 @@ from poetc.backends.c.indexing import (
     from_affine,
     to_c,
 )
+from poetc.backends.types import Kind, kind_of
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.kernels import mathlib
+
+_C_TYPES: Mapping[Kind, str] = {"float32": "float", "int32": "int32_t", "bool": "bool"}
 
 _INDENT = "    "
 _WIDTH = 100
@@ -218,20 +221,11 @@ def c_comment(text: str, width: int = _WIDTH) -> str:
 
 def element_c_type(type_: Attribute) -> str:
     """The C type of an element in memory. Raises InputError for a type C code cannot hold."""
-    return "uint8_t" if type_ == IntegerType(1) else _scalar_c_type(type_)
+    return "uint8_t" if kind_of(type_) == "bool" else _scalar_c_type(type_)
 
 
 def _scalar_c_type(type_: Attribute) -> str:
-    match type_:
-        case Float32Type():
-            return "float"
-        case IndexType():
-            return "int32_t"
-        case IntegerType() if type_.width.data == 32:
-            return "int32_t"
-        case IntegerType() if type_.width.data == 1:
-            return "bool"
-    raise InputError(f"the C backend has no type for {type_}; it knows f32, i32 and i1")
+    return _C_TYPES[kind_of(type_)]
 
 
 def float_literal(value: float) -> _Expression:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,12 @@ import tvm
 from tvm import ir
 from tvm.target import codegen
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from poetc.backends.tvm import pipeline
 from poetc.backends.tvm.emit import HOST
 from poetc.backends.tvm.module import relax_module
-from poetc.backends.tvm.tiling import Vectors, arrange
+from poetc.backends.tvm.tiling import Choice, Vectors, arrange
 from poetc.errors import InputError
 from poetc.files import write_whole
 
@@ -45,16 +46,11 @@ class Machine:
     linkers: tuple[tuple[str, ...], ...]
 
     @property
-    def vector_bytes(self) -> int:
-        """Of the widest registers; 16 is what every 64-bit processor has."""
+    def vectors(self) -> Vectors:
+        """The widest registers; every 64-bit processor has those of 16 bytes."""
         if self._has("avx512f"):
-            return 64
-        return 32 if self._has("avx2") else 16
-
-    @property
-    def vector_registers(self) -> int:
-        """How many of them there are."""
-        return 16 if self._is_x86 and not self._has("avx512f") else 32
+            return Vectors(16, 32)
+        return Vectors(8 if self._has("avx2") else 4, 16 if self._is_x86 else 32)
 
     @property
     def _is_x86(self) -> bool:
@@ -96,10 +92,12 @@ def compile_module(module: ir.IRModule, on: Machine) -> tvm.runtime.Executable:
     return tvm.compile(module, on.target, relax_pipeline=pipeline.NAME, tir_pipeline=pipeline.NAME)
 
 
-def compile_graph(module: ModuleOp, on: Machine) -> tvm.runtime.Executable:
-    """The executable of a scheduled and planned graph, its kernels arranged for the machine."""
-    vectors = Vectors(on.vector_bytes // 4, on.vector_registers)
-    return compile_module(relax_module(module, lambda f: arrange(f, vectors)), on)
+def compile_graph(
+    module: ModuleOp, on: Machine, choose: Callable[[FuncOp], Choice | None] = lambda _: None
+) -> tvm.runtime.Executable:
+    """The executable of a scheduled and planned graph, its kernels arranged for the machine: by
+    rule, or as `choose` says of a kernel."""
+    return compile_module(relax_module(module, lambda f: arrange(f, on.vectors, choose(f))), on)
 
 
 def check_output(output: str) -> None:

@@ -1,14 +1,9 @@
 """PrimFuncs made from the loop nests of kernels (docs/kernels.md).
 
 One translation serves every kernel that the C backend has. Scalars become bindings, in the order
-of the kernel and with the same float operations, so that the bits are those of the C:
-
-- an `affine.for` is a loop; what it carries is in local buffers of one element, which LLVM keeps
-  in registers; an `affine.if` assigns such buffers;
-- products are fenced where a sum follows, because TVM lets LLVM fuse the two into one operation
-  that rounds once;
-- mathematical functions are those of kernels/math.mlir (mathir.py);
-- integers wrap, which TVM does not expect: that, too, is done by functions (mathir.py).
+of the kernel and with the same float operations (scalars.py), so that the bits are those of the C.
+An `affine.for` is a loop; what it carries is in local buffers of one element, which LLVM keeps in
+registers; an `affine.if` assigns such buffers.
 
 Buffers are flat, with an offset in elements that the caller gives: all are views of one arena.
 
@@ -31,13 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from tvm import ir, tirx
-from xdsl.dialects import affine, arith, func, math, memref
+from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import (
-    Float32Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
-    IntegerType,
     MemRefType,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -54,14 +47,14 @@ from poetc.backends.c.indexing import (
     from_affine,
 )
 from poetc.backends.c.printer import c_identifier, tables_of
-from poetc.backends.tvm import mathir
+from poetc.backends.tvm import mathir, scalars
+from poetc.backends.tvm.scalars import Expr, Scalar, Translator, element_dtype
+from poetc.backends.types import kind_of
 from poetc.errors import InputError
-from poetc.kernels import mathlib
 
 _ON_STACK = "disable_lower_builtin"
 """Annotation of allocations that keeps them on the stack; TVM would call its runtime for each."""
 
-Expr = Any
 Stmt = Any
 
 
@@ -81,14 +74,6 @@ class Piece:
 
 Tiling = Mapping[affine.ForOp, Sequence[Piece]]
 """How parallel loops run; the pieces of each cover all of its iterations, in order."""
-
-
-class Scalar(NamedTuple):
-    """A value of a kernel in TIR: one number, or one for each lane."""
-
-    expr: Expr
-    type: str
-    lanes: int = 1
 
 
 class _Axis(NamedTuple):
@@ -119,24 +104,6 @@ class _Condition(NamedTuple):
 
 At = Mapping[affine.ForOp, int]
 """Which of the copies of each tiled loop an operation is emitted for."""
-
-
-def element_dtype(type_: Attribute) -> str:
-    """The TVM type of an element in memory. Raises InputError for a type there is none for."""
-    return "int8" if type_ == IntegerType(1) else _dtype(type_)
-
-
-def _dtype(type_: Attribute) -> str:
-    match type_:
-        case Float32Type():
-            return "float32"
-        case IndexType():
-            return "int32"
-        case IntegerType() if type_.width.data == 32:
-            return "int32"
-        case IntegerType() if type_.width.data == 1:
-            return "bool"
-    raise InputError(f"the TVM backend has no type for {type_}; it knows f32, i32 and i1")
 
 
 def prim_func(
@@ -225,7 +192,7 @@ class _Function:
         self.buffers: dict[SSAValue, tuple[Expr, str]] = {}
         self.tables: dict[str, tuple[Expr, str]] = {}
         self.variables: dict[str, Scalar] = {}
-        self.called: set[tuple[str, int]] = set()
+        self.translator = Translator(self.bind)
         # Guards around this place that hold for some copies only.
         self.predicates: list[_Predicate] = []
         # Vectors of loads that are transposed, by load and copies, for each iteration of a strip.
@@ -245,8 +212,8 @@ class _Function:
             parameters.append(self.tables[symbol][0])
         self.operations(self.function.body.block, {})
         body = _sequence(self.out)
-        if self.called:
-            text = ir.StringImm(mathir.module_text(self.called))
+        if self.translator.called:
+            text = ir.StringImm(mathir.module_text(self.translator.called))
             body = tirx.AttrStmt(ir.StringImm(""), "pragma_import_llvm", text, body)
         made = tirx.PrimFunc(parameters, body)
         return made.with_attr("global_symbol", name).with_attr("tirx.noalias", noalias)
@@ -267,7 +234,7 @@ class _Function:
         """
         if scalar.type == "bool" and scalar.lanes > 1:
             return scalar
-        variable = tirx.Var(self.name(value, default), _vector(scalar.type, scalar.lanes))
+        variable = tirx.Var(self.name(value, default), scalars.vector(scalar.type, scalar.lanes))
         self.out.append(tirx.Bind(variable, scalar.expr))
         return scalar._replace(expr=variable)
 
@@ -347,20 +314,20 @@ class _Function:
             part, shift = self.term(term, at)
             constant -= shift * coefficient
             if coefficient != 1:
-                part = self.arithmetic(tirx.Mul, part, _integer(coefficient))
-            total = part if total is None else self.arithmetic(tirx.Add, total, part)
+                part = scalars.arithmetic(tirx.Mul, part, scalars.integer(coefficient))
+            total = part if total is None else scalars.arithmetic(tirx.Add, total, part)
         if total is None:
-            total = _integer(constant)
+            total = scalars.integer(constant)
         elif constant:
-            total = self.arithmetic(tirx.Add, total, _integer(constant))
+            total = scalars.arithmetic(tirx.Add, total, scalars.integer(constant))
         for variable, coefficient in lane:
             lanes = self.lane_axes()[variable]
             if total.lanes == 1:
-                ramp = tirx.Ramp(total.expr, _integer(coefficient).expr, lanes)
+                ramp = tirx.Ramp(total.expr, scalars.integer(coefficient).expr, lanes)
                 total = Scalar(ramp, "int32", lanes)
             else:
-                ramp = tirx.Ramp(_integer(0).expr, _integer(coefficient).expr, lanes)
-                total = self.arithmetic(tirx.Add, total, Scalar(ramp, "int32", lanes))
+                ramp = tirx.Ramp(scalars.integer(0).expr, scalars.integer(coefficient).expr, lanes)
+                total = scalars.arithmetic(tirx.Add, total, Scalar(ramp, "int32", lanes))
         return total
 
     def lane_axes(self) -> dict[Variable, int]:
@@ -376,14 +343,8 @@ class _Function:
         shift = -(low // term.divisor) if low < 0 else 0
         dividend = self.index_expr(term.dividend + Index((), shift * term.divisor), at)
         if isinstance(term, Quotient):
-            return self.arithmetic(tirx.Div, dividend, _integer(term.divisor)), shift
-        return self.arithmetic(tirx.Mod, dividend, _integer(term.divisor)), 0
-
-    def arithmetic(self, node: Any, left: Scalar, right: Scalar) -> Scalar:
-        """A binary operation, on vectors if one operand is one."""
-        lanes = max(left.lanes, right.lanes)
-        a, b = _widened(left, lanes), _widened(right, lanes)
-        return Scalar(node(a.expr, b.expr), left.type, lanes)
+            return scalars.arithmetic(tirx.Div, dividend, scalars.integer(term.divisor)), shift
+        return scalars.arithmetic(tirx.Mod, dividend, scalars.integer(term.divisor)), 0
 
     # Memory
 
@@ -402,7 +363,7 @@ class _Function:
         bound = self.bind(loaded, value, default)
         if loaded.type != "int8":
             return bound
-        return self.bind(_not_zero(bound), value)
+        return self.bind(scalars.not_zero(bound), value)
 
     def flat(self, buffer: SSAValue, indices: Sequence[Index]) -> Index:
         """The index of an element counted from the start of its buffer."""
@@ -421,7 +382,7 @@ class _Function:
             if found is None:
                 continue
             outermost = outermost or predicate
-            test = found if test is None else self.arithmetic(tirx.And, test, found)
+            test = found if test is None else scalars.arithmetic(tirx.And, test, found)
         if test is None or outermost is None:
             return self.index_expr(flat, at)
         size = elements_of(buffer.type)
@@ -434,12 +395,12 @@ class _Function:
         if low is None or low < 0 or high is None or high >= size:
             inner = Index()
         start = self.index_expr(flat - inner, at)
-        test = _widened(test, start.lanes)
-        chosen = tirx.Select(test.expr, start.expr, _number(0, start).expr)
+        test = scalars.widened(test, start.lanes)
+        chosen = tirx.Select(test.expr, start.expr, scalars.number(0, start).expr)
         place = self.bind(start._replace(expr=chosen), None, "place")
         if not inner.terms:
             return place
-        return self.arithmetic(tirx.Add, place, self.index_expr(inner, at))
+        return scalars.arithmetic(tirx.Add, place, self.index_expr(inner, at))
 
     def is_inside(self, term: Any, predicate: _Predicate) -> bool:
         """Whether a term varies within the guard, and is no vector."""
@@ -452,16 +413,16 @@ class _Function:
             raise InputError("a kernel stores to what is not one of its arguments")
         buffer, dtype = self.buffers[target]
         place = self.index_expr(self.flat(target, indices), at)
-        value = _widened(value, place.lanes)
+        value = scalars.widened(value, place.lanes)
         if value.lanes > place.lanes:
             raise InputError("several iterations of a parallel loop store to one element")
         if dtype == "int8":
-            value = _cast(value, "int8")
+            value = scalars.cast(value, "int8")
         self.out.append(tirx.BufferStore(buffer, value.expr, [place.expr]))
 
     def mutable(self, value: SSAValue, default: str) -> _Local:
         """A variable that can be assigned, for a value that loops or guards determine."""
-        local = _Local(self.name(value, default), _dtype(value.type), self.lanes(value))
+        local = _Local(self.name(value, default), kind_of(value.type), self.lanes(value))
         self.out.append(tirx.AllocBuffer(local.buffer, {_ON_STACK: tirx.IntImm("bool", 1)}))
         return local
 
@@ -515,7 +476,7 @@ class _Function:
                 lane = None
                 if piece.lanes > 1:
                     lane = Variable(self.name(None, "lane"), 0, piece.lanes - 1)
-                    ramp = tirx.Ramp(_integer(0).expr, _integer(1).expr, piece.lanes)
+                    ramp = tirx.Ramp(scalars.integer(0).expr, scalars.integer(1).expr, piece.lanes)
                     self.variables[lane.name] = Scalar(ramp, "int32", piece.lanes)
                 self.axes[op] = _Axis(base, piece, lane)
                 variable = op.body.block.args[0]
@@ -537,7 +498,7 @@ class _Function:
         yield Index.of(Variable(name, start, start + count - 1)) if count > 1 else Index((), start)
         inner, self.out = self.out, outer
         if count > 1:
-            first, extent = _integer(start).expr, _integer(count).expr
+            first, extent = scalars.integer(start).expr, scalars.integer(count).expr
             kind = tirx.ForKind.SERIAL
             self.out.append(tirx.For(counter, first, extent, kind, _sequence(inner)))
         elif count == 1:
@@ -574,7 +535,7 @@ class _Function:
                 for here in places[i]
             ]
             for argument, here, new in news:
-                self.define(argument, here, _widened(new, self.lanes(argument)))
+                self.define(argument, here, scalars.widened(new, self.lanes(argument)))
 
         def finish() -> None:
             # All bindings stand for values from before, so the order does not matter.
@@ -647,20 +608,20 @@ class _Function:
             rows: list[Scalar] = []
             for lane in range(axis.piece.lanes):
                 place = self.safe(along + Index((), lane * stride), load.memref, here)
-                ramp = tirx.Ramp(place.expr, _integer(1).expr, size)
+                ramp = tirx.Ramp(place.expr, scalars.integer(1).expr, size)
                 row = Scalar(tirx.BufferLoad(buffer, [ramp]), dtype, size)
                 rows.append(self.bind(row, load.result, "row"))
             # Rows that only make it a square do not matter.
             columns = self.transposed(rows + rows[-1:] * (size - len(rows)))
             columns = [self.first_lanes(column, len(rows)) for column in columns]
             if dtype == "int8":
-                columns = [_not_zero(column) for column in columns]
+                columns = [scalars.not_zero(column) for column in columns]
             self.strips[load, self.key(load.result, here)] = columns
 
     def first_lanes(self, value: Scalar, lanes: int) -> Scalar:
         if value.lanes == lanes:
             return value
-        indices = [_integer(i).expr for i in range(lanes)]
+        indices = [scalars.integer(i).expr for i in range(lanes)]
         return self.bind(Scalar(tirx.Shuffle([value.expr], indices), value.type, lanes))
 
     def transposed(self, rows: list[Scalar]) -> list[Scalar]:
@@ -672,7 +633,7 @@ class _Function:
             for a, b in zip(rows[:half], rows[half:], strict=True):
                 for start in (0, half):
                     order = [n for i in range(start, start + half) for n in (i, i + lanes)]
-                    indices = [_integer(i).expr for i in order]
+                    indices = [scalars.integer(i).expr for i in order]
                     expr = tirx.Shuffle([a.expr, b.expr], indices)
                     merged.append(self.bind(a._replace(expr=expr), None, "mixed"))
             rows = merged
@@ -785,7 +746,7 @@ class _Function:
 
     def chosen(self, test: Scalar, yes: Scalar, no: Scalar) -> Scalar:
         lanes = max(yes.lanes, no.lanes)
-        test, yes, no = (_widened(value, lanes) for value in (test, yes, no))
+        test, yes, no = (scalars.widened(value, lanes) for value in (test, yes, no))
         return Scalar(tirx.Select(test.expr, yes.expr, no.expr), yes.type, lanes)
 
     def condition(self, op: affine.IfOp, at: At) -> _Condition:
@@ -816,8 +777,8 @@ class _Function:
         for index, equal in tests:
             node = tirx.EQ if equal else tirx.GE
             left = self.index_expr(index, at)
-            one = self.arithmetic(node, left, _integer(0))._replace(type="bool")
-            result = one if result is None else self.arithmetic(tirx.And, result, one)
+            one = scalars.arithmetic(node, left, scalars.integer(0))._replace(type="bool")
+            result = one if result is None else scalars.arithmetic(tirx.And, result, one)
         assert result is not None
         if result.lanes > 1:
             raise InputError("a guard differs between the lanes of a vector")
@@ -834,7 +795,7 @@ class _Function:
                 case IntegerAttr() if isinstance(result.type, IndexType):
                     self.define_index(result, at, Index((), op.value.value.data))
                 case IntegerAttr() | FloatAttr():
-                    value = _constant(op.value.value.data, _dtype(result.type))
+                    value = scalars.constant(op.value.value.data, kind_of(result.type))
                     self.define(result, at, value)
                 case _:
                     raise InputError(f"the TVM backend has no constant of {result.type}")
@@ -845,7 +806,7 @@ class _Function:
                 self.define_index(result, at, index)
                 return
         operands = [self.scalar(operand, at) for operand in op.operands]
-        self.define(result, at, self.bind(self.compute(op, operands), result))
+        self.define(result, at, self.bind(self.translator.compute(op, operands), result))
 
     def index_arithmetic(self, op: Operation, at: At) -> Index | None:
         match op:
@@ -858,123 +819,6 @@ class _Function:
             case arith.MuliOp() if not self.index(op.rhs, at).terms:
                 return self.index(op.lhs, at) * self.index(op.rhs, at).constant
         return None
-
-    def compute(self, op: Operation, operands: Sequence[Scalar]) -> Scalar:
-        """An operation on scalars. Parts that are needed twice are bound first."""
-        lanes = max((operand.lanes for operand in operands), default=1)
-        wide = [_widened(operand, lanes) for operand in operands]
-        boolean = bool(wide) and wide[0].type == "bool"
-        kind = type(op)
-        if kind in _FLOAT_BINARY:
-            result = self.arithmetic(_FLOAT_BINARY[kind], *wide)
-            return _fenced(result) if _may_fuse(op) else result
-        if kind in mathir.WRAPPING and not boolean:
-            return self.call(mathir.WRAPPING[kind], wide)
-        if kind in _BITWISE and not boolean:
-            return self.arithmetic(_BITWISE[kind], *wide)
-        if kind in (arith.XOrIOp, arith.AddiOp, arith.SubiOp) and boolean:
-            # TVM compares booleans as if they were floats.
-            numbers = [_cast(operand, "uint32") for operand in wide]
-            return self.arithmetic(tirx.NE, *numbers)._replace(type="bool")
-        if kind in _LOGICAL and boolean:
-            return self.arithmetic(_LOGICAL[kind], *wide)
-        if kind in _FUNCTIONS:
-            return self.call(mathlib.SYMBOLS[_FUNCTIONS[kind]], wide)
-        result_type = _dtype(op.results[0].type)
-        match op:
-            case arith.CmpfOp():
-                return _compare_floats(op.predicate.value.data, *wide)
-            case arith.CmpiOp():
-                predicate = op.predicate.value.data
-                if boolean and 2 <= predicate < len(_CMPI):
-                    # True is -1 as a signed number.
-                    wide.reverse()
-                if boolean or predicate >= len(_CMPI):
-                    wide = [_cast(operand, "uint32") for operand in wide]
-                if predicate >= len(_CMPI):
-                    predicate -= len(_CMPI) - 2
-                test = self.arithmetic(_CMPI[predicate], *wide)
-                return test._replace(type="bool")
-            case arith.SelectOp():
-                condition, yes, no = wide
-                return Scalar(tirx.Select(condition.expr, yes.expr, no.expr), yes.type, lanes)
-            case arith.MaximumfOp():
-                return _limited(op, wide, maximum=True)
-            case arith.MinimumfOp():
-                return _limited(op, wide, maximum=False)
-            case arith.MaxSIOp():
-                return self.arithmetic(tirx.Max, *wide)
-            case arith.MinSIOp():
-                return self.arithmetic(tirx.Min, *wide)
-            case arith.NegfOp():
-                sign = _number(-(2**31), Scalar(None, "int32", lanes))
-                flipped = tirx.BitwiseXor(_reinterpret(wide[0], "int32").expr, sign.expr)
-                return _reinterpret(Scalar(flipped, "int32", lanes), "float32")
-            case math.AbsFOp():
-                mask = _number(2**31 - 1, Scalar(None, "int32", lanes))
-                cleared = tirx.BitwiseAnd(_reinterpret(wide[0], "int32").expr, mask.expr)
-                return _reinterpret(Scalar(cleared, "int32", lanes), "float32")
-            case math.SqrtOp():
-                return _intrinsic("llvm.sqrt", *wide)
-            case math.RsqrtOp():
-                root = self.bind(_intrinsic("llvm.sqrt", *wide))
-                return self.arithmetic(tirx.Div, _number(1.0, root), root)
-            case arith.BitcastOp():
-                return _reinterpret(wide[0], result_type)
-            case arith.FPToSIOp():
-                return self.to_integer(wide[0])
-            case arith.SIToFPOp() if boolean:
-                return self.choice(wide[0], -1.0, 0.0, "float32")
-            case arith.UIToFPOp() if boolean:
-                return self.choice(wide[0], 1.0, 0.0, "float32")
-            case arith.ExtUIOp() if boolean:
-                return self.choice(wide[0], 1, 0, result_type)
-            case arith.ExtSIOp() if boolean:
-                return self.choice(wide[0], -1, 0, result_type)
-            case arith.SIToFPOp():
-                return _cast(wide[0], "float32")
-            case arith.UIToFPOp():
-                return _cast(_cast(wide[0], "uint32"), "float32")
-            case arith.TruncIOp() if result_type == "bool":
-                low = tirx.BitwiseAnd(wide[0].expr, _number(1, wide[0]).expr)
-                return Scalar(tirx.NE(low, _number(0, wide[0]).expr), "bool", lanes)
-            case arith.IndexCastOp():
-                return _cast(wide[0], "int32") if boolean else wide[0]
-        raise InputError(f"the TVM backend does not know {op.name} of {op.results[0].type}")
-
-    def choice(self, test: Scalar, yes: float, no: float, type_: str) -> Scalar:
-        like = Scalar(None, type_, test.lanes)
-        return Scalar(
-            tirx.Select(test.expr, _number(yes, like).expr, _number(no, like).expr),
-            type_,
-            test.lanes,
-        )
-
-    def to_integer(self, value: Scalar) -> Scalar:
-        """Towards zero; NaN gives 0 and what is out of range the nearest integer in range."""
-        limit = _number(2.0**31, value)
-        high = self.bind(Scalar(tirx.GE(value.expr, limit.expr), "bool", value.lanes))
-        low = Scalar(tirx.LT(value.expr, _number(-(2.0**31), value).expr), "bool", value.lanes)
-        low = self.bind(low)
-        nan = self.bind(Scalar(tirx.Not(tirx.EQ(value.expr, value.expr)), "bool", value.lanes))
-        outside = tirx.Or(tirx.Or(high.expr, low.expr), nan.expr)
-        safe = Scalar(
-            tirx.Select(outside, _number(0.0, value).expr, value.expr), "float32", value.lanes
-        )
-        result = self.bind(_cast(safe, "int32"))
-        for test, number in ((high, 2**31 - 1), (low, -(2**31))):
-            expr = tirx.Select(test.expr, _number(number, result).expr, result.expr)
-            result = self.bind(result._replace(expr=expr))
-        return result
-
-    def call(self, symbol: str, arguments: Sequence[Scalar]) -> Scalar:
-        """A function of mathir.py."""
-        like = arguments[0]
-        self.called.add((symbol, like.lanes))
-        name = mathir.function_name(symbol, like.lanes)
-        dtype = _vector(like.type, like.lanes)
-        operands = [argument.expr for argument in arguments]
-        return like._replace(expr=tirx.call_pure_extern(dtype, name, *operands))
 
 
 def _parameter(type_: Attribute, name: str) -> tuple[Expr, str]:
@@ -1051,157 +895,18 @@ class _Local:
         self.type, self.lanes = type_, lanes
         self.memory_type = "int8" if type_ == "bool" else type_
         # One vector, not an array of numbers: that would be accessed number by number.
-        dtype = _vector(self.memory_type, lanes)
+        dtype = scalars.vector(self.memory_type, lanes)
         self.buffer = tirx.decl_buffer((1,), dtype, name, scope="local")
-        self.place = _integer(0).expr
+        self.place = scalars.integer(0).expr
 
     def get(self) -> Scalar:
         return Scalar(tirx.BufferLoad(self.buffer, [self.place]), self.memory_type, self.lanes)
 
     def set(self, value: Scalar) -> Stmt:
-        value = _widened(value, self.lanes)
+        value = scalars.widened(value, self.lanes)
         if self.type == "bool":
-            value = _cast(value, "int8")
+            value = scalars.cast(value, "int8")
         return tirx.BufferStore(self.buffer, value.expr, [self.place])
-
-
-_FLOAT_BINARY: Mapping[type[Operation], Any] = {
-    arith.AddfOp: tirx.Add,
-    arith.SubfOp: tirx.Sub,
-    arith.MulfOp: tirx.Mul,
-    arith.DivfOp: tirx.Div,
-}
-
-_BITWISE: Mapping[type[Operation], Any] = {
-    arith.AndIOp: tirx.BitwiseAnd,
-    arith.OrIOp: tirx.BitwiseOr,
-    arith.XOrIOp: tirx.BitwiseXor,
-    arith.ShRSIOp: tirx.RShift,
-}
-
-_LOGICAL: Mapping[type[Operation], Any] = {
-    arith.AndIOp: tirx.And,
-    arith.MuliOp: tirx.And,
-    arith.OrIOp: tirx.Or,
-}
-
-_CMPI = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
-"""The signed comparisons, in the order of the `predicate` attribute; the unsigned ones follow."""
-
-# Ordered comparisons by number; the unordered ones are the negation of their opposites.
-_CMPF: Mapping[int, Any] = {1: tirx.EQ, 2: tirx.GT, 3: tirx.GE, 4: tirx.LT, 5: tirx.LE}
-_NEGATED_CMPF: Mapping[int, Any] = {9: tirx.LE, 10: tirx.LT, 11: tirx.GE, 12: tirx.GT}
-
-_FUNCTIONS: Mapping[type[Operation], str] = {
-    math.ExpOp: "exp",
-    math.LogOp: "log",
-    math.TanhOp: "tanh",
-    math.PowFOp: "pow",
-}
-"""Short names of the functions that are written out."""
-
-
-def _compare_floats(predicate: int, a: Scalar, b: Scalar) -> Scalar:
-    def test(node: Any) -> Expr:
-        return node(a.expr, b.expr)
-
-    ordered = tirx.And(tirx.EQ(a.expr, a.expr), tirx.EQ(b.expr, b.expr))
-    match predicate:
-        case 0 | 15:
-            expr = _number(predicate == 15, Scalar(None, "bool", a.lanes)).expr
-        case 6:
-            expr = tirx.Or(test(tirx.LT), test(tirx.GT))
-        case 7:
-            expr = ordered
-        case 8:
-            expr = tirx.Not(tirx.Or(test(tirx.LT), test(tirx.GT)))
-        case 13:
-            # TVM's own != is false for NaN.
-            expr = tirx.Not(test(tirx.EQ))
-        case 14:
-            expr = tirx.Not(ordered)
-        case _ if predicate in _CMPF:
-            expr = test(_CMPF[predicate])
-        case _:
-            expr = tirx.Not(test(_NEGATED_CMPF[predicate]))
-    return Scalar(expr, "bool", a.lanes)
-
-
-def _limited(op: Operation, operands: Sequence[Scalar], *, maximum: bool) -> Scalar:
-    """maximumf and minimumf; a comparison is enough where one operand is a suitable constant."""
-    excluded = 0x80000000 if maximum else 0
-    a, b = operands
-    for value, limit, constant in ((a, b, op.operands[1].owner), (b, a, op.operands[0].owner)):
-        if isinstance(constant, arith.ConstantOp) and isinstance(constant.value, FloatAttr):
-            number = np.float32(constant.value.value.data)
-            if not np.isnan(number) and int(number.view(np.uint32)) != excluded:
-                node = tirx.LE if maximum else tirx.GE
-                expr = tirx.Select(node(value.expr, limit.expr), limit.expr, value.expr)
-                return value._replace(expr=expr)
-    return _intrinsic("llvm.maximum" if maximum else "llvm.minimum", a, b)
-
-
-def _may_fuse(op: Operation) -> bool:
-    """Whether a product is used where LLVM might round it together with a sum."""
-    if not isinstance(op, arith.MulfOp):
-        return False
-    harmless = (arith.MulfOp, arith.DivfOp, affine.StoreOp)
-    return any(not isinstance(use.operation, harmless) for use in op.result.uses)
-
-
-def _fenced(value: Scalar) -> Scalar:
-    return _intrinsic("llvm.arithmetic.fence", value)
-
-
-def _intrinsic(name: str, *operands: Scalar) -> Scalar:
-    like = operands[0]
-    dtype = _vector(like.type, like.lanes)
-    expr = tirx.call_llvm_pure_intrin(dtype, name, *(operand.expr for operand in operands))
-    return like._replace(expr=expr)
-
-
-def _vector(type_: str, lanes: int) -> str:
-    return type_ if lanes == 1 else f"{type_}x{lanes}"
-
-
-def _widened(value: Scalar, lanes: int) -> Scalar:
-    """The value for each lane."""
-    if value.lanes == lanes or value.lanes > 1:
-        return value
-    return Scalar(tirx.Broadcast(value.expr, lanes), value.type, lanes)
-
-
-def _not_zero(value: Scalar) -> Scalar:
-    return Scalar(tirx.NE(value.expr, _number(0, value).expr), "bool", value.lanes)
-
-
-def _cast(value: Scalar, type_: str) -> Scalar:
-    return Scalar(tirx.Cast(_vector(type_, value.lanes), value.expr), type_, value.lanes)
-
-
-def _reinterpret(value: Scalar, type_: str) -> Scalar:
-    return Scalar(tirx.reinterpret(_vector(type_, value.lanes), value.expr), type_, value.lanes)
-
-
-def _integer(value: int) -> Scalar:
-    return Scalar(tirx.IntImm("int32", value), "int32")
-
-
-def _constant(value: float | int, type_: str) -> Scalar:
-    """A number exactly; infinities and NaN by their bits."""
-    if type_ == "bool":
-        value = bool(value)
-    if type_ != "float32":
-        return Scalar(tirx.IntImm(type_, int(value)), type_)
-    number = np.float32(value)
-    if np.isfinite(number):
-        return Scalar(tirx.FloatImm(type_, float(number)), type_)
-    return _reinterpret(_integer(int(number.view(np.int32))), type_)
-
-
-def _number(value: float | int, like: Scalar) -> Scalar:
-    """A constant of the type and lanes of another value."""
-    return _widened(_constant(value, like.type), like.lanes)
 
 
 def loop_bounds(op: affine.ForOp) -> tuple[int, int]:
@@ -1223,5 +928,5 @@ def _check_range(index: Index) -> None:
 
 def _sequence(statements: Sequence[Stmt]) -> Stmt:
     if not statements:
-        return tirx.Evaluate(_integer(0).expr)
+        return tirx.Evaluate(scalars.integer(0).expr)
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))

@@ -75,6 +75,7 @@ _PREDICATED = 0.5
 """More, for a load that a guard may forbid for some copies."""
 
 _COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+_MOST_COPIES = 64
 _MOST_COPIES_WITH_CALLS = 4
 """Of code with mathematical functions, which are long when they are written out."""
 _MOST_COPIES_OF_STRIPS = 16
@@ -82,22 +83,71 @@ _MOST_COPIES_OF_STRIPS = 16
 _CACHE_BYTES = 256 * 1024
 
 
-def arrange(function: func.FuncOp, vectors: Vectors) -> tuple[func.FuncOp, Tiling]:
-    """A copy of a kernel, its loops perhaps in another order, and how they run."""
-    function = function.clone()
-    split_by_divisors(function)
-    kernel = _Kernel(function, vectors)
-    lanes = kernel.choose_lanes()
-    copies = kernel.choose_copies(lanes)
+@dataclass(frozen=True)
+class Choice:
+    """How the loops of a kernel run, by their numbers in the order of the kernel, reductions among
+    them: which run along lanes, and how many copies of each run together."""
+
+    lanes: tuple[int, ...]
+    copies: tuple[int, ...]
+
+
+def arrange(
+    function: func.FuncOp, vectors: Vectors, choice: Choice | None = None
+) -> tuple[func.FuncOp, Tiling]:
+    """A copy of a kernel, its loops perhaps in another order, and how they run: by rule, or as
+    somebody chose among `alternatives`."""
+    kernel = _Kernel(_prepared(function), vectors)
+    lanes, copies = kernel.chosen(kernel.rule() if choice is None else choice)
     tiling: dict[Loop, Sequence[Piece]] = {
         loop: pieces(
             kernel.extents[loop], copies.get(loop, 1), vectors.lanes if loop in lanes else 1
         )
-        for loop in {*lanes, *copies}
+        for loop in kernel.extents
+        if loop in lanes or loop in copies
     }
-    for loop in lanes:
-        kernel.move_out(loop, tiling)
+    for loop in kernel.extents:
+        if loop in lanes:
+            kernel.move_out(loop, tiling)
     return kernel.function, tiling
+
+
+def _prepared(function: func.FuncOp) -> func.FuncOp:
+    """A copy in which loops have their numbers."""
+    function = function.clone()
+    split_by_divisors(function)
+    return function
+
+
+class Alternatives:
+    """What may be chosen for a kernel: `rule`, and for each loop by its number `lanes`, whether it
+    may run along them, and `copies`, how many may run together."""
+
+    def __init__(self, function: func.FuncOp, vectors: Vectors) -> None:
+        self._kernel = _Kernel(_prepared(function), vectors)
+        self.rule = self._kernel.rule()
+        loops = [*self._kernel.extents]
+        self.lanes = tuple(not one.inits and self._kernel.may_vectorise(one) for one in loops)
+        self.copies = tuple(
+            tuple(c for c in _COPIES if c <= max(1, extent)) if self._kernel.may_copy(one) else (1,)
+            for one, extent in self._kernel.extents.items()
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to choose for a sum."""
+        many = any(self.lanes) or any(len(copies) > 1 for copies in self.copies)
+        return many and any(True for _ in self._kernel.sums())
+
+    def cost(self, choice: Choice) -> float:
+        """In cycles of the model; infinite for what cannot be done, or not within the registers."""
+        if len(choice.copies) != len(self.copies):
+            return float("inf")
+        if any(c not in known for c, known in zip(choice.copies, self.copies, strict=True)):
+            return float("inf")
+        if not all(self.lanes[i] for i in choice.lanes):
+            return float("inf")
+        return self._kernel.total(choice)
 
 
 def pieces(extent: int, copies: int, lanes: int) -> tuple[Piece, ...]:
@@ -258,6 +308,46 @@ class _Kernel:
             flat = flat * size + index
         return flat
 
+    # Choices
+
+    def rule(self) -> Choice:
+        """What is best in the model, as far as it is searched."""
+        lanes = self.choose_lanes()
+        copies = self.choose_copies(lanes)
+        loops = [*self.extents]
+        return Choice(
+            tuple(i for i, loop in enumerate(loops) if loop in lanes),
+            tuple(copies.get(loop, 1) for loop in loops),
+        )
+
+    def chosen(self, choice: Choice) -> tuple[set[Loop], dict[Loop, int]]:
+        """The loops along lanes, and the copies of those that have more than one."""
+        loops = [*self.extents]
+        copies = dict(zip(loops, choice.copies, strict=True))
+        return {loops[i] for i in choice.lanes}, {
+            loop: count for loop, count in copies.items() if count > 1
+        }
+
+    def total(self, choice: Choice) -> float:
+        """Cycles of all sums."""
+        lanes, copies = self.chosen(choice)
+        cycles = 0.0
+        for op, loops in self.around.items():
+            if sum(loop in lanes for loop in loops) + (op in lanes) > 1:
+                return float("inf")
+        for loop in self.sums():
+            around = self.around[loop]
+            own = {one: count for one, count in copies.items() if one in around}
+            if prod(own.values()) > self._most_copies(loop, around[:1]):
+                return float("inf")
+            if any(count > self._vectors_of(one, lanes) for one, count in own.items()):
+                return float("inf")
+            along = next((one for one in around if one in lanes), None)
+            each = self._score(loop, self._innermost(loop), along, own)
+            width = 1 if along is None else min(self.vectors.lanes, self.extents[along])
+            cycles += self._weight(loop) / width * each
+        return cycles
+
     # Lanes
 
     def choose_lanes(self) -> set[Loop]:
@@ -376,7 +466,7 @@ class _Kernel:
         The sums that take most of the time choose first.
         """
         chosen: dict[Loop, int] = {}
-        sums = sorted(self._sums(), key=lambda loop: -self._weight(loop))
+        sums = sorted(self.sums(), key=lambda loop: -self._weight(loop))
         for loop in sums:
             free = [
                 outer
@@ -387,7 +477,7 @@ class _Kernel:
             chosen |= {outer: best.get(outer, 1) for outer in self.around[loop] if not outer.inits}
         return {loop: copies for loop, copies in chosen.items() if copies > 1}
 
-    def _sums(self) -> Iterator[Loop]:
+    def sums(self) -> Iterator[Loop]:
         """The reductions that are in no other one."""
         for op, loops in self.around.items():
             if isinstance(op, affine.ForOp) and op.inits and not any(one.inits for one in loops):
@@ -405,8 +495,7 @@ class _Kernel:
         self, loop: Loop, free: Sequence[Loop], lanes: set[Loop], fixed: dict[Loop, int]
     ) -> dict[Loop, int]:
         innermost = self._innermost(loop)
-        calls = any(type(op) in _SLOW for outer in free[:1] for op in outer.walk())
-        most = _MOST_COPIES_WITH_CALLS if calls and not self._is_dense(loop) else 64
+        most = self._most_copies(loop, free[:1])
         along = next((outer for outer in self.around[loop] if outer in lanes), None)
         best, best_score = dict[Loop, int](), self._score(loop, innermost, along, fixed)
         for count in (1, 2, 3):
@@ -423,6 +512,11 @@ class _Kernel:
                     if score < best_score * 0.99:
                         best, best_score = choice, score
         return best
+
+    def _most_copies(self, loop: Loop, outer: Sequence[Loop]) -> int:
+        """How often what is in a sum may be written out."""
+        calls = any(type(op) in _SLOW for one in outer for op in one.walk())
+        return _MOST_COPIES_WITH_CALLS if calls and not self._is_dense(loop) else _MOST_COPIES
 
     def _is_dense(self, loop: Loop) -> bool:
         """Whether the sum takes far longer than what is done with it."""

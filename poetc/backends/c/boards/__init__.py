@@ -100,7 +100,8 @@ class Firmware:
 
     `name` begins the model's symbols; `sources` and `headers` are the files of the model;
     `stack_bytes` is the stack of a step, `ram_bytes` all of the RAM. `plan_bytes` at the end of
-    flash are for a plan that is sent to the device; 0: it runs none.
+    flash are for a plan that is sent to the device; 0: it runs none. `assembly` are files for the
+    assembler.
     """
 
     board: Board
@@ -111,6 +112,7 @@ class Firmware:
     ram_bytes: int
     storage_bytes: int
     plan_bytes: int = 0
+    assembly: tuple[str, ...] = ()
 
 
 def board_sources(board: Board) -> dict[str, str]:
@@ -201,6 +203,13 @@ def makefile(firmware: Firmware, mark: str) -> str:
         )
         board_source = " $(BOARD_SOURCE)"
     run = _run_rule(firmware) if board.qemu else ""
+    assembly = "".join(f" $(BUILD)/{Path(file).with_suffix('.o')}" for file in firmware.assembly)
+    assemble = ""
+    if assembly:
+        assemble = (
+            "\n$(BUILD)/%.o: %.s Makefile\n\t@mkdir -p $(BUILD)\n"
+            "\t$(CROSS)gcc $(FLAGS_$(CPU)) -c -o $@ $<\n"
+        )
     return f"""\
 # {mark} Builds firmware for {board.name}{" and runs it in QEMU" if board.qemu else ""}.
 # May be given: CPU ({", ".join(board.cpus)}), CFLAGS, CROSS, and
@@ -231,7 +240,7 @@ SCRIPT = {LINKER_SCRIPT}
 {template}
 BUILD = build/$(CPU)
 FIRMWARE = $(BUILD)/{name}.elf
-OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(SOURCES){board_source})
+OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(SOURCES){board_source}){assembly}
 
 $(FIRMWARE): $(OBJECTS) $(SCRIPT) Makefile
 \t$(CROSS)gcc $(FLAGS_$(CPU)) -nostdlib -T $(SCRIPT) $(MEMORY) \\
@@ -240,7 +249,7 @@ $(FIRMWARE): $(OBJECTS) $(SCRIPT) Makefile
 $(BUILD)/%.o: %.c $(HEADERS) Makefile
 \t@mkdir -p $(BUILD)
 \t$(CROSS)gcc $(CFLAGS) $(REQUIRED) $(WARNINGS) -c -o $@ $<
-
+{assemble}
 # Or it would call itself.
 $(BUILD)/memory.o: REQUIRED += -fno-tree-loop-distribute-patterns
 

@@ -14,6 +14,9 @@ def arrange(library: Library) -> dict[str, str]:
     """All files side by side, and `Makefile`."""
     name = library.name
     thread = sources(library.unit("store_thread"))
+    assembly = [file for file in library.files if file.endswith(".s")]
+    objects = " ".join(["$(SOURCES:.c=.o)", *(f"{file[:-2]}.o" for file in assembly)])
+    assemble = "%.o: %.s\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n" if assembly else ""
     others = [file for file in sources(library.files) if file not in thread]
     makefile = f"""\
 # {MARK} Builds the example; CC and CFLAGS may be given.
@@ -29,11 +32,13 @@ SOURCES = {" ".join(others)}
 THREAD_SOURCES = {" ".join(thread)}
 HEADERS = {" ".join(headers(library.files))}
 
-{name}_example: $(SOURCES:.c=.o)
-\t$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(SOURCES:.c=.o)
+OBJECTS = {objects}
+
+{name}_example: $(OBJECTS)
+\t$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(OBJECTS)
 
 # The same with POSIX threads: one of its own moves the pages, as a DMA controller would.
-THREAD_OBJECTS = main_threads.o $(THREAD_SOURCES:.c=.o) $(filter-out main.o,$(SOURCES:.c=.o))
+THREAD_OBJECTS = main_threads.o $(THREAD_SOURCES:.c=.o) $(filter-out main.o,$(OBJECTS))
 
 {name}_threads: $(THREAD_OBJECTS)
 \t$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(THREAD_OBJECTS)
@@ -44,8 +49,8 @@ main_threads.o: main.c $(HEADERS)
 %.o: %.c $(HEADERS)
 \t$(CC) $(CFLAGS) $(REQUIRED) $(WARNINGS) -c -o $@ $<
 
-clean:
-\trm -f $(SOURCES:.c=.o) $(THREAD_OBJECTS) {name}_example {name}_threads
+{assemble}clean:
+\trm -f $(OBJECTS) $(THREAD_OBJECTS) {name}_example {name}_threads
 
 .PHONY: clean
 """

@@ -4,7 +4,7 @@
  *     DIRECTORY/outN.bin   the same of result N, written after the last step
  *
  * Inputs are written before each step, as a step reuses their bytes; parameters are written once
- * and live in the arena. Pages go to STORE_FILE if it is given, otherwise to memory.
+ * and live in the arena. Pages go to STORE_FILE if it is given and has a name, otherwise to memory.
  *
  * Parameters on storage are in STORE_FILE, which `poetc pack` makes and `poetc unpack` reads back;
  * there are no argN.bin and outN.bin of them.
@@ -227,7 +227,7 @@ static bool load_plan(const char *path)
     static uint8_t plan[1 << 20];
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
-        perror(path);
+        perror(path[0] != '\0' ? path : "PLAN_FILE has no name");
         return false;
     }
     const size_t bytes = fread(plan, 1, sizeof plan, file);
@@ -260,7 +260,7 @@ int main(int argc, char **argv)
     if (argc > 4 && !load_plan(argv[4])) {
         return EXIT_FAILURE;
     }
-    const bool good = argc > 3 ? run_in_file(argv[1], steps, argv[3])
-                               : run_in_memory(argv[1], steps);
+    const bool good = argc > 3 && argv[3][0] != '\0' ? run_in_file(argv[1], steps, argv[3])
+                                                     : run_in_memory(argv[1], steps);
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

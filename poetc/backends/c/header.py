@@ -1,0 +1,189 @@
+"""Prints `model.h`: sizes and places as macros, and the functions of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poetc.backends.c.layout import TensorPlace
+from poetc.backends.c.libraries.library import MARK
+from poetc.backends.c.printer import c_comment, element_c_type
+from poetc.backends.c.text import defines, guarded, wrapped
+from poetc.image import ImageLayout
+
+if TYPE_CHECKING:
+    from poetc.backends.c.program import Program
+
+
+def header(program: Program) -> str:
+    """`model.h`."""
+    sizes = (
+        c_comment(
+            "RAM in bytes: the arena (arguments, results, everything between, workspace), the "
+            "handle of the page store, and the stack reserved for a step; auxiliary storage."
+        )
+        + "\n"
+        + defines(
+            [
+                (f"{program.macro}_ARENA_BYTES", program.arena_bytes),
+                (f"{program.macro}_STATIC_BYTES", program.static_bytes),
+                (f"{program.macro}_STACK_BYTES", program.stack_bytes),
+                (f"{program.macro}_RAM_BYTES", program.ram_bytes),
+                (f"{program.macro}_STORAGE_BYTES", program.storage_bytes),
+            ]
+        )
+    )
+    if program.callers:
+        bytes = sum(p.bytes for p in (*program.arguments, *program.results) if p.of_caller)
+        comment = "Bytes of the buffers of the caller; not part of the RAM above."
+        sizes += f"\n{c_comment(comment)}\n" + defines([(f"{program.macro}_CALLER_BYTES", bytes)])
+    if program.image is not None:
+        sizes += "\n" + _image_sizes(program, program.image)
+    counts = defines(
+        [
+            (f"{program.macro}_ARGUMENTS", len(program.arguments)),
+            (f"{program.macro}_RESULTS", len(program.results)),
+        ]
+    )
+    inputs = (
+        "inputs are buffers of the caller."
+        if program.callers
+        else "inputs are written before each step, which reuses their bytes."
+    )
+    offsets = "Offsets are in bytes from the start of the arena"
+    if not program.fixed_places:
+        offsets = "Where they are in the arena is up to the plan"
+    tensors = [
+        c_comment(
+            f"Arguments. {inputs.capitalize()} {offsets}, page offsets from that of the store "
+            "(in bank 0)."
+            if program.image is not None
+            else "Arguments. Parameters are written once and stay in the arena; "
+            f"{inputs} {offsets}."
+        ),
+        *(
+            _tensor(program, "ARG", "Argument", i, place)
+            for i, place in enumerate(program.arguments)
+        ),
+        c_comment("Results, from the end of a step to the start of the next."),
+        *(
+            _tensor(program, "RESULT", "Result", i, place)
+            for i, place in enumerate(program.results)
+        ),
+    ]
+    n = program.name
+    step = (
+        f"One step. `store` may be null if the model does not page ({program.macro}_STORAGE_BYTES "
+        "is 0). After any status but POETC_OK the arena is to be filled anew, parameters "
+        "included."
+    )
+    where = "Where argument and result `i` are in the arena, and their sizes."
+    if program.image is not None:
+        step = (
+            "One step. `store` holds the image. After any status but POETC_OK its parameters "
+            "are as before, and the step can be repeated once the arena is filled anew."
+        )
+        where = (
+            "Where argument and result `i` are in the arena, and their sizes. Null for those "
+            "on storage."
+        )
+    if program.callers:
+        step += (
+            " The other pointers are buffers of the caller, aligned to 4 bytes, that overlap "
+            "neither each other nor anything else: inputs, which are left as they are, and "
+            "results, which are good when it returns POETC_OK."
+        )
+        where = (
+            "Where argument and result `i` are in the arena, and their sizes. Null for those "
+            + ("of the caller or on storage." if program.image is not None else "of the caller.")
+        )
+    newline = "\n"
+    functions = f"""\
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{c_comment(step)}
+{newline.join(program.prototype(";"))}
+
+{_caller_access(program)}{c_comment(where)}
+void *{n}_argument(uint32_t i);
+uint32_t {n}_argument_bytes(uint32_t i);
+bool {n}_argument_is_parameter(uint32_t i);
+const void *{n}_result(uint32_t i);
+uint32_t {n}_result_bytes(uint32_t i);
+{program.more_functions()}
+#ifdef __cplusplus
+}}
+#endif
+"""
+    about = f"{MARK} {program.about()}"
+    includes = ["#include <stdbool.h>", "#include <stdint.h>", "", '#include "poetc_store.h"']
+    body = [sizes, counts, "\n\n".join(tensors) + "\n", functions]
+    return guarded(f"{program.macro}_H", about, includes, body)
+
+
+def _caller_access(program: Program) -> str:
+    """For programs that do not know which buffers are theirs, such as the example."""
+    if not program.callers:
+        return ""
+    n, macro = program.name, program.macro
+    pointers = [
+        f"({const}{element_c_type(place.type.element_type)} *)({kind})[{i}]"
+        for kind, const, places in (
+            ("argument", "const ", program.arguments),
+            ("result", "", program.results),
+        )
+        for i, place in enumerate(places)
+        if place.of_caller
+    ]
+    call = wrapped(f"    {n}_step(", ["store", *pointers], ")")
+    comment = "A step on arrays of pointers, by number; and whether argument and result `i` are "
+    return f"""\
+{c_comment(comment + "buffers of the caller.")}
+#define {macro}_STEP_ON(store, argument, result) \\
+{(" " + chr(92) + chr(10)).join(call)}
+bool {n}_argument_is_callers(uint32_t i);
+bool {n}_result_is_callers(uint32_t i);
+
+"""
+
+
+def _image_sizes(program: Program, image: ImageLayout) -> str:
+    comment = (
+        "The storage image: what identifies its layout, the write unit that keeps its parts "
+        "apart, the distance between the two pages of an updated parameter (poetc_image.h)."
+    )
+    return f"{c_comment(comment)}\n" + defines(
+        [
+            (f"{program.macro}_LAYOUT_ID", f"0x{image.identity:08x}u"),
+            (f"{program.macro}_STORAGE_UNIT", image.unit_bytes),
+            (f"{program.macro}_BANK_BYTES", image.bank_bytes),
+        ]
+    )
+
+
+def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace) -> str:
+    role = ""
+    if place.is_param:
+        role = ", parameter"
+    elif kind == "ARG":
+        role = ", input"
+    elif place.updates is not None:
+        role = f", new value of argument {place.updates}"
+    if place.on_storage:
+        role += ", on storage"
+    if place.of_caller:
+        role += ", the caller's"
+    if place.part_offsets:
+        role += f", in {len(place.part_offsets)} parts"
+    shape = "x".join(map(str, place.shape)) or "scalar"
+    prefix = f"{program.macro}_{kind}{i}"
+    type_ = element_c_type(place.type.element_type)
+    comment = c_comment(f"{title} {i}: {place.name}, {type_} {shape}{role}")
+    offset = f"{prefix}_PAGE_OFFSET" if place.on_storage else f"{prefix}_OFFSET"
+    unknown = place.of_caller or (place.in_arena and not program.fixed_places)
+    sizes = [] if unknown else [(offset, place.offset)]
+    if place.part_offsets:
+        sizes = [(f"{prefix}_PART{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
+    sizes.append((f"{prefix}_BYTES", place.bytes))
+    return comment + "\n" + defines(sizes).rstrip()
