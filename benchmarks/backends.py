@@ -3,27 +3,30 @@
     python -m benchmarks.backends [--seconds N] [MODEL ...] > docs/backends.md
 
 All in one run, on one core, unlimited RAM, everything in memory: the least processor time of a step
-over some seconds. PyTorch (eager, channels last) runs the same layers on the same shapes with plain
-SGD (torch_models.py); JAX runs the very StableHLO. Each is left out where it is not installed.
+over some seconds. All do the same step: JAX runs the very StableHLO, compiled by XLA; PyTorch
+(eager, channels last) the same model with SGD (torch_models.py); TVM's default pipeline that model,
+with gradients and SGD by Relax (relax_models.py). Before its time is taken, each does one step on
+the same arguments, and its loss and all of its new parameters are compared with JAX's; the
+benchmark fails if one differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import importlib.util
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from benchmarks.arguments import MODELS, arguments_of, parameter_names, update_error
 from poetc.backends.c.emit import emit
 from poetc.costmodel.device import load_device
 from poetc.ir.graph import graphs
@@ -31,49 +34,91 @@ from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.pipeline import front_passes, run_passes
 
-MODELS = Path(__file__).parent.parent / "tests" / "models"
 NAMES = ("lenet5", "dscnn", "resnet8", "bert_micro", "resnet18", "vgg16")
 DEVICE = "host"
 LIMIT = 1.5
 """The most that the TVM backend may take, as a multiple of PyTorch's time."""
 
+NOTES = """
+All columns are of the same step: before its time is taken, each gives the loss and the new
+parameters that JAX does, the changes within {tolerance:g} of the largest.
+
+- *C* is what `--emit=c` writes, by gcc -O3; *TVM* is `--emit=tvm`; *as written* is that without
+  loops being arranged.
+- *PyTorch* is eager, channels last. *TVM default* is that model through `torch.export`, gradients
+  and SGD by Relax, and TVM's default pipeline, with TVM's own kernels. Relax has no gradient of the
+  gelu in bert_micro; batch norm and padding are written in operations that it has gradients of.
+- *JAX* is XLA on the CPU.
+"""
+
 C_FLAGS = ("-O3", "-march=native", "-std=c99", "-ffp-contract=off", "-fno-strict-aliasing")
 
-Step = Callable[[], object]
+UPDATE_TOLERANCE = 1e-4
+"""Of what a step adds to each parameter, relative to the largest change of it."""
 
 
-def best(step: Step, seconds: float) -> float:
-    """The least processor time of a step, after one to warm up, in so many seconds.
+class WrongResultsError(Exception):
+    """A backend does another step than the others."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A program for a step. `results` are, after it, the loss and new parameters, in the order of
+    the arguments; `refill` sets inputs that a step may have overwritten."""
+
+    title: str
+    step: Callable[[], object]
+    results: Callable[[], Sequence[np.ndarray]]
+    refill: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A step with its arguments; the names of its parameters by argument; and JAX's results."""
+
+    name: str
+    text: str
+    names: Mapping[int, str]
+    arguments: list[np.ndarray]
+    expected: list[np.ndarray]
+
+    @property
+    def inputs(self) -> list[int]:
+        return [i for i in range(len(self.arguments)) if i not in self.names]
+
+
+def best(backend: Backend, seconds: float) -> float:
+    """The least processor time of a step in so many seconds, after the step that is checked.
 
     Time of the processor, not of the clock: what else the machine does is no matter.
     """
-    step()
     least, end = float("inf"), time.perf_counter() + seconds
     runs = 0
     while runs < 3 or time.perf_counter() < end:
+        backend.refill()
         started = time.process_time()
-        step()
+        backend.step()
         least = min(least, time.process_time() - started)
         runs += 1
     return least
 
 
-def arguments_of(name: str, text: str) -> list[np.ndarray]:
-    """Those beside the model, or random ones."""
-    path = MODELS / f"{name}.npz"
-    if path.exists():
-        with np.load(path) as arrays:
-            return [arrays[f"arg{i}"] for i in range(sum(k.startswith("arg") for k in arrays))]
-    head = re.search(r"@main\((.*?)\) *->", text, re.DOTALL)
-    assert head is not None
-    rng = np.random.default_rng(0)
-    found: list[np.ndarray] = []
-    for type_ in re.findall(r"tensor<([^>]*)>", head[1]):
-        *shape, dtype = type_.split("x")
-        shape = tuple(map(int, shape))
-        assert dtype == "f32", f"{name} has an argument of {dtype}"
-        found.append((0.05 * rng.standard_normal(shape)).astype(np.float32))
-    return found
+def check(model: Model, backend: Backend) -> None:
+    """Does one step. Raises WrongResultsError for other results than JAX's."""
+    backend.refill()
+    backend.step()
+    loss, *parameters = backend.results()
+    wrong: list[str] = []
+    if not np.allclose(loss, model.expected[0], rtol=1e-5):
+        wrong.append(f"a loss of {float(loss)}, not {float(model.expected[0])}")
+    for (argument, path), got, expected in zip(
+        model.names.items(), parameters, model.expected[1:], strict=True
+    ):
+        error = update_error(model.arguments[argument], got, expected)
+        if not error <= UPDATE_TOLERANCE:
+            wrong.append(f"{path}: an update that is off by {error:.1e}")
+    if wrong:
+        raise WrongResultsError(f"{model.name} with {backend.title}: {', '.join(wrong)}")
 
 
 def scheduled(text: str, name: str) -> ModuleOp:
@@ -85,7 +130,7 @@ def scheduled(text: str, name: str) -> ModuleOp:
     return module
 
 
-def c_step(module: ModuleOp, arguments: list[np.ndarray], directory: Path) -> Step:
+def c_backend(model: Model, module: ModuleOp, directory: Path) -> Backend:
     """The generated C, compiled for this machine."""
     emit(module, directory)
     sources = [str(p) for p in directory.glob("*.c") if p.name not in ("main.c", "store_thread.c")]
@@ -93,88 +138,88 @@ def c_step(module: ModuleOp, arguments: list[np.ndarray], directory: Path) -> St
     command = ["gcc", *C_FLAGS, "-shared", "-fPIC", *sources, "-o", str(library)]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(library))
-    loaded.model_argument.restype = ctypes.c_void_p
-    for i, array in enumerate(arguments):
-        data = np.ascontiguousarray(array)
-        ctypes.memmove(loaded.model_argument(i), data.ctypes.data, data.nbytes)
-    return lambda: loaded.model_step(None)
+    for function in (loaded.model_argument, loaded.model_result):
+        function.restype = ctypes.c_void_p
+
+    def fill(arguments: Iterable[int]) -> None:
+        for i in arguments:
+            data = np.ascontiguousarray(model.arguments[i])
+            ctypes.memmove(loaded.model_argument(i), data.ctypes.data, data.nbytes)
+
+    def results() -> list[np.ndarray]:
+        found = [np.empty_like(array) for array in model.expected]
+        for i, array in enumerate(found):
+            ctypes.memmove(array.ctypes.data, loaded.model_result(i), array.nbytes)
+        return found
+
+    fill(model.names)
+    return Backend("C", lambda: loaded.model_step(None), results, lambda: fill(model.inputs))
 
 
-def tvm_steps(module: ModuleOp, arguments: list[np.ndarray]) -> tuple[Step, Step]:
-    """Our backend, and the same kernels as they are written through TVM's default pipeline."""
-    import tvm
-
-    from poetc.backends.tvm.build import compile_graph, machine
+def tvm_backends(model: Model, module: ModuleOp) -> list[Backend]:
+    """Our backend, and the same without loops being arranged."""
+    from poetc.backends.tvm.build import compile_graph, compile_module, machine
     from poetc.backends.tvm.module import relax_module
-    from poetc.backends.tvm.runner import Step as Program
 
     on = machine()
-    ours = Program(compile_graph(module, on))
-    plain = Program(tvm.compile(relax_module(module), on.target, relax_pipeline="default"))
-    for program in (ours, plain):
-        program.write_all(arguments)
-    return ours.run, plain.run
+    return [
+        _tvm_backend("TVM", compile_graph(module, on), model),
+        _tvm_backend("as written", compile_module(relax_module(module), on), model),
+    ]
 
 
-def torch_step(name: str, arguments: list[np.ndarray]) -> Step:
-    """The same layers in PyTorch."""
-    import torch  # pyright: ignore[reportMissingImports]
+def _tvm_backend(title: str, executable: object, model: Model) -> Backend:
+    from poetc.backends.tvm.runner import Step
 
-    from benchmarks.torch_models import training_step
+    program = Step(executable)
+    program.write_all(model.arguments)
+
+    def refill() -> None:
+        for i in model.inputs:
+            program.write(i, model.arguments[i])
+
+    def results() -> list[np.ndarray]:
+        return [program.read(i) for i in range(len(model.expected))]
+
+    return Backend(title, program.run, results, refill)
+
+
+def torch_backends(model: Model) -> list[Backend]:
+    """The same model in PyTorch, and from there through TVM's default pipeline."""
+    import torch
+
+    from benchmarks.relax_models import UNSUPPORTED, relax_program
+    from benchmarks.torch_models import Training
+    from poetc.backends.tvm.build import machine
 
     torch.set_num_threads(1)
-    return training_step(name, [array.shape for array in arguments])
-
-
-def jax_step(text: str, arguments: list[np.ndarray]) -> Step:
-    """The StableHLO, compiled by XLA."""
-    import jax  # pyright: ignore[reportMissingImports]
-    from jax._src.interpreters import mlir as jax_mlir  # pyright: ignore[reportMissingImports]
-    from jax._src.lib import xla_client  # pyright: ignore[reportMissingImports]
-    from jax._src.lib.mlir import ir  # pyright: ignore[reportMissingImports]
-
-    # Arguments are used again: nothing is given away.
-    text = re.sub(r" \{tf\.aliasing_output = \d+ : i32\}", "", text)
-    client = jax.devices("cpu")[0].client
-    with jax_mlir.make_ir_context():
-        module = ir.Module.parse(text)
-        devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
-        program = client.compile_and_load(module, devices, xla_client.CompileOptions())
-    buffers = [jax.device_put(array) for array in arguments]
-
-    def step() -> None:
-        results = program.execute_sharded(buffers).disassemble_into_single_device_arrays()
-        for shards in results:
-            shards[0].block_until_ready()
-
-    return step
-
-
-def installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    training = Training(model.name, model.names, model.arguments)
+    backends = [Backend("PyTorch", training.step, training.results)]
+    if model.name not in UNSUPPORTED:
+        backends.append(Backend("TVM default", *relax_program(training, machine().target)))
+    return backends
 
 
 def measure(name: str, seconds: float) -> dict[str, float]:
     """Seconds of a step by backend."""
+    from tests.models.make_results import xla_program
+
     text = (MODELS / f"{name}.mlir").read_text()
     arguments = arguments_of(name, text)
+    jax_step = xla_program(text)(arguments)
+    expected = [np.asarray(result) for result in jax_step()]
+    model = Model(name, text, parameter_names(text), arguments, expected)
     module = scheduled(text, name)
     found: dict[str, float] = {}
-
-    def add(title: str, step: Step) -> None:
-        found[title] = best(step, seconds)
-        print(f"{name}: {title}: {1e6 * found[title]:.0f} us", file=sys.stderr, flush=True)
-
     with tempfile.TemporaryDirectory() as directory:
-        add("C", c_step(module, arguments, Path(directory) / "c"))
-    if installed("tvm"):
-        ours, plain = tvm_steps(module, arguments)
-        add("TVM", ours)
-        add("TVM default", plain)
-    if installed("torch"):
-        add("PyTorch", torch_step(name, arguments))
-    if installed("jax"):
-        add("JAX", jax_step(text, arguments))
+        backends = [c_backend(model, module, Path(directory) / "c"), *tvm_backends(model, module)]
+        backends += torch_backends(model)
+        backends.append(Backend("JAX", jax_step, lambda: expected))
+        for backend in backends:
+            check(model, backend)
+            found[backend.title] = best(backend, seconds)
+            microseconds = 1e6 * found[backend.title]
+            print(f"{name}: {backend.title}: {microseconds:.0f} us", file=sys.stderr, flush=True)
     return found
 
 
@@ -186,14 +231,19 @@ def main() -> int:
     # One core for everything, before any library counts them.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    titles = ("C", "TVM", "TVM default", "PyTorch", "JAX")
+    titles = ("C", "as written", "TVM", "TVM default", "PyTorch", "JAX")
     print("# Step time of the backends\n\nMade by `python -m benchmarks.backends`.\n")
-    print(f"One thread of {_processor()}; milliseconds of a step, batch 1, the least of many.\n")
+    print(f"One thread of {_processor()}; milliseconds of a step, batch 1, the least of many.")
+    print(NOTES.format(tolerance=UPDATE_TOLERANCE))
     print(f"| model | {' | '.join(titles)} | TVM / PyTorch |")
     print("|---|" + "---|" * (len(titles) + 1))
     late = False
     for name in options.names:
-        found = measure(name, options.seconds)
+        try:
+            found = measure(name, options.seconds)
+        except WrongResultsError as error:
+            print(f"broken: {error}", file=sys.stderr)
+            return 1
         cells = [f"{1e3 * found[t]:.3f}" if t in found else "" for t in titles]
         ratio = ""
         if "TVM" in found and "PyTorch" in found:

@@ -6,30 +6,22 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from compiled import prepare
 from conftest import MODELS
+from tvm_aarch64 import CROSS, QEMU, build_calls, run_calls
 from tvm_support import Run, bits, compiled, scheduled
-from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.dialects.func import FuncOp
-from xdsl.utils.hints import isa
 
 import poetc.backends.c
 import poetc.backends.tvm
-from poetc.backends.c.buffers import kernel_buffers
-from poetc.backends.c.layout import argument_places, result_places
-from poetc.backends.tvm.build import compile_graph, machine, write
-from poetc.backends.tvm.primfunc import element_dtype, elements_of
+from poetc.backends.tvm.build import machine, write
 from poetc.backends.tvm.runner import Step
 from poetc.backends.tvm.stores import FileStore
 from poetc.cli import main
 from poetc.errors import InputError
-from poetc.ir.graph import graphs, tensor_bytes
-from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp, offset_of
 
 C_RUNTIME = Path(poetc.backends.c.__file__).parent / "runtime"
 TVM_RUNTIME = Path(poetc.backends.tvm.__file__).parent / "runtime"
@@ -213,120 +205,29 @@ def test_the_runner_in_cpp(tmp_path: Path) -> None:
 # Code for another processor
 
 
-CALLS = """\
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef struct { int32_t device_type, device_id; } Device;
-typedef struct { uint8_t code, bits; uint16_t lanes; } Type;
-typedef struct {
-    void *data; Device device; int32_t ndim; Type dtype; int64_t *shape, *strides; uint64_t offset;
-} Tensor;
-typedef struct { int32_t type, padding; union { int64_t number; Tensor *tensor; } value; } Any;
-
-/* What compiled functions call if their arguments are wrong. */
-int TVMFFIErrorSetRaisedFromCStrParts(void) { abort(); }
-int TVMFFIErrorSetRaisedFromCStr(void) { abort(); }
-
-static uint8_t arena[ARENA] __attribute__((aligned(64)));
-static uint8_t store[STORAGE + 4];
-static Any operands[64];
-static Tensor tensors[64];
-static int64_t shapes[64];
-static int count;
-
-static void operand(uint32_t offset, int64_t elements, uint8_t code, uint8_t bits)
-{
-    shapes[count] = elements;
-    tensors[count] = (Tensor){arena, {1, 0}, 1, {code, bits, 1}, &shapes[count], 0, offset};
-    operands[count].type = 7; /* a pointer to a tensor */
-    operands[count].value.tensor = &tensors[count];
-    ++count;
-}
-
-#define CALL(name) do { Any r = {0}; int name(void *, Any *, int32_t, Any *); \\
-    if (name(0, operands, count, &r) != 0) abort(); count = 0; } while (0)
-
-static void file(const char *directory, const char *kind, int i, uint32_t offset, size_t bytes)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s%d.bin", directory, kind, i);
-    FILE *f = fopen(path, kind[0] == 'a' ? "rb" : "wb");
-    size_t done = kind[0] == 'a' ? fread(arena + offset, 1, bytes, f)
-                                 : fwrite(arena + offset, 1, bytes, f);
-    if (done != bytes || fclose(f) != 0) abort();
-}
-
-int main(int argc, char **argv)
-{
-    (void)argc;
-"""
-
-
-def program_of_calls(module: ModuleOp) -> str:
-    """C that does the step by calling the compiled kernels, without the virtual machine."""
-    graph = graphs(module)[0]
-    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
-    lines = [
-        f"#define ARENA {graph.arena_bytes or 0}",
-        f"#define STORAGE {graph.storage_bytes or 0}",
-    ]
-    lines += [CALLS]
-    for i, place in enumerate(argument_places(graph)):
-        lines.append(f'    file(argv[1], "arg", {i}, {place.offset}, {place.bytes});')
-    for op in graph.block.ops:
-        if isinstance(op, ComputeOp):
-            assert op.kernel is not None
-            symbol = op.kernel.root_reference.data
-            buffers = kernel_buffers(functions[symbol], op, {})
-            for buffer, argument in zip(buffers, functions[symbol].body.block.args, strict=True):
-                assert isa(argument.type, MemRefType)
-                dtype = element_dtype(argument.type.element_type)
-                code = "2, 32" if dtype == "float32" else f"0, {8 if dtype == 'int8' else 32}"
-                elements = elements_of(argument.type)
-                lines.append(f"    operand({buffer.offset}, {elements}, {code});")
-            lines.append(f"    CALL(__tvm_ffi_kernel_{symbol});")
-        elif isinstance(op, AnyPageIn | AnyPageOut):
-            ram, page = offset_of(op.tensor), offset_of(op.page)
-            places = [f"arena + {ram}", f"store + {page}"]
-            to, from_ = places if isinstance(op, AnyPageIn) else reversed(places)
-            lines.append(f"    memcpy({to}, {from_}, {tensor_bytes(op.tensor.type)});")
-    for i, place in enumerate(result_places(graph)):
-        lines.append(f'    file(argv[1], "out", {i}, {place.offset}, {place.bytes});')
-    return "\n".join([*lines, "    return 0;", "}", ""])
-
-
-CROSS = "aarch64-linux-gnu-gcc"
 needs_cross = pytest.mark.skipif(shutil.which(CROSS) is None, reason=f"needs {CROSS}")
-needs_qemu = pytest.mark.skipif(shutil.which("qemu-aarch64") is None, reason="needs qemu-user")
+needs_qemu = pytest.mark.skipif(shutil.which(QEMU) is None, reason="needs qemu-user")
 
 
 @needs_cross
 @needs_qemu
 @pytest.mark.parametrize(
     ("name", "cpu"),
-    [("gesture_mlp", "cortex-a57"), ("lenet5", "cortex-a72"), ("dscnn", "cortex-a72")],
+    [
+        ("gesture_mlp", "cortex-a57"),
+        ("lenet5", "cortex-a72"),
+        ("dscnn", "cortex-a72"),
+        ("resnet8", "cortex-a57"),
+        ("bert_micro", "cortex-a72"),
+    ],
 )
 def test_aarch64_gives_the_bits_of_the_host(name: str, cpu: str, tmp_path: Path) -> None:
     """The compiled kernels in qemu, called in the order of the graph."""
     model = prepare(name)
     module = scheduled(model, None)
-    expected = Run(module, compiled(module), model.arguments).run()
-    output = tmp_path / "model.tar"
-    write(compile_graph(module, machine(cpu)), str(output), machine(cpu))
-    with tarfile.open(output) as archive:
-        archive.extractall(tmp_path, filter="data")
-    (tmp_path / "main.c").write_text(program_of_calls(module))
-    kernels = [str(path) for path in tmp_path.glob("lib*.o")]
-    command = [CROSS, "-static", "-O1", "-w", str(tmp_path / "main.c"), *kernels, "-lm"]
-    subprocess.run([*command, "-o", str(tmp_path / "step")], check=True)
-    for i, array in enumerate(model.arguments):
-        (tmp_path / f"arg{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
-    subprocess.run(["qemu-aarch64", str(tmp_path / "step"), str(tmp_path)], check=True)
-    for i, array in enumerate(expected):
-        assert (tmp_path / f"out{i}.bin").read_bytes() == array.tobytes(), f"result {i}"
+    expected = Run(module, compiled(module, plain=True), model.arguments).run()
+    program = build_calls(module, cpu, tmp_path)
+    assert bits(run_calls(program, cpu, model.arguments, expected)) == bits(expected)
 
 
 @needs_cross

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from compiled import Model
+from compiled import DEVICE, Model, prepare, worst_error
+from conftest import MODELS, read_model
+from test_models import NOISE
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from poetc.costmodel.device import load_device
 from poetc.image import layout_of, pack, unpack
 from poetc.ir.graph import graphs, tensor_bytes
 from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp
-from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.ir.text import make_context, parse_module
+from poetc.passes.poet_schedule import problem_view, schedule_and_plan
+from poetc.pipeline import Options, front_passes, run_passes
+from poetc.pipeline import compile_module as schedule_module
+from poetc.schedule.instance import Instance
+from poetc.schedule.limits import least_ram
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks.arguments import arguments_of, update_error
+from tests.models.make_results import xla_results
 
 tvm = pytest.importorskip("tvm", reason="the TVM backend is optional: pip install 'poetc[tvm]'")
 
-from poetc.backends.tvm.build import compile_graph, compile_module, machine  # noqa: E402
+from poetc.backends.tvm.build import (  # noqa: E402
+    Machine,
+    compile_graph,
+    compile_module,
+    machine,
+)
 from poetc.backends.tvm.module import relax_module  # noqa: E402
+from poetc.backends.tvm.program import Program  # noqa: E402
 from poetc.backends.tvm.runner import Step, aligned  # noqa: E402
 from poetc.backends.tvm.stores import MemoryStore  # noqa: E402
 
@@ -36,11 +57,55 @@ def scheduled(model: Model, ram_bytes: int | None, **changes) -> ModuleOp:
     return module
 
 
+def within(name: str, ram_bytes: int | None) -> ModuleOp:
+    """A model as the command line schedules it in so many bytes of arena, quickly: parameters in
+    RAM where there is room, else on storage, and in parts where it does not fit otherwise."""
+    options = Options(load_device(DEVICE), DEVICE, ram_bytes, time_limit_s=20.0, gap=0.5)
+    return schedule_module(make_context(), read_model(name), options).module
+
+
+def training_step(name: str) -> Model:
+    """A model with its arguments and XLA's results: those beside it, or made here."""
+    if (MODELS / f"{name}.npz").exists():
+        return prepare(name)
+    text = (MODELS / f"{name}.mlir").read_text()
+    module = parse_module(text, name)
+    run_passes(make_context(), module, front_passes(module, DEVICE), lambda *_: None)
+    arguments = arguments_of(name, text)
+    return Model(name, module, arguments, xla_results(text, arguments))
+
+
+def least_arena_bytes(step: Model) -> int:
+    """The least that there is a schedule for with whole parameters."""
+    found: list[int] = []
+    for params in ("ram", "storage"):
+        problem = problem_view(graphs(step.module)[0], step.options(1, params=params)).problem
+        known = least_ram(Instance(problem)).known
+        assert known is not None
+        found.append(known)
+    return min(found)
+
+
+def budgets(step: Model, unlimited: ModuleOp) -> dict[str, int]:
+    """Bytes of arena: 60% and 40% of what the step takes when it is not limited, and the least."""
+    arena_bytes = graphs(unlimited)[0].arena_bytes
+    assert arena_bytes is not None
+    percent = arena_bytes // 100
+    return {"60%": 60 * percent, "40%": 40 * percent, "least": least_arena_bytes(step)}
+
+
 def compiled(module: ModuleOp, *, plain: bool = False):
-    """The executable of a scheduled module for this machine; loops as they are written if plain."""
-    if plain:
-        return compile_module(relax_module(module), machine())
-    return compile_graph(module, machine())
+    """The executable of a scheduled module for this machine. If plain, loops run as they are
+    written and LLVM does not optimise: that is made soon, is slow, and has the same bits."""
+    if not plain:
+        return compile_graph(module, machine())
+    return compile_module(relax_module(module), _unoptimised())
+
+
+def _unoptimised() -> Machine:
+    on = machine()
+    options = {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "opt-level": 0}
+    return replace(on, target=tvm.target.Target(options))
 
 
 def fresh_store(module: ModuleOp, arguments: Sequence[np.ndarray]) -> MemoryStore:
@@ -87,6 +152,50 @@ class Run:
         ]
 
 
+def broken_promises(module: ModuleOp, executable, program: Run, ram_bytes: int | None) -> list[str]:
+    """What a program that has done one step has done otherwise than its schedule says."""
+    broken: list[str] = []
+
+    def expect(what: str, found: object, planned: object) -> None:
+        if found != planned:
+            broken.append(f"{what}: {found}, not {planned} as planned")
+
+    graph = graphs(module)[0]
+    expect("calls", compiled_calls(executable), planned_calls(module))
+    expect("allocations of the virtual machine", "alloc_" in machine_text(executable), False)
+    expect("bytes of arena", program.step.program.arena_bytes, graph.arena_bytes)
+    written = np.flatnonzero(program.memory != FILL)
+    expect("bytes of memory up to the last that was written", written[-1] + 1, graph.arena_bytes)
+    fits = ram_bytes is None or (graph.arena_bytes or 0) <= ram_bytes
+    expect(f"arena within {ram_bytes} bytes", fits, True)
+    moved = program.step.pager.traffic
+    traffic = (moved.pages_in, moved.pages_out, moved.bytes_in, moved.bytes_out)
+    expect("pages in and out, and their bytes", traffic, planned_traffic(module))
+    return broken
+
+
+def largest_error(step: Model, results: Sequence[np.ndarray]) -> float:
+    """Of results, relative to the largest element of each tensor of XLA's; infinite if what should
+    cancel does not."""
+    worst = 0.0
+    for got, expected in zip(results, step.expected, strict=True):
+        if np.max(np.abs(expected)) > NOISE:
+            worst = max(worst, worst_error([got], [expected]))
+        elif np.max(np.abs(got)) > NOISE:
+            worst = float("inf")
+    return worst
+
+
+def largest_update_error(step: Model, results: Sequence[np.ndarray], program: Program) -> float:
+    """The same of what the step adds to its parameters, which is small beside them: relative to the
+    largest change of each parameter, without what rounding the new parameter explains."""
+    return max(
+        update_error(step.arguments[place.updates], got, expected)
+        for place, got, expected in zip(program.results, results, step.expected, strict=True)
+        if place.updates is not None
+    )
+
+
 def bits(arrays: Sequence[np.ndarray]) -> list[bytes]:
     return [array.tobytes() for array in arrays]
 
@@ -100,7 +209,7 @@ def planned_traffic(module: ModuleOp) -> tuple[int, int, int, int]:
 
 
 def planned_calls(module: ModuleOp) -> list[str]:
-    """What the step does in order: kernels by name, pages."""
+    """What the step does in order: kernels by name, pages, the image around them."""
 
     def call(op: Operation) -> str | None:
         match op:
@@ -113,8 +222,11 @@ def planned_calls(module: ModuleOp) -> list[str]:
                 return "poetc.page_in"
         return None
 
-    calls = (call(op) for op in graphs(module)[0].block.ops)
-    return [name for name in calls if name is not None]
+    graph = graphs(module)[0]
+    calls = [name for name in map(call, graph.block.ops) if name is not None]
+    if layout_of(graph) is not None:
+        return ["poetc.image_open", *calls, "poetc.image_commit"]
+    return calls
 
 
 def machine_text(executable) -> str:

@@ -17,7 +17,7 @@ import copy
 import os
 import re
 import traceback
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,9 +56,17 @@ class _Training:
     targets: tuple[Any, ...]
 
     def copy(self) -> _Training:
-        """With a module and an optimiser of its own."""
-        module, optimiser = copy.deepcopy((self.module, self.optimiser))
-        return _Training(module, self.loss, optimiser, self.inputs, self.targets)
+        """With a module, an optimiser and tensors of its own: a step may write into any of them.
+        InputError if they cannot be copied."""
+        try:
+            module, optimiser = copy.deepcopy((self.module, self.optimiser))
+        except (RuntimeError, TypeError) as error:
+            raise InputError(f"module and optimiser cannot be copied: {error}") from error
+        inputs, targets = (
+            tuple(tensor.detach().clone() for tensor in part)
+            for part in (self.inputs, self.targets)
+        )
+        return _Training(module, self.loss, optimiser, inputs, targets)
 
     def parameters(self) -> Tensors:
         return OrderedDict(self.module.named_parameters())
@@ -99,7 +107,8 @@ def export(
     """
     torch = require("torch", "poetc.frontends.torch.export")
     require("jax", "poetc.frontends.torch.export", "torch")
-    given = _Training(module, loss, optimiser, _tuple(torch, inputs), _tuple(torch, targets))
+    _check_module(torch, module, loss)
+    given = _Training(module, loss, optimiser, *_tuples(torch, inputs=inputs, targets=targets))
     _check_optimiser(torch, given)
     _check_types(torch, given)
     after = given.copy()
@@ -129,12 +138,22 @@ def export(
     )
 
 
-def _tuple(torch: Any, tensors: Any) -> tuple[Any, ...]:
-    found = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
-    wrong = [type(tensor).__name__ for tensor in found if not isinstance(tensor, torch.Tensor)]
+def _tuples(torch: Any, **batch: Any) -> list[tuple[Any, ...]]:
+    parts = {
+        name: tuple(part) if isinstance(part, tuple | list) else (part,)
+        for name, part in batch.items()
+    }
+    wrong = [
+        f"{name}.{i} is of the type {type(tensor).__name__}"
+        for name, part in parts.items()
+        for i, tensor in enumerate(part)
+        if not isinstance(tensor, torch.Tensor)
+    ]
     if wrong:
-        raise InputError(f"inputs and targets are tensors or tuples of tensors, not {wrong[0]}")
-    return found
+        raise InputError(
+            f"inputs and targets are tensors or tuples of tensors, but {', '.join(wrong)}"
+        )
+    return list(parts.values())
 
 
 def _flat(*parts: Mapping[str, Any]) -> list[Any]:
@@ -155,13 +174,44 @@ def _array(tensor: Any) -> np.ndarray:
 # Checks
 
 
+def _check_module(torch: Any, module: Any, loss: Any) -> None:
+    """Raises an InputError unless there is a module of Python, with values, and a loss to call."""
+    from torch._dynamo import OptimizedModule  # pyright: ignore[reportMissingImports]
+    from torch.nn.parameter import is_lazy  # pyright: ignore[reportMissingImports]
+
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"the module is a torch.nn.Module, not of the type {_type(module)}")
+    if not callable(loss):
+        raise InputError(
+            f"the loss is a function or a torch.nn.Module, not of the type {_type(loss)}"
+        )
+    made = [
+        f"  {name or 'the module itself'}: {_type(part)}"
+        for name, part in module.named_modules()
+        if isinstance(part, torch.jit.ScriptModule | OptimizedModule)
+    ]
+    if made:
+        raise InputError(
+            "\n".join(("modules that are compiled; export those they were made from:", *made))
+        )
+    tensors = chain(module.named_parameters(), module.named_buffers())
+    lazy = [name for name, tensor in tensors if is_lazy(tensor)]
+    if lazy:
+        raise InputError(
+            f"{', '.join(lazy)} have no shapes yet; call the module once, then make the optimiser"
+        )
+
+
+def _type(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
 def _check_optimiser(torch: Any, given: _Training) -> None:
     """Raises an InputError unless `torch.optim`'s step can be traced and begin with zeros."""
-    kind = type(given.optimiser)
-    if kind not in [getattr(torch.optim, name) for name in OPTIMISERS]:
+    if type(given.optimiser) not in [getattr(torch.optim, name) for name in OPTIMISERS]:
         known = ", ".join(f"torch.optim.{name}" for name in OPTIMISERS)
         raise InputError(
-            f"the optimiser {kind.__module__}.{kind.__qualname__} cannot be exported; {known} can"
+            f"the optimiser {_type(given.optimiser)} cannot be exported; {known} can"
         )
     hooked = [n for n, p in given.parameters().items() if _has_hooks(p, _PARAMETER_HOOKS)]
     if _has_hooks(given.optimiser, _OPTIMISER_HOOKS):
@@ -171,7 +221,12 @@ def _check_optimiser(torch: Any, given: _Training) -> None:
             f"hooks of {', '.join(hooked)} would not be a part of the step; do what they do in the "
             "module or the loss"
         )
-    own = {id(parameter) for parameter in given.module.parameters()}
+    own = {id(parameter): name for name, parameter in given.module.named_parameters()}
+    all_trained = chain.from_iterable(group["params"] for group in given.optimiser.param_groups)
+    counts = Counter(map(id, all_trained))
+    repeated = [name for key, name in own.items() if counts[key] > 1]
+    if repeated:
+        raise InputError(f"the optimiser has more than once: {', '.join(repeated)}")
     for i, group in enumerate(given.optimiser.param_groups):
         foreign = [tuple(p.shape) for p in group["params"] if id(p) not in own]
         if foreign:
@@ -203,7 +258,15 @@ def _check_types(torch: Any, given: _Training) -> None:
         "targets": enumerate(given.targets),
     }
     named = [(f"{part}.{name}", t) for part, items in parts.items() for name, t in items]
-    check_types((n, TYPES.get(t.dtype, str(t.dtype).removeprefix("torch."))) for n, t in named)
+
+    def type_of(tensor: Any) -> str:
+        if tensor.is_meta:
+            return "meta, which has no values"
+        if tensor.layout != torch.strided:
+            return str(tensor.layout).removeprefix("torch.")
+        return TYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+
+    check_types((name, type_of(tensor)) for name, tensor in named)
     limits = torch.iinfo(torch.int32)
     wide = [
         f"  {name}"
@@ -221,13 +284,19 @@ def _check_types(torch: Any, given: _Training) -> None:
 
 def _eager_step(torch: Any, training: _Training) -> Any:
     """Do a step as PyTorch does it; the loss. Random numbers after it are as without it."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
         training.optimiser.zero_grad()
         value = training.loss(training.module(*training.inputs), *training.targets)
         if not isinstance(value, torch.Tensor) or value.shape != ():
             what = f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
             raise InputError(f"the loss must be a scalar tensor, not {what}")
-        value.backward()
+        wanted = [p for p in training.module.parameters() if p.requires_grad]
+        if not wanted or not value.requires_grad:
+            raise InputError(
+                "the loss has no gradient: no parameter that requires one is among what it is "
+                "computed from"
+            )
+        value.backward(inputs=wanted)  # of nothing else that the loss may use
         training.optimiser.step()
     return value
 
@@ -307,7 +376,7 @@ def _trace(torch: Any, training: _Training, slots: Slots, example: Sequence[Any]
             frames = traceback.extract_tb(error.__traceback__)
             place = _source((frame.filename, frame.lineno) for frame in frames)
             raise InputError(
-                f"the module does something else for other values of its tensors{place}; a step "
+                f"the step does something else for other values of its tensors{place}; a step "
                 "is the same operations each time"
             ) from error
         _place_backward(effects)

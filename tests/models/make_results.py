@@ -11,6 +11,8 @@ returns for them (`out0`, ...). With `--check` nothing is written and difference
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +20,36 @@ import numpy as np
 MODELS = Path(__file__).parent
 
 
-def xla_results(text: str, arguments: list[np.ndarray]) -> list[np.ndarray]:
-    """Compile StableHLO text with XLA and run it once on the CPU."""
+def xla_program(text: str) -> Callable[[list[np.ndarray]], Callable[[], list]]:
+    """StableHLO text compiled with XLA for the CPU: binds arguments, then does a step and gives its
+    results, which are JAX's arrays. Arguments are kept."""
     import jax  # pyright: ignore[reportMissingImports]
     from jax._src.interpreters import mlir as jax_mlir  # pyright: ignore[reportMissingImports]
-    from jax._src.lib import xla_client  # pyright: ignore[reportMissingImports]
-    from jax._src.lib.mlir import ir  # pyright: ignore[reportMissingImports]
+    from jax._src.lib import xla_client  # pyright: ignore
+    from jax._src.lib.mlir import ir  # pyright: ignore
 
+    text = re.sub(r" \{tf\.aliasing_output = \d+ : i32\}", "", text)
     client = jax.devices("cpu")[0].client
     with jax_mlir.make_ir_context():
         module = ir.Module.parse(text)
         devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
         program = client.compile_and_load(module, devices, xla_client.CompileOptions())
-    buffers = [jax.device_put(a) for a in arguments]
-    results = program.execute_sharded(buffers).disassemble_into_single_device_arrays()
-    return [np.asarray(shards[0]) for shards in results]
+
+    def bind(arguments: list[np.ndarray]) -> Callable[[], list]:
+        buffers = [jax.device_put(array) for array in arguments]
+
+        def step() -> list:
+            results = program.execute_sharded(buffers).disassemble_into_single_device_arrays()
+            return [shards[0].block_until_ready() for shards in results]
+
+        return step
+
+    return bind
+
+
+def xla_results(text: str, arguments: list[np.ndarray]) -> list[np.ndarray]:
+    """The results of one step with XLA on the CPU."""
+    return [np.asarray(result) for result in xla_program(text)(arguments)()]
 
 
 def main() -> None:

@@ -1,0 +1,31 @@
+"""The models that the table of backends compares with do the same step in PyTorch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import MODELS, load_arrays
+
+pytest.importorskip("torch", reason="PyTorch is optional")
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.arguments import parameter_names, update_error
+from benchmarks.torch_models import Training
+
+
+@pytest.mark.parametrize("name", ["lenet5", "dscnn", "resnet8", "bert_micro"])
+def test_loss_and_updates_are_those_of_xla(name: str) -> None:
+    names = parameter_names((MODELS / f"{name}.mlir").read_text())
+    arguments, expected = load_arrays(MODELS / f"{name}.npz")
+    training = Training(name, names, arguments)
+    training.step()
+    loss, *parameters = training.results()
+    assert np.allclose(loss, expected[0], rtol=1e-5)
+    for argument, got, new in zip(names, parameters, expected[1:], strict=True):
+        assert update_error(arguments[argument], got, new) <= 1e-4, names[argument]
+    wrong = [array + np.float32(1e-3) for array in expected[1:]]
+    assert max(map(update_error, (arguments[a] for a in names), wrong, expected[1:])) > 1e-4
