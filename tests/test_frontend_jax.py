@@ -162,6 +162,12 @@ def test_refused_arguments(tmp_path: Path) -> None:
             "  result 0.b: int64\n  result 0.w: float64\n  result 1: float64"
         )
     shape = jax.ShapeDtypeStruct((2, 3), jnp.float32)
+    wide = {"w": np.array([1 << 40]), "b": np.int64(-(1 << 31))}
+    assert message({"w": jnp.ones(1), "b": jnp.ones(3)}, wide) == (
+        "integers of more than 32 bits:\n  extra.w"
+    )
+    with pytest.raises(InputError, match="are a tuple, one entry for each, not dict"):
+        export(step, params, tmp_path / "model")  # pyright: ignore[reportArgumentType]
     assert "params.w: ShapeDtypeStruct, which has no values" in message({"w": shape, "b": shape}, 1)
     assert list(tmp_path.iterdir()) == []
 
@@ -173,6 +179,20 @@ def test_effects_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="side effects"):
         export(step, ([jnp.ones(2)],), tmp_path / "model")
+
+
+def test_refused_paths(tmp_path: Path) -> None:
+    """Neither file is written where one cannot be."""
+    args = ([jnp.ones(2)],)
+    for path in ("", f"{tmp_path}/", f"{tmp_path}/.mlir"):
+        with pytest.raises(InputError, match="does not end with a name"):
+            export(lambda p: p, args, path)
+    with pytest.raises(InputError, match="No such file or directory"):
+        export(lambda p: p, args, tmp_path / "none" / "model")
+    (tmp_path / "model.mlir").mkdir()
+    with pytest.raises(InputError, match=r"model\.mlir: it is a directory"):
+        export(lambda p: p, args, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == [tmp_path / "model.mlir"]
 
 
 def test_without_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -395,7 +395,7 @@ def test_unsupported_operations(tmp_path: Path) -> None:
 def test_what_depends_on_values(tmp_path: Path) -> None:
     message = refusal(tmp_path, Branching())
     line = Branching.forward.__code__.co_firstlineno + 2
-    assert message.startswith("the module does something else for other values of its tensors")
+    assert message.startswith("the step does something else for other values of its tensors")
     assert f"({__file__}:{line})" in message
     assert "in Selecting" in (message := refusal(tmp_path, Selecting(4, 4)))
     assert "depends on the values of tensors" in message
@@ -429,6 +429,9 @@ def test_refused_optimisers(tmp_path: Path) -> None:
     assert "not in the module, of the shapes (2,)" in refusal(
         tmp_path, module, SGD([nn.Parameter(torch.ones(2))])
     )
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        twice = SGD([module.bias, module.weight, module.bias])
+    assert refusal(tmp_path, module, twice) == "the optimiser has more than once: bias"
     damped = SGD(module.parameters(), momentum=0.9, dampening=0.1)
     assert "dampening=0.1" in refusal(tmp_path, module, damped)
     torch.mean(module(torch.ones(3, 4))).backward()
@@ -460,10 +463,64 @@ def test_refused_tensors(tmp_path: Path) -> None:
     module = nn.Linear(4, 4)
     batch = (torch.mean, torch.ones(3, 4), torch.tensor([1 << 40]))
     assert refusal(tmp_path, module, None, *batch).endswith("32 bits:\n  targets.0")
-    assert "not str" in refusal(tmp_path, module, None, torch.mean, "images", ())
+    assert refusal(tmp_path, module, None, torch.mean, "images", (torch.ones(1), None)) == (
+        "inputs and targets are tensors or tuples of tensors, but inputs.0 is of the type str, "
+        "targets.1 is of the type NoneType"
+    )
     assert "must be a scalar tensor, not a tensor of shape (3, 4)" in refusal(
         tmp_path, module, None, lambda y: y, torch.ones(3, 4), ()
     )
+
+
+def test_refused_modules(tmp_path: Path) -> None:
+    module = nn.Linear(4, 4)
+    optimiser = SGD(module.parameters())
+    assert "not of the type builtins.function" in refusal(tmp_path, lambda x: x, optimiser)
+    batch = (torch.ones(3, 4), ())
+    assert "not of the type builtins.NoneType" in refusal(tmp_path, module, optimiser, None, *batch)
+    compiled = nn.Sequential(torch.compile(module))
+    assert "\n  0: torch._dynamo.eval_frame.OptimizedModule" in refusal(tmp_path, compiled)
+    assert "weight, bias have no shapes yet" in refusal(tmp_path, nn.LazyLinear(4))
+    module.made = module.weight * 2
+    assert "cannot be copied: Only Tensors created explicitly" in refusal(tmp_path, module)
+    empty = nn.Linear(4, 4, device="meta")
+    assert "parameters.bias: meta, which has no values" in refusal(tmp_path, empty)
+    frozen = nn.Linear(4, 4).requires_grad_(False)
+    assert "the loss has no gradient" in refusal(tmp_path, frozen)
+
+
+def test_tensors_from_elsewhere(tmp_path: Path) -> None:
+    """What module or loss know otherwise than as arguments is refused if the step changes it or
+    takes it; constants are constants, and the gradients that tensors have are left alone."""
+    module, x = nn.Linear(4, 4), torch.randn(3, 4)
+    scale = nn.Parameter(torch.ones(4))
+
+    def decayed(y: Any) -> Any:
+        return y.square().mean() + module.weight.square().sum() + functional.mse_loss(y, x)
+
+    message = refusal(tmp_path, module, None, decayed, x, ())
+    assert "use parameters.weight, inputs.0 otherwise than as arguments" in message
+    optimiser = SGD(module.parameters(), lr=0.1)
+    exported = export(
+        module, lambda y: (y * scale).square().mean(), optimiser, x, (), tmp_path / "step"
+    )
+    compare_step(exported)
+    assert scale.grad is None and module.weight.grad is None
+
+
+def test_batch_is_not_written_to(tmp_path: Path) -> None:
+    """The first layer assigns to its input, which is the target as well: each is a tensor of its
+    own in the step."""
+    module, x = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)), torch.randn(3, 4)
+    before = x.clone()
+    optimiser = SGD(module.parameters(), lr=0.1)
+    exported = export(module, functional.mse_loss, optimiser, x, x, tmp_path / "step")
+    assert torch.equal(x, before)
+    arguments, results = load_arrays(exported.npz)
+    np.testing.assert_array_equal(arguments[-2:], [before.numpy()] * 2)
+    value = functional.mse_loss(module(x.clone()), x)
+    np.testing.assert_allclose(results[0], value.item(), rtol=1e-6)
+    compare_step(exported)
 
 
 @pytest.mark.parametrize("missing", ["torch", "jax"])

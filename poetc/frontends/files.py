@@ -63,8 +63,10 @@ def check_types(tensors: Iterable[tuple[str, str]]) -> None:
 
 
 def model_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """`NAME.mlir` and `NAME.npz` for a path `NAME` or `NAME.mlir`."""
+    """`NAME.mlir` and `NAME.npz` for a path `NAME` or `NAME.mlir`. InputError if it has no name."""
     name = os.fspath(path).removesuffix(".mlir")
+    if not name or name.endswith("/"):
+        raise InputError(f"the path {os.fspath(path)!r} does not end with a name for the files")
     return Path(f"{name}.mlir"), Path(f"{name}.npz")
 
 
@@ -79,6 +81,8 @@ def write_model(
     Raises InputError if one cannot be written.
     """
     mlir, npz = model_paths(path)
+    if mlir.is_dir():  # before the other file is there
+        raise InputError(f"cannot write {mlir}: it is a directory, not a file")
     arrays = {f"arg{i}": array for i, array in enumerate(arguments)}
     arrays |= {f"out{i}": array for i, array in enumerate(results)}
     data = BytesIO()

@@ -78,9 +78,9 @@ def export(
     are all arguments that are containers (a dictionary, a tuple, ...; an array may have the shape
     of a result by chance) and have such a result, of which there must be at least one.
 
-    Raises InputError for an argument to be updated without a result that fits, for types that
-    poetc does not have, and where JAX is missing or a file cannot be written. What JAX raises while
-    it traces `step` is passed on.
+    Raises InputError for an argument to be updated without a result that fits, for types and
+    values that poetc does not have, and where JAX is missing or a file cannot be written. What JAX
+    raises while it traces `step` is passed on.
     """
     jax = require("jax", "poetc.frontends.jax.export")
     from jax.tree_util import (  # pyright: ignore[reportMissingImports]
@@ -98,6 +98,10 @@ def export(
             names.append(f"{top}.{inside}" if inside else top)
         return names, [leaf for _, leaf in leaves], structure
 
+    if not isinstance(args, tuple | list):
+        raise InputError(
+            f"the arguments of the step are a tuple, one entry for each, not {type(args).__name__}"
+        )
     args = tuple(args)
     names, leaves, structure = named(args, _argument_names(step, args))
     check_types(
@@ -122,6 +126,13 @@ def export(
     updates = _updates(arguments, result, donate_argnums)
     text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates)
     values = [np.asarray(leaf, aval.dtype) for leaf, aval in zip(leaves, given, strict=True)]
+    wide = [
+        f"  {name}"
+        for name, leaf, value in zip(names, leaves, values, strict=True)
+        if value.dtype.kind == "i" and not np.array_equal(value, np.asarray(leaf))
+    ]
+    if wide:
+        raise InputError("\n".join(("integers of more than 32 bits:", *wide)))
     expected: Any = jax.tree.leaves(jax.jit(step)(*args)) if results is True else results or ()
     mlir, npz = write_model(path, text, values, [np.asarray(array) for array in expected])
     return Exported(mlir, npz, tuple(names), updates)

@@ -119,7 +119,7 @@ def export(
     parts = (given.parameters(), state, given.buffers())
     batch = (given.inputs, given.targets)
     example = [tensor.detach() for tensor in (*_flat(*parts), *chain(*batch))]
-    graph = _trace(torch, given.copy(), slots, example)
+    graph = _trace(torch, given, slots, example)
 
     def step(parameters: Any, optimiser: Any, buffers: Any, inputs: Any, targets: Any) -> Any:
         arrays = [*_flat(parameters, optimiser, buffers), *inputs, *targets]
@@ -210,9 +210,7 @@ def _check_optimiser(torch: Any, given: _Training) -> None:
     """Raises an InputError unless `torch.optim`'s step can be traced and begin with zeros."""
     if type(given.optimiser) not in [getattr(torch.optim, name) for name in OPTIMISERS]:
         known = ", ".join(f"torch.optim.{name}" for name in OPTIMISERS)
-        raise InputError(
-            f"the optimiser {_type(given.optimiser)} cannot be exported; {known} can"
-        )
+        raise InputError(f"the optimiser {_type(given.optimiser)} cannot be exported; {known} can")
     hooked = [n for n, p in given.parameters().items() if _has_hooks(p, _PARAMETER_HOOKS)]
     if _has_hooks(given.optimiser, _OPTIMISER_HOOKS):
         hooked.append("the optimiser")
@@ -337,7 +335,7 @@ def _gather_state(optimiser: Any, parameters: Mapping[str, Any], slots: Slots) -
 # Tracing
 
 
-def _trace(torch: Any, training: _Training, slots: Slots, example: Sequence[Any]) -> Any:
+def _trace(torch: Any, given: _Training, slots: Slots, example: Sequence[Any]) -> Any:
     """The step as a graph of ATen operations without side effects: parameters, state, buffers,
     inputs, targets → loss, parameters, state, buffers.
 
@@ -363,7 +361,7 @@ def _trace(torch: Any, training: _Training, slots: Slots, example: Sequence[Any]
     from poetc.frontends.aten import decompositions
 
     options = {"tracing_mode": "fake", "_allow_non_fake_inputs": True}
-    step = _flat_step(torch, training, slots)
+    step = _flat_step(torch, given.copy(), slots)
     # The dispatcher in Python has the batch norm that says what it updates.
     with preserve_node_meta(), enable_python_dispatcher(), _without_mkldnn(torch):
         try:
@@ -379,6 +377,7 @@ def _trace(torch: Any, training: _Training, slots: Slots, example: Sequence[Any]
                 f"the step does something else for other values of its tensors{place}; a step "
                 "is the same operations each time"
             ) from error
+        _check_constants(effects, given)
         _place_backward(effects)
 
         def again(*tensors: Any) -> Any:
@@ -400,6 +399,34 @@ def _without_mkldnn(torch: Any) -> Iterator[None]:
         yield
     finally:
         flags(_enabled=enabled, _fp32_precision=None)
+
+
+def _check_constants(graph: Any, given: _Training) -> None:
+    """Raises an InputError if the graph has tensors of the training as constants: those that module
+    or loss know from elsewhere, which would have neither new values nor gradients."""
+    parts = {
+        "parameters": [(n, p) for n, p in given.parameters().items() if p.requires_grad],
+        "buffers": given.buffers().items(),
+        "inputs": enumerate(given.inputs),
+        "targets": enumerate(given.targets),
+    }
+    names: dict[int, str] = {}
+    for part, items in parts.items():
+        for name, tensor in items:
+            if tensor.numel():
+                names.setdefault(tensor.untyped_storage().data_ptr(), f"{part}.{name}")
+    constants = [getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"]
+    used = {
+        names[place]: None
+        for tensor in constants
+        if (place := tensor.untyped_storage().data_ptr()) in names
+    }
+    if used:
+        raise InputError(
+            f"module or loss use {', '.join(used)} otherwise than as arguments, so that their "
+            "values would be constants of the step; return from the module what the loss needs of "
+            "it, and give what it needs of the batch as inputs or targets"
+        )
 
 
 def _place_backward(graph: Any) -> None:
@@ -588,5 +615,7 @@ def _source(frames: Iterable[tuple[str, Any]]) -> str:
     import torch  # pyright: ignore[reportMissingImports]
 
     libraries = tuple(str(Path(file).parent) for file in (torch.__file__, jax.__file__, __file__))
+    # Such as <string>, of code that is made at run time.
+    libraries += ("<",)
     own = [f" ({file}:{line})" for file, line in frames if not file.startswith(libraries)]
     return own[-1] if own else ""
