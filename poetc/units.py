@@ -46,7 +46,7 @@ def parse_duration_ns(text: str, option: str) -> int | float:
     value, unit = float(match.group(1)), match.group(2)
     if value <= 0:
         raise InputError(f"{option}={text}: must be more than zero")
-    if value * 1_000_000_000 > _LARGEST:
+    if value * _TIME_NS.get(unit, 1_000_000_000) > _LARGEST:
         raise InputError(f"{option}={text}: too large")
     if unit in ("x", "X"):
         return value

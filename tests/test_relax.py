@@ -273,8 +273,25 @@ def refused(name: str) -> list[str]:
 
 def test_twice() -> None:
     module = PoetSchedule(functions=["nothing", "main"])(Returns)
-    with pytest.raises(InputError, match="memory is allocated already; schedule before that"):
-        PoetSchedule(functions=["main"])(module)
+    with pytest.raises(InputError, match="scheduled already: Relax function @main"):
+        PoetSchedule(functions="main")(module)
+    lowered = relax.transform.CallTIRRewrite()(relax.transform.LegalizeOps()(Returns))
+    with pytest.raises(InputError) as caught:
+        PoetSchedule(functions="main")(lowered)
+    reasons = caught.value.message.splitlines()[1:]
+    assert len(reasons) == 12
+    assert all("memory is allocated already; schedule before that" in line for line in reasons)
+
+
+def test_one_after_the_other() -> None:
+    """Each function with a budget of its own; kernels of one do not disturb the other."""
+    main = PoetSchedule("1KB", functions="main")(Returns)
+    both = PoetSchedule("2KB", deadline=10**10, functions=["nothing", "nothing"])(main)
+    arguments = (*arguments_of(Returns["main"])[:2], tvm.runtime.tensor(np.array(True)))
+    done, expected = (run(m, "main", arguments, target=QUICK) for m in (both, main))
+    assert (done.bits, done.kernels) == (expected.bits, expected.kernels)
+    assert found(both, "main") == found(main, "main")
+    assert found(both, "nothing")["ram_bytes"] == 0
 
 
 def test_too_little_memory() -> None:
@@ -302,11 +319,19 @@ def test_too_little_memory() -> None:
     [
         ({"ram": 0}, "ram=0: must be more than zero"),
         ({"ram": "half"}, "ram=half: not a size"),
+        ({"ram": 1.5}, "ram=1.5: not a whole number of bytes"),
+        ({"ram": float("nan")}, "ram=nan: not a size"),
+        ({"ram": 10**30}, "ram=1000000000000000000000000000000: too large"),
         ({"deadline": "soon"}, "deadline=soon: not a duration"),
+        ({"deadline": -3}, "deadline=-3ns: must be more than zero"),
+        ({"deadline": float("nan")}, "deadline=nanns: not a duration"),
+        ({"gap": -0.1}, "gap=-0.1: must be at least 0 and below 1"),
+        ({"gap": float("nan")}, "gap=nan: must be at least 0 and below 1"),
         ({"device": "abacus"}, "unknown device 'abacus'"),
         ({"time_limit": 0}, "time_limit=0: not a positive number of seconds"),
         ({"strategy": "luck", "ram": 1}, "unknown strategy 'luck'"),
         ({"functions": ["f"]}, "no Relax function f in the module; there are nothing"),
+        ({"functions": "half"}, "no Relax function half in the module; there are nothing"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
@@ -370,6 +395,23 @@ def test_damaged_pages() -> None:
     for offset in (8, 16, 60):
         with pytest.raises(PageError, match="damaged, or was never written"):
             store.page_in(offset, memoryview(back))
+
+
+def test_no_place_for_pages(tmp_path: Path) -> None:
+    open_pages = tvm.get_global_func(pages.OPEN)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    try:
+        poetc.tvm.set_page_directory(gone)
+        gone.rmdir()
+        with pytest.raises(
+            PageError, match=r"64 B of pages in .*gone .*: No such file or directory"
+        ):
+            open_pages(64)
+    finally:
+        poetc.tvm.set_page_directory(None)
+    with pytest.raises(PageError, match="of pages in the directory of temporary files"):
+        open_pages(2**62)
 
 
 # Without TVM

@@ -207,6 +207,10 @@ class _Importer:
         if isinstance(call.op, relax.ExternFunc):
             raise Unsupported(_UNKNOWN)
         if not isinstance(call.op, ir.Op):
+            if isinstance(call.op, ir.GlobalVar) and isinstance(
+                self.module[call.op], tirx.PrimFunc
+            ):
+                raise Unsupported(_LOWERED)
             raise Unsupported(
                 "a function that is called cannot be scheduled within another; inline it "
                 "(relax.transform.InlinePrivateFunctions)"
@@ -374,6 +378,7 @@ def _element_type(dtype: str) -> Attribute:
 
 
 _UNKNOWN = "it calls a function whose effects and memory are unknown"
+_LOWERED = "memory is allocated already; schedule before that"
 
 
 def _why_not(op: ir.Op) -> str:
@@ -383,8 +388,8 @@ def _why_not(op: ir.Op) -> str:
     }
     if op.name in known:
         return known[op.name]
-    if op.name.startswith("relax.memory.") or op.name.startswith("relax.vm."):
-        return "memory is allocated already; schedule before that"
+    if op.name.startswith(("relax.builtin.", "relax.memory.", "relax.vm.")):
+        return _LOWERED
     if op.name.startswith(("relax.call_", "relax.invoke_")):
         return _UNKNOWN
     purity = op.get_attr("FPurity")

@@ -20,6 +20,7 @@ import tvm_ffi
 
 from poetc.backends.tvm.stores import PageError
 from poetc.schedule.arena import PAGE_TRAILER_BYTES
+from poetc.units import format_bytes
 
 OPEN = "poetc.tvm.open_pages"
 """`open_pages(bytes) -> pages`, at the start of each call."""
@@ -46,13 +47,21 @@ class Pages:
     """The pages of one call of a function."""
 
     def __init__(self, bytes: int) -> None:
-        # It is closed with this object, when TVM lets go of it.
-        self._file: BinaryIO = tempfile.TemporaryFile(  # noqa: SIM115
-            dir=_directory, prefix="poetc-", buffering=0
-        )
+        """Raises PageError where there is no place for so many bytes."""
+        try:
+            # It is closed with this object, when TVM lets go of it.
+            self._file: BinaryIO = tempfile.TemporaryFile(  # noqa: SIM115
+                dir=_directory, prefix="poetc-", buffering=0
+            )
+            # A full disk shows here, not in the middle of a step.
+            os.posix_fallocate(self._file.fileno(), 0, bytes)
+        except OSError as error:
+            where = _directory or "the directory of temporary files"
+            raise PageError(
+                f"no file for {format_bytes(bytes)} of pages in {where} "
+                f"(poetc.tvm.set_page_directory): {error.strerror}"
+            ) from error
         self.descriptor = self._file.fileno()
-        # A full disk shows here, not in the middle of a step.
-        os.posix_fallocate(self.descriptor, 0, bytes)
 
     def page_out(self, offset: int, content: memoryview) -> None:
         """Writes a page and its checksum."""

@@ -55,7 +55,7 @@ def PoetSchedule(
     strategy: str = "auto",
     time_limit: float = 60.0,
     gap: float = 0.01,
-    functions: Sequence[str] | None = None,
+    functions: str | Sequence[str] | None = None,
 ) -> tvm.transform.Pass:
     """A module pass that schedules Relax functions so that each takes at most `ram` bytes beside
     its arguments.
@@ -67,24 +67,28 @@ def PoetSchedule(
         that it takes with unlimited RAM.
     paging, remat: whether tensors may go to storage; whether kernels may run again.
     strategy, time_limit (seconds, for each function), gap: as in `poetc`.
-    functions: names; None: all functions that can be called from outside.
+    functions: names, or one; None: all functions that can be called from outside.
 
     The module is legalized (`LegalizeOps`) and its functions are rewritten; the kernels stay as
     they are, tuned ones, too. A scheduled function has an attribute "poetc" with what it takes.
+    Ctrl-C ends the search for a function, which then gets the best schedule found so far; without
+    one, KeyboardInterrupt is raised.
     Raises InputError for wrong options. The pass raises InputError for functions that cannot be
     scheduled, listing all the reasons; InfeasibleError where no schedule exists; TimeLimitError
     where none was found.
     """
-    if isinstance(ram, str):
-        ram = parse_bytes(ram, "ram")
-    elif ram is not None and ram <= 0:
-        raise InputError(f"ram={ram}: must be more than zero")
     if not 0 < time_limit < float("inf"):
         raise InputError(f"time_limit={time_limit}: not a positive number of seconds")
+    if not 0 <= gap < 1:
+        raise InputError(f"gap={gap}: must be at least 0 and below 1")
+    if isinstance(functions, str):
+        functions = [functions]
+    if deadline is not None and not isinstance(deadline, str):
+        deadline = f"{deadline}ns"
     options = _Options(
-        None if functions is None else tuple(functions),
-        ram,
-        parse_duration_ns(deadline, "deadline") if isinstance(deadline, str) else deadline,
+        None if functions is None else tuple(dict.fromkeys(functions)),
+        None if ram is None else parse_bytes(str(ram), "ram"),
+        None if deadline is None else parse_duration_ns(deadline, "deadline"),
         load_device(device),
         paging,
         remat,
@@ -104,6 +108,8 @@ def PoetSchedule(
 
 def _schedule_module(module: ir.IRModule, options: _Options) -> ir.IRModule:
     names = _functions(module, options.functions)
+    if done := [name for name in names if ATTRIBUTE in (module[name].attrs or {})]:
+        raise InputError(f"scheduled already: Relax function @{', @'.join(done)}")
     module = _legalized(module)
     others = _others(module, names)
     builder = relax.BlockBuilder(others)
