@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from tvm_support import (
 )
 
 from poetc.backends.tvm.module import relax_module
+from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.runner import Step
 from poetc.backends.tvm.stores import FileStore, MemoryStore, PageError, Traffic
 from poetc.errors import InputError
@@ -273,6 +275,16 @@ def test_graphs_that_are_not_ready() -> None:
     compute.kernel = None
     with pytest.raises(InputError, match="has no kernel; run poet-lower-kernels"):
         relax_module(module)
+
+
+def test_nothing_is_promised_of_buffers_where_some_overlap() -> None:
+    """Parameters are updated in place. TVM would let LLVM take what one kernel promises for all."""
+    module = scheduled(prepare("gesture_mlp"), None)
+    kernels = [f for f in relax_module(module).functions.values() if NOALIAS in f.attrs]
+    assert len(kernels) == 13
+    assert not any(kernel.attrs[NOALIAS] for kernel in kernels)
+    (code,) = compiled(module).mod.imports
+    assert not re.findall(r"^define .*\bnoalias\b", code.inspect_source("ll"), re.MULTILINE)
 
 
 def test_a_fresh_store_is_full_of_nothing() -> None:

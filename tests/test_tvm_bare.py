@@ -43,6 +43,8 @@ def compile_host(model: str, output: Path, *options: str) -> Path:
         ("kws_conv", ("--ram=8KB", "--params=storage")),
         # With mathematical functions.
         ("gesture_mlp", ("--ram=9800", "--executor=plan")),
+        # A kernel with two results, each in the buffer of the operand that the other one reads.
+        ("bert_micro", ()),
     ],
 )
 def test_bits_on_the_host(model: str, options: tuple[str, ...], tmp_path: Path) -> None:

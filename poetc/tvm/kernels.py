@@ -19,14 +19,12 @@ import tvm
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
+from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.schedule import arena
 from poetc.schedule.arena import pack, round_up
 
 ALIGN_BYTES = 64
 """Where tensors begin in the arena: at multiples of what TVM gives allocations."""
-
-NOALIAS = "tirx.noalias"
-"""Attribute of a PrimFunc: that no two of its arguments share bytes."""
 
 PAGE_BYTES = 4096
 """TVM's pool of scratch memory takes whole pages of this size."""

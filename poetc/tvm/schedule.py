@@ -23,7 +23,7 @@ from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted
 from poetc.tvm import pages
 from poetc.tvm.exporter import export_function
 from poetc.tvm.importer import Imported, import_function, kernel_name
-from poetc.tvm.kernels import ALIGN_BYTES, NOALIAS
+from poetc.tvm.kernels import ALIGN_BYTES
 from poetc.units import format_bytes, format_time, parse_bytes, parse_duration_ns
 
 ATTRIBUTE = "poetc"
@@ -116,7 +116,7 @@ def _schedule_module(module: ir.IRModule, options: _Options) -> ir.IRModule:
     kernels: dict[tuple[str, bool], ir.GlobalVar] = {}
 
     def add_kernel(name: str, function: tirx.PrimFunc) -> ir.GlobalVar:
-        key = name, bool(function.attrs.get(NOALIAS, False))
+        key = name, bool(function.attrs.get(pipeline.NOALIAS, False))
         if key not in kernels:
             kernels[key] = builder.add_func(function, name)
         return kernels[key]
@@ -130,7 +130,9 @@ def _schedule_module(module: ir.IRModule, options: _Options) -> ir.IRModule:
     functions = {v: f for v, f in builder.get().functions.items() if v.name_hint not in made}
     # Who calls them does so by these variables.
     functions |= {module.get_global_var(name): function for name, function in made.items()}
-    return ir.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    return pipeline.same_promise(
+        ir.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    )
 
 
 def _legalized(module: ir.IRModule) -> ir.IRModule:

@@ -37,6 +37,7 @@ from poetc.backends.c.layout import (
     static_ram_bytes,
 )
 from poetc.backends.c.printer import c_identifier, tables_of
+from poetc.backends.tvm.pipeline import same_promise
 from poetc.backends.tvm.primfunc import Tiling, element_dtype, elements_of, prim_func
 from poetc.backends.tvm.program import (
     DESCRIBE,
@@ -162,7 +163,7 @@ class _Emitter:
         with self.builder.function(DESCRIBE, []):
             text = json.dumps(self.program.to_json())
             self.builder.emit_func_output(ir.StringImm(text))
-        return self.builder.get()
+        return same_promise(self.builder.get())
 
     def add_kernels(self) -> None:
         callers: dict[str, list[ComputeOp]] = {}

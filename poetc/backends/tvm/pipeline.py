@@ -10,7 +10,10 @@ floats as real numbers (`x + 0.0` is not `x` if `x` is -0.0).
 from __future__ import annotations
 
 import tvm
-from tvm import relax, tirx
+from tvm import ir, relax, tirx
+
+NOALIAS = "tirx.noalias"
+"""Attribute of a PrimFunc: that no two of its arguments share bytes."""
 
 NAME = "poetc"
 """What `tvm.compile(..., relax_pipeline=NAME, tir_pipeline=NAME)` takes."""
@@ -65,3 +68,13 @@ def register() -> None:
         # There is no code for a second device, which is finished by the last of the three.
         steps = (tir_pipeline(), finish_host, finish_host)
         tirx.compilation_pipeline.register_tir_pipeline(NAME, lambda: steps)
+
+
+def same_promise(module: ir.IRModule) -> ir.IRModule:
+    """The module with `NOALIAS` for all of its PrimFuncs or for none: TVM tells LLVM of all
+    functions of a module what holds for one of them."""
+    functions = dict(module.functions.items())
+    made = {v: f for v, f in functions.items() if isinstance(f, tirx.PrimFunc)}
+    if not all(f.attrs is not None and f.attrs.get(NOALIAS, False) for f in made.values()):
+        functions |= {v: f.with_attr(NOALIAS, False) for v, f in made.items()}
+    return ir.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)

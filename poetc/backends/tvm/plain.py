@@ -20,6 +20,7 @@ from tvm import ir, tirx
 
 from poetc.backends.c.program import Kernel
 from poetc.backends.tvm.build import machine
+from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.primfunc import prim_func
 from poetc.backends.tvm.tiling import Vectors, arrange
 
@@ -54,14 +55,28 @@ def processor(name: str) -> Processor:
 
 def assembly(kernels: Sequence[Kernel], on: Processor) -> str:
     """The functions as the GNU assembler reads them."""
-    functions = {kernel.signature.name: _plain(kernel, on) for kernel in kernels}
+    return "".join(_assembly(kernel, f".L{i}_", on) for i, kernel in enumerate(kernels))
+
+
+def _assembly(kernel: Kernel, labels: str, on: Processor) -> str:
+    """One function; local labels begin with `labels`.
+
+    In a module with others, LLVM would be told of a function that no two of its buffers overlap
+    because others promise it.
+    """
+    function = _plain(kernel, on)
     steps = [tirx.transform.FlattenBuffer(), tirx.transform.LowerIntrin()]
-    module = tvm.transform.Sequential(steps)(ir.IRModule(functions))
+    module = tvm.transform.Sequential(steps)(ir.IRModule({kernel.signature.name: function}))
     build = tvm_ffi.get_global_func("target.build.llvm")
     assert build is not None
-    text = build(module, on.target).inspect_source("s")
-    # Linkers of hosts want the note; those of firmware complain if only some files have it.
-    return _without(text, r"\.debug_|\.note\.GNU-stack" if on.is_core else r"\.debug_")
+    built = build(module, on.target)
+    promised = re.search(rf"@{kernel.signature.name}\(.*\bnoalias\b", built.inspect_source("ll"))
+    assert not (promised and kernel.signature.overlapping), kernel.signature.name
+    # The section of TVM's conversions of half floats. Linkers of hosts want the note; those of
+    # firmware complain if only some files have it.
+    dropped = r"\.debug_|\.text\.tvm\.fp16" + (r"|\.note\.GNU-stack" if on.is_core else "")
+    text = _without(built.inspect_source("s"), dropped)
+    return re.sub(r"\.L(?=\w)", labels, text)
 
 
 def _plain(kernel: Kernel, on: Processor) -> tirx.PrimFunc:
@@ -72,12 +87,16 @@ def _plain(kernel: Kernel, on: Processor) -> tirx.PrimFunc:
     pointers: list[tirx.Var] = []
     declared: list[tirx.Stmt] = []
     for buffer in made.params:
-        pointer = tirx.Var(f"{buffer.name}_start", ir.PointerType(ir.PrimType(str(buffer.dtype))))
+        type_ = ir.PointerType(ir.PrimType(str(buffer.dtype)))
+        pointer, data = (tirx.Var(f"{buffer.name}_{what}", type_) for what in ("start", "data"))
         pointers.append(pointer)
+        # Without a binding of the pointer, TVM tells LLVM that no two buffers overlap, whatever
+        # the attribute says.
+        declared.append(tirx.Bind(data, pointer))
         declared.append(tirx.Bind(buffer.elem_offset, tirx.const(0, "int32")))
-        declared.append(tirx.DeclBuffer(buffer, data=pointer))
+        declared.append(tirx.DeclBuffer(buffer, data=data))
     plain = tirx.PrimFunc(pointers, tirx.SeqStmt([*declared, made.body]))
-    attributes = {"global_symbol": name, "tirx.noalias": noalias, "target": on.target}
+    attributes = {"global_symbol": name, NOALIAS: noalias, "target": on.target}
     for key, value in attributes.items():
         plain = plain.with_attr(key, value)
     return plain

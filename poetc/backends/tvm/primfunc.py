@@ -48,6 +48,7 @@ from poetc.backends.c.indexing import (
 )
 from poetc.backends.c.printer import c_identifier, tables_of
 from poetc.backends.tvm import mathir, scalars
+from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.scalars import Expr, Scalar, Translator, element_dtype
 from poetc.backends.types import kind_of
 from poetc.errors import InputError
@@ -216,7 +217,7 @@ class _Function:
             text = ir.StringImm(mathir.module_text(self.translator.called))
             body = tirx.AttrStmt(ir.StringImm(""), "pragma_import_llvm", text, body)
         made = tirx.PrimFunc(parameters, body)
-        return made.with_attr("global_symbol", name).with_attr("tirx.noalias", noalias)
+        return made.with_attr("global_symbol", name).with_attr(NOALIAS, noalias)
 
     # Names and values
 
