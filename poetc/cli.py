@@ -322,7 +322,9 @@ def _check_tvm(arguments: argparse.Namespace) -> None:
     if arguments.emit != "tvm":
         named = ("tuning", "tune") if arguments.kernels == "tvm" else ("target", "tuning", "tune")
         if given := _given(arguments, *named):
-            raise InputError(f"{' '.join(given)} says what TVM code is for; give --emit=tvm too")
+            instead = "--emit=tvm, or --kernels=tvm," if named[0] == "target" else "--emit=tvm"
+            words = " ".join(given)
+            raise InputError(f"{words} says what TVM code is for; give {instead} too")
         if arguments.kernels == "tvm":
             _check_compiled_kernels(arguments)
         return
@@ -330,7 +332,9 @@ def _check_tvm(arguments: argparse.Namespace) -> None:
         raise InputError(f"{' '.join(given)} is for firmware, in C: --emit=c")
     from poetc.backends.tvm.emit import HOST, check
 
-    check(arguments.output, arguments.target or HOST, _tuning(arguments))
+    check(
+        arguments.output, HOST if arguments.target is None else arguments.target, _tuning(arguments)
+    )
 
 
 def _check_compiled_kernels(arguments: argparse.Namespace) -> None:
@@ -600,7 +604,10 @@ def _compile(
         if arguments.output is None:
             _write_text(None, text(compiled.module))
         else:
-            target, tuning = arguments.target or HOST, _tuning(arguments)
+            target, tuning = (
+                HOST if arguments.target is None else arguments.target,
+                _tuning(arguments),
+            )
             note = emit(compiled.module, arguments.output, target, tuning)
             if note is not None and not arguments.quiet and not arguments.json:
                 print(f"{arguments.output}: {note}", file=sys.stderr)

@@ -197,6 +197,9 @@ def test_a_step_that_does_not_fit_does_not_link(tmp_path: Path) -> None:
     directory = compile_board("gesture_mlp", tmp_path / "fw", "microbit", "--ram=32KB")
     ram = defines(directory)["MODEL_RAM_BYTES"]
     run(directory, 1, f"RAM_BYTES={ram}")
+    done = make(directory, "CPU=cortex-m7")
+    assert done.returncode != 0
+    assert "CPU=cortex-m7: this firmware is for cortex-m0" in done.stdout + done.stderr
     done = make(directory, "-B", f"RAM_BYTES={ram - 4}")
     assert done.returncode != 0 and "overflowed" in done.stderr
 

@@ -97,7 +97,7 @@ def test_bad_options(
 
 def test_a_target_needs_tvm(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([GESTURE, "--target=aarch64"]) == 2
-    assert "give --emit=tvm too" in capsys.readouterr().err
+    assert "give --emit=tvm, or --kernels=tvm, too" in capsys.readouterr().err
 
 
 def test_without_a_linker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

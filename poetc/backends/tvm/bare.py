@@ -50,7 +50,7 @@ def kernels_for(target: str | None, board: Board | None) -> tuple[TVMKernels, Bo
     from poetc.backends.tvm.plain import CORES, processor
 
     if board is None:
-        name = target or HOST
+        name = HOST if target is None else target
         if name in CORES:
             raise InputError(f"--kernels=tvm for {name}, without --board: name a board that has it")
         processor(name)

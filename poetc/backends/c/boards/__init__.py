@@ -227,6 +227,7 @@ MEMORY = $(foreach name,RAM_BYTES RAM_ORIGIN FLASH_BYTES FLASH_ORIGIN,\
     -Wl,--defsym=$(name)=$($(name)))
 
 {cpus}
+$(if $(FLAGS_$(CPU)),,$(error CPU=$(CPU): this firmware is for {" or ".join(board.cpus)}))
 
 # Without -ffp-contract=off, compilers may fuse multiplications and additions, and results differ.
 # Bytes of the arena hold floats and integers by turns, which link-time optimisation must know.

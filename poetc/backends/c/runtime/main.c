@@ -208,7 +208,7 @@ static bool run_in_memory(const char *directory, unsigned long steps)
 #ifdef MODEL_LAYOUT_ID
     (void)directory;
     (void)steps;
-    fprintf(stderr, "STORE_FILE is needed: the parameters are there\n");
+    fprintf(stderr, "parameters are on storage: STORE_FILE is needed, which poetc pack makes\n");
     return false;
 #else
     static uint8_t pages[MODEL_STORAGE_BYTES + 1];
