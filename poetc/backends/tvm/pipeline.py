@@ -7,6 +7,8 @@ fusion. Of the kernels, too, nothing is simplified before LLVM, because TVM's si
 floats as real numbers (`x + 0.0` is not `x` if `x` is -0.0).
 """
 
+# TVM's annotations do not have all attributes.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import tvm
