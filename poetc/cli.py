@@ -332,9 +332,7 @@ def _check_tvm(arguments: argparse.Namespace) -> None:
         raise InputError(f"{' '.join(given)} is for firmware, in C: --emit=c")
     from poetc.backends.tvm.emit import HOST, check
 
-    check(
-        arguments.output, HOST if arguments.target is None else arguments.target, _tuning(arguments)
-    )
+    check(arguments.output, _target(arguments, HOST), _tuning(arguments))
 
 
 def _check_compiled_kernels(arguments: argparse.Namespace) -> None:
@@ -356,6 +354,11 @@ def _check_compiled_kernels(arguments: argparse.Namespace) -> None:
         if reason:
             raise InputError(f"--kernels=tvm cannot go with {option}: {reason}")
     kernels_for(arguments.target, load_board(arguments.board))
+
+
+def _target(arguments: argparse.Namespace, default: str) -> str:
+    """What TVM code is for; an empty name is a name."""
+    return default if arguments.target is None else arguments.target
 
 
 def _tuning(arguments: argparse.Namespace) -> TuningOptions | None:
@@ -604,10 +607,7 @@ def _compile(
         if arguments.output is None:
             _write_text(None, text(compiled.module))
         else:
-            target, tuning = (
-                HOST if arguments.target is None else arguments.target,
-                _tuning(arguments),
-            )
+            target, tuning = _target(arguments, HOST), _tuning(arguments)
             note = emit(compiled.module, arguments.output, target, tuning)
             if note is not None and not arguments.quiet and not arguments.json:
                 print(f"{arguments.output}: {note}", file=sys.stderr)
