@@ -45,10 +45,24 @@ def test_sequences_keep_to_the_ram(seed: int) -> None:
     peak = replay(problem, rebuild(instance, Timeline(instance, math.inf).events())).peak_bytes
     for ram in range(need, peak + 1):
         limit = dataclasses.replace(problem, ram_bytes=ram)
-        found = []
-        mend(Instance(limit), ram, found.append, lambda: False, patience=10)
-        for events in found:
-            replay(limit, rebuild(instance, events))
+        for gradually in (False, True):
+            found = []
+            inner = Instance(limit)
+            mend(inner, ram, found.append, lambda: False, patience=10, gradually=gradually)
+            for events in found:
+                replay(limit, rebuild(instance, events))
+
+
+def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
+    problem = limited(layered(60, SHAPES["wide"], seed=4), 0.665)
+    instance = Instance(problem)
+    assert problem.ram_bytes is not None
+    at_once, step_by_step = [], []
+    mend(instance, problem.ram_bytes, at_once.append, lambda: bool(at_once))
+    mend(instance, problem.ram_bytes, step_by_step.append, lambda: False, gradually=True)
+    assert not at_once and step_by_step
+    for events in step_by_step:
+        replay(problem, rebuild(instance, events))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -544,8 +544,19 @@ def squeeze(
     seed: int = 0,
 ) -> None:
     """Looks for sequences with less and less RAM, whatever they cost, down to `least` bytes."""
-    rng = random.Random(seed)
     line = Timeline(instance, math.inf)
+    _descend(line, random.Random(seed), least, lambda: found(line.events()), stop)
+
+
+def _descend(
+    line: Timeline,
+    rng: random.Random,
+    least: float,
+    found: Callable[[], object],
+    stop: Callable[[], bool],
+) -> bool:
+    """Mends for less and less RAM, down to `least` bytes, and calls `found` at each step. False
+    where it does not get there; the mends are then anything."""
     best = int(line.peak.max())
     # At first all the way; what is left of that is where the search by steps begins.
     step, failures = 1.0, 0
@@ -556,12 +567,24 @@ def squeeze(
         peak = int(line.peak.max())
         if peak < best:
             best = peak
-            found(line.events())
+            found()
             step, failures = min(1.0, step * 1.5) if enough else min(0.1, step / 2), 0
         else:
             line.undo(mark)
             step, failures = min(0.1, step / 2), failures + 1
             _ruin(line, rng)
+    return best <= least
+
+
+def _at_once(line: Timeline, rng: random.Random, stop: Callable[[], bool]) -> bool:
+    """Mends for the limit of the line. False where that does not succeed."""
+    for attempt in range(ATTEMPTS):
+        if repair(line, rng, float(attempt > 0), stop, math.inf):
+            return True
+        if stop():
+            return False
+        _ruin(line, rng)
+    return False
 
 
 def mend(
@@ -572,22 +595,24 @@ def mend(
     *,
     patience: int = PATIENCE,
     time_weight: float = 0.0,
+    gradually: bool = False,
     seed: int = 0,
 ) -> None:
     """Looks for cheap sequences within `limit` bytes of RAM; calls `found` with each better one.
 
     Ends after `patience` rounds in a row without a better one, or when `stop` says so.
-    `time_weight` is added to the energy (nJ) for each ns.
+    `time_weight` is added to the energy (nJ) for each ns. The first sequence is mended for the
+    whole excess at once, or `gradually` for less and less RAM: that is dearer and takes longer, but
+    gets to limits that are out of reach at once.
     """
     rng = random.Random(seed)
     line = Timeline(instance, limit, time_weight)
-    for attempt in range(ATTEMPTS):
-        if repair(line, rng, float(attempt > 0), stop, math.inf):
-            break
-        if stop():
-            return
-        _ruin(line, rng)
+    if gradually:
+        enough = _descend(line, rng, limit, lambda: None, stop)
+        line.limit = limit
     else:
+        enough = _at_once(line, rng, stop)
+    if not enough:
         return
     thin(line, stop)
     best = present = line.price

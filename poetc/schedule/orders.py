@@ -157,10 +157,14 @@ class _Orders:
         search = self.search
         until = search.seconds + search.remaining * ORDERS_SHARE
         problem = search.instance.problem
+        lanes = []
         for order in orders(problem, lambda: search.finished or search.seconds > until):
+            lanes.append(self._lane(order))
             if not search.finished:
-                lane = self._lane(order)
-                self._within(FIRST_SHARE, lane, portfolio.first_schedules)
+                self._within(FIRST_SHARE, lanes[-1], portfolio.first_schedules)
+        for lane in (*lanes, self.given):
+            if search.steps is None:
+                self._within(FIRST_SHARE, lane, lambda lane: portfolio.mended(lane, gradually=True))
 
     def _polish(self) -> None:
         """Changes the best order and its reruns together."""

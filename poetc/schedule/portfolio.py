@@ -281,8 +281,9 @@ def first_schedules(search: Search) -> None:
             search.offer(events, f"greedy {taste}")
 
 
-def mended(search: Search) -> None:
-    """Offers sequences that keep everything but for what exceeds the RAM, mended."""
+def mended(search: Search, gradually: bool = False) -> None:
+    """Offers sequences that keep everything but for what exceeds the RAM, mended at once or
+    `gradually`."""
     instance = search.instance
     limit = instance.problem.ram_bytes
     if limit is None:
@@ -301,6 +302,7 @@ def mended(search: Search) -> None:
                 search.finished or (search.steps is not None and search.seconds > until)
             ),
             time_weight=weight,
+            gradually=gradually,
         )
 
 
