@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -277,3 +280,32 @@ def test_highs_answers() -> None:
     lp.row((x, y), (1, 1), lower=2)
     assert solve_mip(lp, 5, stop).infeasible
     assert solve_lp(lp, 5, stop).infeasible
+
+
+LEFT_BEHIND = """
+import threading
+import numpy as np
+from poetc.schedule import highs
+
+highs.GRACE_S = 0.0  # A HiGHS that is late is left behind at once.
+rng = np.random.default_rng(1)
+lp = highs.LinearProgram()
+for _ in range(3000):
+    lp.column(cost=-float(rng.integers(1, 100)))
+for _ in range(600):
+    index = rng.choice(3000, 60, replace=False)
+    lp.row(index.tolist(), rng.integers(1, 50, 60).astype(float).tolist(), upper=300.0)
+print(highs.solve_mip(lp, 0.2, threading.Event()).status)
+"""
+
+
+def test_a_solver_that_is_left_behind_does_not_abort_the_process() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_BEHIND],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "did not stop" in ended.stdout
+    assert (ended.returncode, ended.stderr) == (0, "")

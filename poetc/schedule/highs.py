@@ -6,6 +6,7 @@ with the best points and bound reported so far, whatever HiGHS is doing.
 
 from __future__ import annotations
 
+import atexit
 import math
 import queue
 import threading
@@ -19,6 +20,20 @@ import numpy as np
 INF = math.inf
 # How long past the limit HiGHS may take to notice that it should stop, seconds.
 GRACE_S = 1.0
+# Seconds that the end of the process waits for a HiGHS that was left behind.
+EXIT_S = 10.0
+
+_at_work: set[threading.Thread] = set()
+_exiting = threading.Event()
+
+
+@atexit.register
+def _settle() -> None:
+    """Stops every HiGHS before Python ends: one that calls back after that aborts the process."""
+    _exiting.set()
+    until = time.monotonic() + EXIT_S
+    for thread in list(_at_work):
+        thread.join(max(until - time.monotonic(), 0.0))
 
 
 class Either(threading.Event):
@@ -239,11 +254,11 @@ class _Job:
 
     def _interrupt(self, event) -> None:
         self.bound = max(self.bound, event.data_out.mip_dual_bound)
-        if self.cancel:
+        if self.cancel or _exiting.is_set():
             event.interrupt()
 
     def _interrupt_lp(self, event) -> None:
-        if self.cancel:
+        if self.cancel or _exiting.is_set():
             event.interrupt()
 
     def _improving(self, event) -> None:
@@ -256,6 +271,7 @@ class _Job:
             self.failure = error
         finally:
             self.done.set()
+            _at_work.discard(threading.current_thread())
 
     def run(
         self,
@@ -274,7 +290,9 @@ class _Job:
         # HiGHS counts the time of all its runs.
         limit = self.highs.getRunTime() + max(seconds, 0.0)
         self.highs.setOptionValue("time_limit", limit)
-        threading.Thread(target=self._solve, daemon=True).start()
+        thread = threading.Thread(target=self._solve, daemon=True)
+        _at_work.add(thread)
+        thread.start()
         try:
             while not self.done.wait(0.02 if seconds > 1 else 0.002):
                 told = self._report(told, on_point, on_bound)
