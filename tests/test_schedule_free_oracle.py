@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 
 import pytest
@@ -25,9 +26,19 @@ from schedule_problems import problems, random_problem
 
 from poetc.schedule import bounds, limits
 from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import InfeasibleProblem
+from poetc.schedule.errors import InfeasibleProblem, ScheduleError
 from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Compute, Operation, PageOut, Place, Problem, Tensor
+from poetc.schedule.problem import (
+    Compute,
+    Free,
+    Operation,
+    PageIn,
+    PageOut,
+    Place,
+    Problem,
+    Step,
+    Tensor,
+)
 from poetc.schedule.solve import CONSTRUCTIVE, solve
 
 NONE = float("inf")
@@ -283,3 +294,60 @@ def test_what_is_written_is_written_when_it_is_made() -> None:
     assert ordered is not None
     assert ordered.steps[0] == PageOut(0)
     assert ordered.energy_nj == 13
+
+
+def fastest_with_dma(problem: Problem) -> int:
+    """The least makespan of all sequences that run each operation once and move only what starts or
+    must end on storage, once, with unlimited RAM."""
+    tensors, operations = problem.tensors, problem.operations
+    read = {v for o in operations for v in o.inputs}
+    read |= {v for v, t in enumerate(tensors) if t.end is Place.RAM}
+    moves: list[PageIn | PageOut] = []
+    for v, tensor in enumerate(tensors):
+        if tensor.start is Place.STORAGE and v in read:
+            moves.append(PageIn(v))
+        if tensor.end is Place.STORAGE and tensor.start is not Place.STORAGE:
+            moves.append(PageOut(v))
+    best = NONE
+    for order in orders(problem):
+        for places in itertools.product(range(len(operations) + 1), repeat=len(moves)):
+            for queue in itertools.permutations(range(len(moves))):
+                steps: list[Step] = []
+                there = {v for v, t in enumerate(tensors) if t.start is Place.RAM}
+                for at in range(len(operations) + 1):
+                    steps += [moves[i] for i in queue if places[i] == at]
+                    there |= {moves[i].tensor for i in queue if places[i] == at}
+                    if at < len(operations):
+                        k = order[at]
+                        pairs = tuple(
+                            (o, i) for o, i in operations[k].inplace if tensors[o].replaces == i
+                        )
+                        steps.append(Compute(k, pairs))
+                        there |= set(operations[k].outputs)
+                        there -= {i for _, i in pairs}
+                kept = {v for v in there if tensors[v].end is Place.RAM}
+                steps += [Free(v) for v in sorted(there - kept)]
+                try:
+                    best = min(best, replay(problem, steps).makespan_ns)
+                except ScheduleError:
+                    continue
+    return int(best)
+
+
+def test_time_that_is_needed_with_dma() -> None:
+    exact = seen = 0
+    for seed in range(400):
+        rng = random.Random(seed)
+        problem = random_problem(rng, 3)
+        free = dataclasses.replace(
+            problem, ram_bytes=None, deadline_ns=None, storage_bytes=None, dma=True
+        )
+        moved = sum(Place.STORAGE in (t.start, t.end) for t in problem.tensors)
+        if not 1 <= moved <= 3:
+            continue
+        found, needed = fastest_with_dma(free), bounds.time_needed(Instance(free))
+        assert needed <= found
+        seen += 1
+        exact += needed == found
+    assert seen > 50
+    assert exact > 0.9 * seen

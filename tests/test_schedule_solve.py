@@ -185,6 +185,20 @@ def test_too_short_a_deadline() -> None:
     )
 
 
+@pytest.mark.parametrize("strategy", ["auto", "milp"])
+def test_too_short_a_deadline_for_a_transfer_that_is_waited_for(strategy: str) -> None:
+    tensors = (
+        Tensor("x", 1, start=Place.STORAGE, pagein_time_ns=3),
+        Tensor("y", 1, end=Place.STORAGE, pageout_time_ns=2),
+    )
+    problem = Problem((Operation("f", (0,), (1,), 4, 0),), tensors, deadline_ns=8, dma=True)
+    with pytest.raises(InfeasibleProblem) as error:
+        solve(problem, strategy=strategy)
+    assert error.value.any_order
+    assert str(error.value) == "the deadline of 8 ns is too short: the fastest possible is 9 ns"
+    solve(replace(problem, deadline_ns=9), strategy=strategy)
+
+
 def test_deadline_too_short_for_the_ram() -> None:
     problem = training_step(6, None)
     tight = replace(problem, ram_bytes=least(problem))

@@ -93,6 +93,44 @@ def ram_needed_in_any_order(instance: Instance) -> tuple[int, int | None]:
     return best
 
 
+def time_needed(instance: Instance) -> int:
+    """Nanoseconds that no schedule takes less than, in whatever order.
+
+    Transfers beside computing begin with page-ins that an operation without predecessors waits for,
+    and end with page-outs of what one without successors makes; between the two lies all computing.
+    Likewise for each operation: before it all that comes before it in every order, and what that
+    reads from storage; after it what comes after it, or the page-outs of what that makes.
+    """
+    problem = instance.problem
+    needed = instance.base_time_ns
+    if not problem.dma:
+        return needed
+    tensors, operations = instance.tensors, instance.operations
+    page_in = {v: t.pagein_time_ns for v, t in enumerate(tensors) if instance.stored_at_start[v]}
+    page_out = {v: t.pageout_time_ns for v, t in enumerate(tensors) if instance.must_store[v]}
+    if not any(page_in.values()) and not any(page_out.values()):
+        return needed
+    earlier, later = _relatives(problem)
+    head = [sum(page_in.get(v, 0) for v in instance.inputs[k]) for k in range(instance.n)]
+    tail = [sum(page_out.get(v, 0) for v in o.outputs) for o in operations]
+    for k, operation in enumerate(operations):
+        before, after = list(_members(earlier[k])), list(_members(later[k]))
+        read = {v for j in (*before, k) for v in instance.inputs[j]}
+        first = min((head[j] for j in before if not earlier[j]), default=head[k])
+        start = max(
+            sum(page_in.get(v, 0) for v in read), first + sum(operations[j].time_ns for j in before)
+        )
+        last = min((tail[j] for j in after if not later[j]), default=tail[k])
+        rest = max(
+            sum(tail[j] for j in (*after, k)), sum(operations[j].time_ns for j in after) + last
+        )
+        needed = max(needed, start + operation.time_ns + rest)
+    computing = sum(o.time_ns for o in operations)
+    first = min((h for h, before in zip(head, earlier, strict=True) if not before), default=0)
+    last = min((t for t, after in zip(tail, later, strict=True) if not after), default=0)
+    return max(needed, first + computing + last)
+
+
 def _fixed(instance: Instance) -> set[int]:
     """Tensors of the buffers that are in RAM from the start to the end in every schedule."""
     replaced = {t.replaces: v for v, t in enumerate(instance.tensors) if t.replaces is not None}

@@ -209,7 +209,7 @@ def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
     """The shortest makespan with the problem's RAM and storage."""
     free = _variant(instance, deadline_ns=None)
     search = Search(free, seconds, 0.0)
-    bound = free.base_time_ns
+    bound = needed = bounds.time_needed(free)
     best: int | None = None
 
     def offer(events: list[Event] | None) -> None:
@@ -251,9 +251,9 @@ def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
         if math.isfinite(outcome.bound):
             value = model.value(outcome.bound)
             bound = max(bound, math.ceil(value - TOLERANCE / 4 * max(value, 1.0)))
-    # Only the base time holds in any order.
+    # Only what is needed without a model holds in any order.
     order_bound = bound if best is None else min(bound, best)
-    return Least(best, min(order_bound, free.base_time_ns), order_bound)
+    return Least(best, min(order_bound, needed), order_bound)
 
 
 def refuse_hopeless(search: Search, in_order: bool = True) -> None:
@@ -265,7 +265,7 @@ def refuse_hopeless(search: Search, in_order: bool = True) -> None:
     if ram is not None and needed(instance)[0] > ram:
         small = instance.reruns <= EXACT_SLOTS
         _refuse_ram(search, least_ram(instance, HOPELESS_SECONDS, other_orders=small))
-    if deadline is not None and instance.base_time_ns > deadline:
+    if deadline is not None and bounds.time_needed(instance) > deadline:
         _refuse_deadline(search, HOPELESS_SECONDS)
     if problem.storage_bytes is not None and instance.pages_of_end() > problem.storage_bytes:
         raise InfeasibleProblem(
