@@ -87,13 +87,13 @@ def run(
     ]
 
 
-def check(cases: Sequence[Case]) -> None:
+def check(cases: Sequence[Case], vectors: Vectors = VECTORS) -> None:
     """As `kernel_harness.check`, with TVM in place of the C compiler."""
     functions = [lower_kernel(case.block, f"kernel{i}").function for i, case in enumerate(cases)]
     names = [function.sym_name.data for function in functions]
     made = []
     for function, name in zip(functions, names, strict=True):
-        arranged, tiling = arrange(function, VECTORS)
+        arranged, tiling = arrange(function, vectors)
         made.append(prim_func(arranged, name, noalias=False, tiling=tiling))
     library = build(made, names)
     for case, function, name in zip(cases, functions, names, strict=True):
@@ -193,6 +193,34 @@ def test_sums_along_rows_are_loaded_as_vectors_and_transposed() -> None:
     arranged, tiling = arrange(lower_kernel(case.block, "kernel0").function, VECTORS)
     assert "T.Shuffle" in prim_func(arranged, "kernel0", tiling=tiling).script()
     check([case])
+
+
+SOFTMAX = """
+    func.func @main(%x: tensor<ROWSx4xf32>) -> tensor<ROWSxf32> {
+      %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %top = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [1]
+          : (tensor<ROWSx4xf32>, tensor<f32>) -> tensor<ROWSxf32>
+      %tops = stablehlo.broadcast_in_dim %top, dims = [0]
+          : (tensor<ROWSxf32>) -> tensor<ROWSx4xf32>
+      %y = stablehlo.subtract %x, %tops : tensor<ROWSx4xf32>
+      %z = stablehlo.exponential %y : tensor<ROWSx4xf32>
+      %sum = stablehlo.reduce(%z init: %zero) applies stablehlo.add across dimensions = [1]
+          : (tensor<ROWSx4xf32>, tensor<f32>) -> tensor<ROWSxf32>
+      return %sum : tensor<ROWSxf32>
+    }
+"""
+
+
+@pytest.mark.parametrize("vectors", [Vectors(8, 16), Vectors(16, 32)])
+def test_loops_shorter_than_a_vector(vectors: Vectors) -> None:
+    rng = np.random.default_rng(0)
+    cases = []
+    for rows in (1, 3, 7, 8, 9, 17):
+        module = parse_module(SOFTMAX.replace("ROWS", str(rows)))
+        main = next(op for op in module.ops if isinstance(op, func.FuncOp))
+        cases.append(Case(main.body.block, [rng.standard_normal((rows, 4)).astype(np.float32)]))
+    check(cases, vectors)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 6])

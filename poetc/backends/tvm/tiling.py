@@ -561,7 +561,9 @@ class _Kernel:
         useful = 1.0
         for outer, number in copies.items():
             if outer in self.around[loop]:
-                extent = self._vectors_of(outer, {along} if along is not None else set())
+                lanes = {along} if along is not None else set()
+                # Fewer elements than lanes are one vector as well.
+                extent = max(self._vectors_of(outer, lanes), 1)
                 tiles = -(-extent // number)
                 useful *= extent / tiles
         return cycles / useful
