@@ -15,6 +15,7 @@ Input may also be poet IR at any stage; what has been done already is not done a
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -212,7 +213,7 @@ def compile_module(
         try:
             report = _schedule(graph, options, progress)
         except (InfeasibleError, TimeLimitError) as error:
-            if whole is None or not _is_about_ram(error):
+            if whole is None:
                 raise _without_split(error, asked) from error.__cause__
             graph, options, report = _schedule_split(
                 ctx, _unsplit(module, options, error), whole, asked, error, progress, observe
@@ -288,10 +289,22 @@ def _why_not_split(options: Options) -> str:
 
 def _is_about_ram(error: PoetcError) -> bool:
     """Whether less need of RAM could help where there is no schedule."""
-    found = error.__cause__
-    if not isinstance(found, InfeasibleProblem):
-        return True
-    return found.time_bound_ns is None and found.fastest_ns is None
+    found = _problem(error)
+    return found is None or (found.time_bound_ns is None and found.fastest_ns is None)
+
+
+def _problem(error: BaseException | None) -> InfeasibleProblem | None:
+    """What is proven, where an error says it in other words."""
+    while error is not None and not isinstance(error, InfeasibleProblem):
+        error = error.__cause__
+    return error
+
+
+def _fastest_ns(error: PoetcError) -> float:
+    """The shortest makespan known where the deadline is missed."""
+    found = _problem(error)
+    assert found is not None
+    return math.inf if found.fastest_ns is None else found.fastest_ns
 
 
 def _without_split(error: PoetcError, options: Options) -> PoetcError:
@@ -327,11 +340,21 @@ def _schedule_split(
     """Schedules `whole`, the module as it came, with parameters in parts, and puts that in place of
     the module of `unsplit`.
 
-    Raises `failure`, which is that of `unsplit`, or the last one of what is in parts.
+    Raises `failure`, which is that of `unsplit`, or one of what is in parts: the last without a
+    proof; else, where the deadline is what is missed, that of the fastest; else the last.
     """
     module = unsplit.module
+    deadline_ns = _deadline_ns(unsplit.graph, options)
+    found = _problem(failure)
+    if deadline_ns is not None and found is not None and not _is_about_ram(failure):
+        # Parts make neither computing nor transfers less.
+        least_ns = unsplit.base_time_ns
+        if least_ns > deadline_ns:
+            parts = f"; with parameters in parts it takes at least {format_time(least_ns)}"
+            words = parts if least_ns < (found.time_bound_ns or 0) else ""
+            raise type(failure)(f"{failure.message}{words}", failure.location) from failure
     left_s = options.time_limit_s
-    tried: Candidate | None = None
+    failures: list[tuple[tuple[Split, ...], PoetcError]] = [((), failure)]
     for tried in split_candidates(ctx, whole, options, unsplit, observe):
         if not tried.splits or left_s <= 0:
             break
@@ -339,7 +362,7 @@ def _schedule_split(
         try:
             report = _schedule(tried.graph, replace(tried.options, time_limit_s=left_s), progress)
         except (InfeasibleError, TimeLimitError) as error:
-            failure = error
+            failures.append((tried.splits, error))
             left_s -= time.monotonic() - started_s
             continue
         for op in list(module.ops):
@@ -349,9 +372,16 @@ def _schedule_split(
             op.detach()
             module.body.block.add_op(op)
         return tried.graph, tried.options, report
+    unproven = [entry for entry in failures if isinstance(entry[1], TimeLimitError)]
+    late = [entry for entry in failures if not _is_about_ram(entry[1])]
+    splits, failure = (unproven or failures)[-1]
+    best = "best"
+    if late and not unproven:
+        splits, failure = min(late, key=lambda entry: _fastest_ns(entry[1]))
+        best = "fastest"
     words = "; splitting parameters does not help"
-    if tried is not None and tried.splits:
-        words = f"; that is with --split={splits_text(tried.splits)}, the best that was found"
+    if splits:
+        words = f"; that is with --split={splits_text(splits)}, the {best} that was found"
     elif options.ram_bytes is not None and unsplit.other_bytes > options.ram_bytes:
         words += f": what has no parameters needs at least {format_bytes(unsplit.other_bytes)}"
     raise type(failure)(f"{failure.message}{words}", failure.location) from failure.__cause__
@@ -436,6 +466,7 @@ def _candidate(
         needed_bytes + beside,
         other_bytes(view.problem) + beside,
         kernel,
+        instance.base_time_ns,
     )
 
 
@@ -541,11 +572,7 @@ def _schedule(
             raise InputError(f"{what}: device {options.device_name} has no storage")
         if options.ram_scope != "all":
             raise InputError(f"{what} cannot go with --ram-scope={options.ram_scope}")
-    deadline_ns = options.deadline
-    if isinstance(deadline_ns, float):
-        unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
-        # At least the shortest there is: a step that takes no time meets any.
-        deadline_ns = max(1, round(deadline_ns * unlimited_ns))
+    deadline_ns = _deadline_ns(graph, options)
     budget = options.arena_budget_bytes
     if budget is not None and budget <= 0:
         raise InfeasibleError(
@@ -569,6 +596,15 @@ def _schedule(
         raise TimeLimitError(
             f"{error.message}; {_what_may_help(options, time.monotonic() - started_s)}"
         ) from error
+
+
+def _deadline_ns(graph: GraphOp, options: Options) -> int | None:
+    """The deadline of the step; the time of all kernels where it is a multiple of that."""
+    if not isinstance(options.deadline, float):
+        return options.deadline
+    unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
+    # At least the shortest there is: a step that takes no time meets any.
+    return max(1, round(options.deadline * unlimited_ns))
 
 
 def _what_may_help(options: Options, seconds: float) -> str:

@@ -34,7 +34,8 @@ class Candidate:
 
     `needed_bytes` is what it needs at least, of all of the RAM, and `kernel` the one that needs
     that (None: what is in RAM at the start or the end). `other_bytes` is the same for what no split
-    can change: kernels without parameters, the start and the end.
+    can change: kernels without parameters, the start and the end. `base_time_ns` is what computing
+    and transfers take at least.
     """
 
     splits: tuple[Split, ...]
@@ -44,6 +45,7 @@ class Candidate:
     needed_bytes: int
     other_bytes: int
     kernel: ComputeOp | None
+    base_time_ns: int
 
 
 def other_bytes(problem: Problem) -> int:

@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 
+from poetc import pipeline
 from poetc.backends.c.emit import generate
 from poetc.cli import main
 from poetc.costmodel.device import load_device
-from poetc.errors import InputError, PoetcError
+from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.image import ImageLayout, layout_of, pack, unpack
 from poetc.interpreter import run_func, run_graph
 from poetc.ir.graph import graphs
@@ -38,6 +39,7 @@ from poetc.passes.stablehlo_split import (
 )
 from poetc.passes.stablehlo_to_poet import updates_of
 from poetc.pipeline import Options, compile_module, front_passes, run_passes
+from poetc.schedule.errors import InfeasibleProblem
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
@@ -426,6 +428,49 @@ def test_input_that_is_in_parts_already(
     described = json.loads((output / "model_image.json").read_text())
     places = sorted((t["argument"], t["start"]) for t in described["tensors"])
     assert [argument for argument, _ in places] == [1, 1, 2, 2, 2]
+
+
+def too_slow(fastest_ns: int) -> InfeasibleError:
+    """The error that a schedule misses the deadline, as the scheduler raises it."""
+    error = InfeasibleError(f"fastest {fastest_ns}")
+    error.__cause__ = InfeasibleProblem("", fastest_ns=fastest_ns, time_bound_ns=fastest_ns - 1)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("errors", "status", "told"),
+    [
+        # A proof for some splits is none for those that were searched in vain.
+        ([too_slow(90), TimeLimitError("in vain"), too_slow(80)], 4, "in vain; that is with"),
+        ([too_slow(90), too_slow(70), too_slow(80)], 3, "fastest 70; that is with --split=1:2, "),
+        ([too_slow(60), too_slow(70)], 3, "fastest 60; splitting parameters does not help"),
+    ],
+)
+def test_what_is_told_of_a_deadline(
+    errors: list[PoetcError],
+    status: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left = iter(errors)
+
+    def schedule(*_: object) -> None:
+        raise next(left, errors[-1])
+
+    monkeypatch.setattr(pipeline, "_schedule", schedule)
+    words = ["--params=storage", "--ram=9600", "--deadline=1s", "--time-limit=1"]
+    found, text = refused([GESTURE, *words], capsys)
+    assert found == status
+    assert told in text
+
+
+def test_no_parts_make_computing_faster(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--params=storage", "--ram=9600", "--deadline=7ms"]
+    status, text = refused([GESTURE, *words], capsys)
+    assert status == 3
+    assert "takes at least 8.705 ms" in text
+    assert text.strip().endswith("with parameters in parts it takes at least 7.037 ms")
 
 
 @pytest.mark.parametrize(
