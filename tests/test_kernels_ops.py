@@ -300,6 +300,21 @@ def test_convolution(seed: int):
     check(limited(conv_case, seed, 40))
 
 
+def test_convolution_of_nothing():
+    dims = ConvDims(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+    check(
+        [
+            Case.of(
+                lambda x, w: hlo.ConvolutionOp(
+                    x, w, dims, padding=((3, 3), (3, 3)), rhs_dilation=(2, 2)
+                ),
+                np.ones((2, 0, 0, 3), np.float32),
+                np.ones((3, 3, 3, 4), np.float32),
+            )
+        ]
+    )
+
+
 def window_case(rng: Rng) -> Case:
     rank = int(rng.integers(1, 4))
     shape, window, strides = some(rng, 1, 6, rank), some(rng, 1, 3, rank), some(rng, 1, 3, rank)

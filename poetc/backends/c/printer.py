@@ -749,11 +749,12 @@ class _Function:
             self.targets[yield_op] = targets
         self.operations(block)
         values = _yielded(block)
-        changes = [
-            (target, value)
-            for target, value in zip(targets, values, strict=True)
-            if self.text(value) != target
-        ]
+        changes = []
+        for target, value in zip(targets, values, strict=True):
+            if self.text(value) != target:
+                changes.append((target, value))
+            else:
+                self.pending.pop(value, None)
         # A new value that reads a variable is computed before that variable changes.
         for i, (_, value) in enumerate(changes):
             changed = {target for target, _ in changes[:i]}
