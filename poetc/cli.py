@@ -59,6 +59,10 @@ SEARCH_OPTIONS = ("strategy", "paging", "remat", "time_limit", "gap", "ram_scope
 """Options that say how to search, and so mean nothing where nothing is searched."""
 
 
+def _path_or_stdout(path: str) -> str | None:
+    return None if path == "-" else path
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line, as `poetc --help` shows it."""
     parser = argparse.ArgumentParser(
@@ -85,7 +89,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="what runs the schedule: code (default), or plans, which --emit=plan makes and the "
         "program of --emit=c runs",
     )
-    add("-o", "--output", metavar="PATH", help="file, or directory for --emit=c (default: stdout)")
+    add(
+        "-o",
+        "--output",
+        metavar="PATH",
+        type=_path_or_stdout,
+        help="file, or directory for --emit=c (default, and -: stdout)",
+    )
     add(
         "--target",
         metavar="TRIPLE[:CPU]",
@@ -209,7 +219,13 @@ def build_profile_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("input", nargs="?", help="MLIR file, or - for standard input")
-    add("-o", "--output", metavar="FILE", help="the profile; what it lacks is added if it is there")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=_path_or_stdout,
+        help="the profile; what it lacks is added if it is there (default, and -: stdout)",
+    )
     add("--board", metavar="NAME", help="where to measure (default host, this machine)")
     add("--cpu", metavar="CORE", help="core of the board (default: its first)")
     add("--cflags", metavar="OPTIONS", default="-O2", help="of the compiler (default %(default)s)")

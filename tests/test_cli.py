@@ -226,6 +226,15 @@ def test_infeasible_ram_says_what_would_do(run, tmp_path: Path) -> None:
     assert run(GESTURE, f"--ram={least}", "-q")[0] == 0
 
 
+def test_a_dash_is_standard_output(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(GESTURE, "-o", "-", "-q")
+    assert (code, out) == (0, run(GESTURE, "-q")[1])
+    code, out, err = run(GESTURE, "--emit=c", "-o", "-")
+    assert (code, out) == (2, "") and "needs -o DIRECTORY" in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_impossible_deadline_says_the_fastest(run) -> None:
     code, _, err = run(GESTURE, "--ram=32KB", "--deadline=1us")
     assert code == 3

@@ -152,6 +152,12 @@ def test_unknown_strategy() -> None:
     assert {"auto", "milp", "poet", "keep-all"} <= set(STRATEGIES)
 
 
+@pytest.mark.parametrize("gap", [math.nan, -0.1])
+def test_a_gap_that_is_none(gap: float) -> None:
+    with pytest.raises(ValueError, match="gap"):
+        solve(training_step(3, None), gap=gap)
+
+
 def test_too_little_ram_names_the_operation() -> None:
     problem = training_step(6, None)
     need = least(problem)

@@ -22,11 +22,12 @@ class InfeasibleProblem(SolveError):  # noqa: N818
     is; without, for those of the strategy, which for `auto` and `milp` are those that keep to the
     stage rules in the given order of the operations. `auto` has tried other orders as well.
 
-    Exactly one of two cases. RAM: `least_ram_bytes` is the least RAM for which a schedule is known
-    (None when the search found none), `ram_bound_bytes` is proven necessary, and `operation` is the
-    index of the operation that needs it (None: what must be in RAM at the start or the end).
-    Deadline: `fastest_ns` is the shortest makespan known, `time_bound_ns` is proven necessary.
-    Bounds are proven for what the refusal is proven for.
+    One of two cases, or neither, for what a strategy's own model excludes. RAM: `least_ram_bytes`
+    is the least RAM for which a schedule is known (None when the search found none),
+    `ram_bound_bytes` is proven necessary, and `operation` is the index of the operation that needs
+    it (None: what must be in RAM at the start or the end). Deadline: `fastest_ns` is the shortest
+    makespan known, `time_bound_ns` is proven necessary. Bounds are proven for what the refusal is
+    proven for.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class InfeasibleProblem(SolveError):  # noqa: N818
 
 
 class SolverTimeLimit(SolveError):  # noqa: N818
-    """The time limit passed without a schedule and without a proof that there is none."""
+    """The search ended, at the time limit or before, without a schedule and without a proof that
+    there is none."""
 
 
 class StrategyUndefinedError(SolveError):

@@ -75,12 +75,14 @@ def solve(
     keeps to the stage rules in the given order of the operations, while the search found none in
     other orders (`any_order` says which). Raises `SolverTimeLimit` when the time ends without
     schedule or proof, `SolverInterrupted` (a KeyboardInterrupt) on Ctrl-C with the best schedule so
-    far, and ValueError for an unknown strategy. Baselines that construct schedules raise
-    `NoScheduleError` where theirs do not keep to the limits, which proves nothing, and
-    `StrategyUndefinedError` where they do not apply.
+    far, and ValueError for an unknown strategy or a gap that is none. Baselines that construct
+    schedules raise `NoScheduleError` where theirs do not keep to the limits, which proves nothing,
+    and `StrategyUndefinedError` where they do not apply.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}, there are {', '.join(STRATEGIES)}")
+    if not gap >= 0:
+        raise ValueError(f"a gap of {gap}: not a number from 0 on")
     instance = Instance(problem, remat=remat, paging=paging)
     search = Search(instance, time_limit_s, gap, progress, patience_s)
     try:
