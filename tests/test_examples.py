@@ -35,6 +35,20 @@ def test_first_command(
         assert done.stdout in README
 
 
+@pytest.mark.parametrize("ram", ["8KB", "4KB"])
+def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
+    """Whole ones, and in parts: the results are those of XLA too."""
+    out = tmp_path / "out"
+    assert (
+        main(["examples/gesture_mlp.mlir", f"--ram={ram}", "-q", "--emit=c", "-o", str(out)]) == 0
+    )
+    subprocess.run(["make", "-s", "-C", out], check=True)
+    run = [sys.executable, "examples/run_c.py", out, "examples/gesture_mlp.npz"]
+    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    errors = re.findall(r"^out\d+: .* relative difference (\S+)$", done.stdout, re.MULTILINE)
+    assert len(errors) == 7 and all(float(error) < 1e-6 for error in errors)
+
+
 def test_infeasible_budget(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
