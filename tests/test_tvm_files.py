@@ -83,6 +83,8 @@ def test_the_relax_module_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["-o", "model.x"], "-o model.x: --emit=tvm writes .so, .o, .tar"),
         (["--target=vax"], "--target=vax: LLVM has no such target; known are host, aarch64"),
+        (["--target=riscv64-linux-gnu"], "x86_64, aarch64, arm, thumb, not for riscv64; --emit=c"),
+        (["--target=i686-linux-gnu"], "not for i686"),
         (["--target=aarch64:z80"], "LLVM has no processor z80 for aarch64-linux-gnu"),
         (["--board=microbit"], "--board is for firmware, in C: --emit=c"),
     ],
@@ -188,8 +190,9 @@ def test_the_runner_in_cpp(tmp_path: Path) -> None:
         pages.write_bytes(program.store.data)
         for _ in range(3):
             expected[params] = program.run()
-        steps = [str(runner), str(library), str(data), "3", str(pages)]
-        done = subprocess.run(steps, capture_output=True, text=True)
+        # Without a directory it is a file like any other, too.
+        steps = [str(runner), library.name, str(data), "3", str(pages)]
+        done = subprocess.run(steps, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert f"arena: {program.arena_bytes} bytes" in done.stdout
         assert pages.read_bytes() == bytes(program.store.data)
@@ -197,7 +200,7 @@ def test_the_runner_in_cpp(tmp_path: Path) -> None:
             if place.where == "arena":
                 assert (data / f"out{i}.bin").read_bytes() == expected[params][i].tobytes()
     assert bits(expected["ram"]) == bits(expected["storage"])
-    done = subprocess.run(steps[:-1], capture_output=True, text=True)
+    done = subprocess.run(steps[:-1], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     assert "no page store" in done.stderr
 

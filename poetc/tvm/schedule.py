@@ -4,6 +4,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from poetc.passes.poet_order import order_graph
 from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
 from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted
+from poetc.schedule.solve import STRATEGIES
 from poetc.tvm import pages
 from poetc.tvm.exporter import export_function
 from poetc.tvm.importer import Imported, import_function, kernel_name
@@ -77,13 +79,20 @@ def PoetSchedule(
     scheduled, listing all the reasons; InfeasibleError where no schedule exists; TimeLimitError
     where none was found.
     """
+    _check_types(paging=paging, remat=remat, time_limit=time_limit, gap=gap, device=device)
+    if strategy not in STRATEGIES:
+        raise InputError(f"strategy={strategy!r}: there are {', '.join(STRATEGIES)}")
     if not 0 < time_limit < float("inf"):
         raise InputError(f"time_limit={time_limit}: not a positive number of seconds")
     if not 0 <= gap < 1:
         raise InputError(f"gap={gap}: must be at least 0 and below 1")
     if isinstance(functions, str):
         functions = [functions]
+    if functions is not None and not (functions and all(isinstance(f, str) for f in functions)):
+        raise InputError(f"functions={functions!r}: names of functions; None for all")
     if deadline is not None and not isinstance(deadline, str):
+        if not isinstance(deadline, int):
+            raise InputError(f'deadline={deadline!r}: whole nanoseconds, "20ms", or "1.5x"')
         deadline = f"{deadline}ns"
     options = _Options(
         None if functions is None else tuple(dict.fromkeys(functions)),
@@ -104,6 +113,22 @@ def PoetSchedule(
             raise KeyboardInterrupt from stop
 
     return tvm.transform.module_pass(transform, opt_level=0, name="PoetSchedule")
+
+
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "paging": (bool, "True or False"),
+    "remat": (bool, "True or False"),
+    "time_limit": ((int, float), "a number of seconds"),
+    "gap": ((int, float), "a number"),
+    "device": ((str, os.PathLike), "the name of a device, or a file"),
+}
+
+
+def _check_types(**options: object) -> None:
+    for name, value in options.items():
+        types, words = _TYPES[name]
+        if not isinstance(value, types):
+            raise InputError(f"{name}={value!r}: {words}")
 
 
 def _schedule_module(module: ir.IRModule, options: _Options) -> ir.IRModule:
@@ -199,13 +224,10 @@ def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | 
         times = [compute.cost.time_ns for compute in graph.computes if compute.cost is not None]
         deadline = max(1, round(deadline * sum(times)))
     arena_bytes = None if options.ram_bytes is None else options.ram_bytes - aside
-    if arena_bytes is not None and arena_bytes <= 0 and graph.computes:
-        raise InfeasibleError(
-            f"Relax function @{imported.name}: no schedule fits into "
-            f"{format_bytes(options.ram_bytes or 0)}: {_aside(imported)}"
-        )
+    # Where results alone are too much the answer is still what is needed in all.
+    short = arena_bytes is not None and arena_bytes <= 0 and bool(graph.computes)
     asked = ScheduleOptions(
-        ram_bytes=arena_bytes,
+        ram_bytes=1 if short else arena_bytes,
         deadline_ns=deadline,
         strategy=options.strategy,
         paging=options.paging,
@@ -221,6 +243,11 @@ def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | 
         raise _infeasible(error, imported, options) from error
     except TimeLimitError as error:
         raise TimeLimitError(_about(imported, error)) from error
+    if short:
+        raise InfeasibleError(
+            f"Relax function @{imported.name}: no schedule fits into "
+            f"{format_bytes(options.ram_bytes or 0)}: {_aside(imported)}"
+        )
     verify_graph(graph)
     return _summary(imported, report)
 
@@ -279,7 +306,7 @@ def _infeasible(error: InfeasibleError, imported: Imported, options: _Options) -
         if found.least_ram_bytes is not None:
             known = format_bytes(found.least_ram_bytes + aside)
             parts.append(f"least RAM known to work: {known}")
-        parts.append(f"of that, {_aside(imported)}")
+        parts.append(f"{'of that, ' if len(parts) > 1 else ''}{_aside(imported)}")
     return InfeasibleError(f"Relax function @{imported.name}: {'; '.join(parts)}")
 
 

@@ -33,6 +33,9 @@ from poetc.files import write_whole
 
 _TRIPLES = {"aarch64": "aarch64-linux-gnu", "x86_64": "x86_64-linux-gnu"}
 _AARCH64_CPUS = ("cortex-a53", "cortex-a57", "cortex-a72", "cortex-a76")
+_ARCHITECTURES = ("x86_64", "aarch64", "arm", "thumb")
+"""How triples begin that code is generated for: elsewhere LLVM may abort on a fence of a float that
+is no hardware's, or compute with more digits than float32 has (i686)."""
 SUFFIXES = (".so", ".o", ".tar")
 
 
@@ -54,7 +57,7 @@ class Machine:
 
     @property
     def _is_x86(self) -> bool:
-        return self.triple.startswith(("x86_64", "i686"))
+        return self.triple.startswith("x86_64")
 
     def _has(self, feature: str) -> bool:
         return self._is_x86 and bool(codegen.target_has_features(feature, self.target))
@@ -78,6 +81,11 @@ def machine(text: str = HOST) -> Machine:
         raise InputError(
             f"--target={text}: LLVM has no such target; known are host, "
             f"{', '.join(_TRIPLES)}, {', '.join(_AARCH64_CPUS)}, and TRIPLE:CPU"
+        )
+    if not triple.startswith(_ARCHITECTURES):
+        raise InputError(
+            f"--target={text}: TVM code is for {', '.join(_ARCHITECTURES)}, not for "
+            f"{triple.partition('-')[0]}; --emit=c is for any processor"
         )
     if cpu and not codegen.llvm_is_valid_cpu(cpu, triple):
         raise InputError(f"--target={text}: LLVM has no processor {cpu} for {triple}")
@@ -142,8 +150,12 @@ def _link(objects: Sequence[str], output: Path, on: Machine) -> None:
     command = [*found, *flags, "-o", str(output), *objects]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
-        reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
-        raise InputError(f"{found[0]} cannot link for {on.name}: {reason}")
+        lines = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
+        # What a linker says comes before what its driver makes of it.
+        reason = "; ".join(lines[-3:])
+        raise InputError(
+            f"{found[0]} cannot link for {on.name}: {reason}; -o with .tar writes the objects"
+        )
 
 
 def _tar(objects: Sequence[str]) -> bytes:

@@ -121,7 +121,9 @@ public:
     {
         using namespace tvm::ffi;
         register_functions();
-        const Module library = Module::LoadFromFile(path);
+        /* A name without a directory would be looked for among the libraries of the system. */
+        const bool bare = path.find('/') == std::string::npos;
+        const Module library = Module::LoadFromFile(bare ? "./" + path : path);
         const Optional<Function> load = library->GetFunction("vm_load_executable");
         if (!load.has_value()) {
             TVM_FFI_THROW(ValueError) << path << " is no program for TVM's virtual machine";
