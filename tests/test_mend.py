@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from schedule_problems import random_problem
 
 from benchmarks.instances import SHAPES, layered, peak_bytes
+from poetc.schedule import portfolio
 from poetc.schedule.bounds import ram_needed
 from poetc.schedule.checker import replay
 from poetc.schedule.checkpoints import Checkpoints, choose, relax
@@ -63,6 +64,14 @@ def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
     assert not at_once and step_by_step
     for events in step_by_step:
         replay(problem, rebuild(instance, events))
+
+
+def test_gradual_mending_where_no_order_has_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portfolio, "first_schedules", lambda search: None)
+    problem = limited(layered(250, SHAPES["wide"]), 0.8)
+    schedule = solve(problem, time_limit_s=60, progress=lambda now: now.energy_nj == math.inf)
+    replay(problem, schedule.steps)
+    assert any("mended" in line for line in schedule.log)
 
 
 @pytest.mark.parametrize("seed", range(20))
