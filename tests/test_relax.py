@@ -41,17 +41,25 @@ def found(module: tvm.IRModule, function: str) -> dict[str, Any]:
 # Training functions
 
 
-@pytest.mark.parametrize("name", TRAININGS)
-def test_training_in_half_the_memory(name: str) -> None:
+# What is measured differs by some hundred bytes from run to run: the budgets do not.
+@pytest.mark.parametrize(
+    ("name", "ram", "share", "reruns"),
+    [
+        ("mlp", 240_000, 0.5, False),
+        ("mlp", 248_000, 0.52, True),
+        ("convnet", 141_600, 0.5, True),
+        ("transformer", 290_000, 0.5, True),
+    ],
+)
+def test_training_in_half_the_memory(name: str, ram: int, share: float, reruns: bool) -> None:
     """As measured, of what TVM's own pipeline takes; with the same bits."""
     training = TRAININGS[name]()
     module = only(training.module, training.function)
     whole = run(module, training.function, training.arguments, "default")
-    ram = whole.heap_bytes // 2
+    assert ram <= share * whole.heap_bytes
     scheduled = PoetSchedule(ram, gap=0.5, time_limit=10)(module)
     numbers = found(scheduled, training.function)
-    # How much of each depends on the last bytes of what was measured.
-    assert numbers["recomputes"] or numbers["page_ins"], "no test of either"
+    assert numbers["page_ins"] and bool(numbers["recomputes"]) == reruns
     half = run(scheduled, training.function, training.arguments)
     assert half.bits == whole.bits
     # Everything that is allocated counts, as nothing is given back before the end.
