@@ -41,14 +41,14 @@ def found(module: tvm.IRModule, function: str) -> dict[str, Any]:
 # Training functions
 
 
-# What is measured differs by some hundred bytes from run to run: the budgets do not.
+# What is measured differs by up to some thousand bytes from run to run: the budgets do not.
 @pytest.mark.parametrize(
     ("name", "ram", "share", "reruns"),
     [
-        ("mlp", 240_000, 0.5, False),
-        ("mlp", 248_000, 0.52, True),
-        ("convnet", 141_600, 0.5, True),
-        ("transformer", 290_000, 0.5, True),
+        ("mlp", 232_000, 0.5, False),
+        ("mlp", 246_000, 0.52, True),
+        ("convnet", 138_000, 0.5, True),
+        ("transformer", 284_000, 0.5, True),
     ],
 )
 def test_training_in_half_the_memory(name: str, ram: int, share: float, reruns: bool) -> None:
