@@ -57,6 +57,7 @@ class Shape:
 SHAPES = {"narrow": Shape(6, 4, 0.2), "even": Shape(12, 6, 0.1), "wide": Shape(24, 8, 0.05)}
 
 REMAT = "remat"
+"""Group and device of graphs with published results, whose tensors cannot be paged."""
 LOCAL = "local"
 """The shape of the random graphs that are like the published ones (`local`)."""
 WIDTHS = {100: 0.27, 250: 0.43, 500: 0.36, 1000: 0.31}

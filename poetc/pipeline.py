@@ -40,6 +40,7 @@ from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.passes.poet_schedule import (
     ScheduleOptions,
     ScheduleReport,
+    deadline_of,
     problem_view,
     schedule_and_plan,
 )
@@ -344,7 +345,7 @@ def _schedule_split(
     proof; else, where the deadline is what is missed, that of the fastest; else the last.
     """
     module = unsplit.module
-    deadline_ns = _deadline_ns(unsplit.graph, options)
+    deadline_ns = deadline_of(unsplit.graph, options.deadline)
     found = _problem(failure)
     if deadline_ns is not None and found is not None and not _is_about_ram(failure):
         # Parts make neither computing nor transfers less.
@@ -572,7 +573,7 @@ def _schedule(
             raise InputError(f"{what}: device {options.device_name} has no storage")
         if options.ram_scope != "all":
             raise InputError(f"{what} cannot go with --ram-scope={options.ram_scope}")
-    deadline_ns = _deadline_ns(graph, options)
+    deadline_ns = deadline_of(graph, options.deadline)
     budget = options.arena_budget_bytes
     if budget is not None and budget <= 0:
         raise InfeasibleError(
@@ -596,15 +597,6 @@ def _schedule(
         raise TimeLimitError(
             f"{error.message}; {_what_may_help(options, time.monotonic() - started_s)}"
         ) from error
-
-
-def _deadline_ns(graph: GraphOp, options: Options) -> int | None:
-    """The deadline of the step; the time of all kernels where it is a multiple of that."""
-    if not isinstance(options.deadline, float):
-        return options.deadline
-    unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
-    # At least the shortest there is: a step that takes no time meets any.
-    return max(1, round(options.deadline * unlimited_ns))
 
 
 def _what_may_help(options: Options, seconds: float) -> str:

@@ -39,9 +39,8 @@ def test_first_command(
 def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
     """Whole ones, and in parts: the results are those of XLA too."""
     out = tmp_path / "out"
-    assert (
-        main(["examples/gesture_mlp.mlir", f"--ram={ram}", "-q", "--emit=c", "-o", str(out)]) == 0
-    )
+    model = str(ROOT / "examples" / "gesture_mlp.mlir")
+    assert main([model, f"--ram={ram}", "-q", "--emit=c", "-o", str(out)]) == 0
     subprocess.run(["make", "-s", "-C", out], check=True)
     run = [sys.executable, "examples/run_c.py", out, "examples/gesture_mlp.npz"]
     done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)

@@ -243,6 +243,15 @@ def schedule_graph(
     return report
 
 
+def deadline_of(graph: GraphOp, deadline: int | float | None) -> int | None:
+    """A deadline in ns; a float is a multiple of the time that all kernels take once."""
+    if not isinstance(deadline, float):
+        return deadline
+    unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
+    # At least the shortest there is: a step that takes no time meets any.
+    return max(1, round(deadline * unlimited_ns))
+
+
 def schedule_and_plan(
     graph: GraphOp, options: ScheduleOptions, progress: ProgressCallback | None = None
 ) -> ScheduleReport:

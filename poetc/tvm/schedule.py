@@ -18,7 +18,12 @@ from poetc.backends.tvm import pipeline
 from poetc.costmodel.device import Device, load_device
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.passes.poet_order import order_graph
-from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule_and_plan
+from poetc.passes.poet_schedule import (
+    ScheduleOptions,
+    ScheduleReport,
+    deadline_of,
+    schedule_and_plan,
+)
 from poetc.passes.poet_verify import verify_graph
 from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted
 from poetc.schedule.solve import STRATEGIES
@@ -219,16 +224,12 @@ def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | 
     graph = imported.graph
     aside = imported.result_bytes + imported.pool_bytes
     order_graph(graph)
-    deadline = options.deadline
-    if isinstance(deadline, float):
-        times = [compute.cost.time_ns for compute in graph.computes if compute.cost is not None]
-        deadline = max(1, round(deadline * sum(times)))
     arena_bytes = None if options.ram_bytes is None else options.ram_bytes - aside
     # Where results alone are too much the answer is still what is needed in all.
     short = arena_bytes is not None and arena_bytes <= 0 and bool(graph.computes)
     asked = ScheduleOptions(
         ram_bytes=1 if short else arena_bytes,
-        deadline_ns=deadline,
+        deadline_ns=deadline_of(graph, options.deadline),
         strategy=options.strategy,
         paging=options.paging,
         remat=options.remat,

@@ -523,7 +523,8 @@ class _Kernel:
         return self._weight(loop) >= 32 * prod(self.extents[one] for one in self.around[loop])
 
     def _vectors_of(self, loop: Loop, lanes: set[Loop]) -> int:
-        return self.extents[loop] // (self.vectors.lanes if loop in lanes else 1)
+        # Fewer elements than lanes are one vector as well.
+        return max(self.extents[loop] // (self.vectors.lanes if loop in lanes else 1), 1)
 
     def _innermost(self, loop: Loop) -> Loop:
         """The loop inside a sum that runs most often."""
@@ -561,9 +562,7 @@ class _Kernel:
         useful = 1.0
         for outer, number in copies.items():
             if outer in self.around[loop]:
-                lanes = {along} if along is not None else set()
-                # Fewer elements than lanes are one vector as well.
-                extent = max(self._vectors_of(outer, lanes), 1)
+                extent = self._vectors_of(outer, {along} if along is not None else set())
                 tiles = -(-extent // number)
                 useful *= extent / tiles
         return cycles / useful
