@@ -35,9 +35,11 @@ HEAD = """# Packing the arena
 
 `poetc/schedule/arena.py` gives every buffer an offset. A buffer lives from its first to its last
 step, both included: one that ends at step 4 and one that begins at step 5 may share bytes, one that
-begins at step 4 may not. Sizes and offsets are multiples of the alignment.
+begins at step 4 may not. Sizes and offsets are multiples of the alignment. A buffer may have a
+stricter one of its own (a cache line, say): then it takes whole multiples of that.
 
-1. Buffers that meet all others go to the bottom; groups that never meet in time are packed apart.
+1. Buffers that meet all others go to the bottom, if they keep the others aligned; groups that never
+   meet in time are packed apart.
 2. Six orders with first fit and best fit. On training steps one of them nearly always reaches the
    peak of live bytes, which no arena can be below.
 3. Otherwise a search (`arena_search.py`) for exactly that height: it fills the valleys of the

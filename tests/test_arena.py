@@ -1,5 +1,6 @@
 """Arena packing against known answers, exhaustive search and an independent validator."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -23,30 +24,37 @@ def checked(buffers: list[Buffer], align: int = 4, effort: int = 4_000_000) -> P
         packing.offsets,
         packing.arena_bytes,
         align,
+        own_align=[b.align for b in buffers],
     )
     assert packing.bound_bytes <= packing.arena_bytes
     return packing
 
 
 def live_bytes(buffers: list[Buffer], step: int) -> int:
-    return sum(b.bytes for b in buffers if b.first <= step <= b.last)
+    return sum(own_bytes(b) for b in buffers if b.first <= step <= b.last)
 
 
 def fits(buffers: list[Buffer], height: int, placed: tuple[int, ...] = ()) -> bool:
-    """Whether some integer offsets keep `buffers` below `height`: all are tried."""
+    """Whether some aligned offsets keep `buffers` below `height`: all are tried."""
     if len(placed) == len(buffers):
         return True
     new = buffers[len(placed)]
     meeting = [
-        (offset, offset + old.bytes)
+        (offset, offset + own_bytes(old))
         for old, offset in zip(buffers, placed, strict=False)
         if old.first <= new.last and new.first <= old.last
     ]
+    size = own_bytes(new)
     return any(
-        all(offset + new.bytes <= begin or offset >= end for begin, end in meeting)
+        all(offset + size <= begin or offset >= end for begin, end in meeting)
         and fits(buffers, height, (*placed, offset))
-        for offset in range(height - new.bytes + 1)
+        for offset in range(0, height - size + 1, new.align)
     )
+
+
+def own_bytes(buffer: Buffer) -> int:
+    """What a buffer takes: whole multiples of its alignment."""
+    return math.ceil(buffer.bytes / buffer.align) * buffer.align
 
 
 def test_overlapping_in_a_row():
@@ -113,8 +121,32 @@ def test_alignment_rounds_sizes():
     packing = checked([Buffer(1, 0, 1), Buffer(1, 0, 1), Buffer(3, 1, 1)], align=16)
     assert sorted(packing.offsets) == [0, 16, 32] and packing.arena_bytes == 48
     assert checked([Buffer(5, 0, 0), Buffer(3, 0, 0)], align=1).arena_bytes == 8
-    with pytest.raises(ValueError):
-        pack([], align=0)
+    for align in (0, 3):
+        with pytest.raises(ValueError):
+            pack([], align=align)
+        with pytest.raises(ValueError):
+            Buffer(4, 0, 0, align)
+
+
+def test_a_buffer_with_an_alignment_shares_its_lines_with_nobody():
+    packing = checked([Buffer(4, 0, 2), Buffer(40, 0, 1, 32), Buffer(4, 1, 2)])
+    assert packing.offsets[1] % 32 == 0 and packing.arena_bytes == 64 + 8
+    sizes, lifetimes = [4, 40], [(0, 1), (1, 2)]
+    check_packing(sizes, lifetimes, [40, 0], 44, 4)
+    check_packing(sizes, lifetimes, [64, 0], 68, 4, own_align=[1, 32])
+    for offsets, arena, message in (
+        ([40, 0], 68, "overlap while both are alive"),
+        ([0, 16], 80, "at 16, which is not a multiple of 32"),
+        ([0, 32], 72, "ends at 96, outside 72"),
+    ):
+        with pytest.raises(ArenaError, match=message):
+            check_packing(sizes, lifetimes, offsets, arena, 4, own_align=[1, 32])
+
+
+def test_no_buffer_lies_at_the_bottom_where_that_lifts_others():
+    """A small buffer that is always alive is best on top of those that must be aligned."""
+    packing = checked([Buffer(4, 0, 3), Buffer(32, 0, 1, 32), Buffer(32, 2, 3, 32)])
+    assert packing.offsets == (32, 0, 0) and packing.arena_bytes == packing.bound_bytes == 36
 
 
 def test_optimum_above_the_peak_is_proven():
@@ -136,13 +168,15 @@ lifetimes = st.tuples(st.integers(0, 12), st.integers(0, 8))
 
 
 @st.composite
-def buffer_lists(draw: st.DrawFn, most: int, sizes: st.SearchStrategy[int]) -> list[Buffer]:
-    pairs = draw(st.lists(st.tuples(sizes, lifetimes), max_size=most))
-    return [Buffer(size, first, first + length) for size, (first, length) in pairs]
+def buffer_lists(
+    draw: st.DrawFn, most: int, sizes: st.SearchStrategy[int], aligns: tuple[int, ...] = (1,)
+) -> list[Buffer]:
+    rows = draw(st.lists(st.tuples(sizes, lifetimes, st.sampled_from(aligns)), max_size=most))
+    return [Buffer(size, first, first + length, align) for size, (first, length), align in rows]
 
 
 @settings(max_examples=200, deadline=None)
-@given(buffer_lists(6, st.integers(0, 9)))
+@given(buffer_lists(6, st.integers(0, 9)) | buffer_lists(6, st.integers(0, 9), (1, 2, 4)))
 def test_optimal_on_small_problems(buffers: list[Buffer]):
     packing = checked(buffers, align=1)
     assert packing.optimal
@@ -151,7 +185,7 @@ def test_optimal_on_small_problems(buffers: list[Buffer]):
 
 
 @settings(max_examples=100, deadline=None)
-@given(buffer_lists(60, st.integers(0, 4000)), st.sampled_from([1, 4, 8, 512]))
+@given(buffer_lists(60, st.integers(0, 4000), (1, 4, 32)), st.sampled_from([1, 4, 8, 512]))
 def test_always_valid(buffers: list[Buffer], align: int):
     packing = checked(buffers, align, effort=20_000)
     assert packing == pack(buffers, align, effort=20_000)

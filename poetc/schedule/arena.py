@@ -15,7 +15,7 @@ Everything is deterministic: ties are broken by index, effort is counted and not
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poetc.schedule.arena_search import fit
 
@@ -31,6 +31,11 @@ def round_up(bytes: int, align: int) -> int:
     return -(-bytes // align) * align
 
 
+def is_power_of_two(number: int) -> bool:
+    """Whether `number` is 1, 2, 4, 8, ..."""
+    return number > 0 and not number & (number - 1)
+
+
 def page_bytes(payload_bytes: int, align: int = 4) -> int:
     """Bytes that a page of `payload_bytes` takes in storage, trailer and padding included."""
     return round_up(payload_bytes + PAGE_TRAILER_BYTES, align)
@@ -38,14 +43,19 @@ def page_bytes(payload_bytes: int, align: int = 4) -> int:
 
 @dataclass(frozen=True)
 class Buffer:
-    """`bytes` that are needed during the steps `first` to `last`, both included."""
+    """`bytes` that are needed during the steps `first` to `last`, both included.
+
+    A buffer begins at a multiple of `align`, a power of two, and takes whole multiples of it: what
+    it is rounded up by belongs to no other buffer.
+    """
 
     bytes: int
     first: int
     last: int
+    align: int = 1
 
     def __post_init__(self) -> None:
-        if self.bytes < 0 or self.first > self.last:
+        if self.bytes < 0 or self.first > self.last or not is_power_of_two(self.align):
             raise ValueError(f"not a buffer: {self}")
 
 
@@ -74,15 +84,17 @@ def pack(
     effort: int = 4_000_000,
     stop: Callable[[], bool] = never,
 ) -> Packing:
-    """A low arena for `buffers`; every offset and size is a multiple of `align` bytes.
+    """A low arena for `buffers`; every offset and size is a multiple of `align` bytes, and of the
+    buffer's own alignment.
 
     `effort` bounds the search beyond the first heuristics, in elementary steps (roughly 2 to 5
     million of them a second); 0 runs only the heuristics. The search ends early when `stop` says
     so.
     """
-    if align < 1:
-        raise ValueError(f"alignment must be at least 1, not {align}")
-    sizes = [round_up(b.bytes, align) for b in buffers]
+    if not is_power_of_two(align):
+        raise ValueError(f"alignment must be a power of two, not {align}")
+    buffers = [replace(b, align=max(b.align, align)) for b in buffers]
+    sizes = _sizes(buffers)
     offsets = [0] * len(buffers)
     groups = _decompose(buffers, sizes, offsets)
     bound = _peak(buffers, sizes, range(len(buffers)))
@@ -99,9 +111,13 @@ def pack(
     return Packing(tuple(offsets), height, bound)
 
 
-def most_alive(buffers: Sequence[Buffer], align: int = 1) -> int:
-    """The most bytes alive at one step, sizes rounded up to `align`: no arena is smaller."""
-    return _peak(buffers, [round_up(b.bytes, align) for b in buffers], range(len(buffers)))
+def most_alive(buffers: Sequence[Buffer]) -> int:
+    """The most bytes alive at one step, sizes rounded up to alignments: no arena is smaller."""
+    return _peak(buffers, _sizes(buffers), range(len(buffers)))
+
+
+def _sizes(buffers: Sequence[Buffer]) -> list[int]:
+    return [round_up(b.bytes, b.align) for b in buffers]
 
 
 def _peak(buffers: Sequence[Buffer], sizes: Sequence[int], members: Iterable[int]) -> int:
@@ -130,7 +146,8 @@ def _decompose(buffers: Sequence[Buffer], sizes: Sequence[int], offsets: list[in
     """Splits by time and takes out buffers that all others meet, whose `offsets` it sets.
 
     Such a buffer cuts the arena into a part below and a part above it that no other buffer
-    straddles, so sliding it to the bottom changes the height of no packing.
+    straddles, so sliding it to the bottom changes the height of no packing: if its size is a
+    multiple of all alignments, so that what was below it stays aligned.
     """
     groups: list[_Group] = []
     pending = [([i for i in range(len(buffers)) if sizes[i]], 0)]
@@ -140,7 +157,12 @@ def _decompose(buffers: Sequence[Buffer], sizes: Sequence[int], offsets: list[in
             begin = max(buffers[i].first for i in part)
             end = min(buffers[i].last for i in part)
             # Meeting all others: alive when the earliest one ends and when the latest one begins.
-            bottom = [i for i in part if buffers[i].first <= end and buffers[i].last >= begin]
+            align = max(buffers[i].align for i in part)
+            bottom = [
+                i
+                for i in part
+                if buffers[i].first <= end and buffers[i].last >= begin and not sizes[i] % align
+            ]
             if not bottom:
                 groups.append(_Group(tuple(part), base, _peak(buffers, sizes, part)))
                 continue
@@ -174,6 +196,10 @@ class _Packer:
         self.buffers = buffers
         self.sizes = sizes
         self.count = len(buffers)
+        # Where all sizes are multiples of an alignment, buffers that touch have it by themselves.
+        self.unit = math.gcd(*sizes)
+        self.aligns = [b.align if self.unit % b.align else 1 for b in buffers]
+        self.unit = math.gcd(self.unit, *(a for a in self.aligns if a > 1))
         self.meets: list[list[int]] = [[] for _ in buffers]
         active: list[int] = []
         for i in sorted(range(self.count), key=lambda i: (buffers[i].first, i)):
@@ -198,13 +224,13 @@ class _Packer:
                 if top <= goal:
                     return best, top, bound
         # First the goal itself, with half the effort; then heights between what failed and `top`.
-        unit = math.gcd(*self.sizes)
+        unit = self.unit
         spans = [(b.first, b.last) for b in self.buffers]
         goal = goal // unit * unit
         low = height = max(goal, bound)
         nodes = effort // STEPS_PER_NODE // 2
         while low < top and nodes and not stop():
-            offsets, impossible = fit(spans, self.sizes, height, nodes, stop)
+            offsets, impossible = fit(spans, self.sizes, self.aligns, height, nodes, stop)
             if offsets is not None:
                 best, top = offsets, self._top(offsets)
             else:
@@ -254,7 +280,7 @@ class _Packer:
         return list(order)
 
     def _place(
-        self, order: Sequence[int], rule: Callable[[list[tuple[int, int]], int], int]
+        self, order: Sequence[int], rule: Callable[[list[tuple[int, int]], int, int], int]
     ) -> list[int]:
         """Offsets when the buffers are placed one after another, each where `rule` says."""
         offsets = [-1] * self.count
@@ -262,22 +288,22 @@ class _Packer:
         for i in order:
             taken = [(offsets[j], offsets[j] + sizes[j]) for j in self.meets[i] if offsets[j] >= 0]
             taken.sort()
-            offsets[i] = rule(taken, sizes[i])
+            offsets[i] = rule(taken, sizes[i], self.aligns[i])
         return offsets
 
 
-def _first_fit(taken: list[tuple[int, int]], size: int) -> int:
+def _first_fit(taken: list[tuple[int, int]], size: int, align: int) -> int:
     """The lowest hole of at least `size` between the sorted intervals `taken`."""
     floor = 0
     for begin, end in taken:
         if begin - floor >= size:
             return floor
         if end > floor:
-            floor = end
+            floor = round_up(end, align)
     return floor
 
 
-def _best_fit(taken: list[tuple[int, int]], size: int) -> int:
+def _best_fit(taken: list[tuple[int, int]], size: int, align: int) -> int:
     """The smallest hole of at least `size`; above everything if there is none."""
     floor = 0
     chosen, hole = -1, 0
@@ -286,5 +312,5 @@ def _best_fit(taken: list[tuple[int, int]], size: int) -> int:
         if gap >= size and (chosen < 0 or gap < hole):
             chosen, hole = floor, gap
         if end > floor:
-            floor = end
+            floor = round_up(end, align)
     return chosen if chosen >= 0 else floor

@@ -14,18 +14,23 @@ def check_packing(
     arena_bytes: int,
     align: int,
     names: Sequence[str] | None = None,
+    own_align: Sequence[int] | None = None,
 ) -> None:
     """Raises ArenaError unless every buffer is aligned, inside the arena and free of others.
 
     Buffer i has `bytes[i]` at `offsets[i]` and is needed during the steps `lifetimes[i]`, both ends
     included. Bytes are exact: padding between aligned buffers may be used by nobody or anybody.
+    Not so where a buffer has an alignment of its own, `own_align[i]`: it takes whole multiples.
     """
     names = names or [f"buffer {i}" for i in range(len(bytes))]
-    if not len(bytes) == len(lifetimes) == len(offsets) == len(names):
-        raise ArenaError("sizes, lifetimes, offsets and names differ in number")
-    for name, size, offset in zip(names, bytes, offsets, strict=True):
-        if offset < 0 or offset % align:
-            raise ArenaError(f"{name} is at {offset}, which is not a multiple of {align}")
+    own_align = own_align or [1] * len(bytes)
+    if not len(bytes) == len(lifetimes) == len(offsets) == len(names) == len(own_align):
+        raise ArenaError("sizes, lifetimes, offsets, names and alignments differ in number")
+    bytes = [-(-size // own) * own for size, own in zip(bytes, own_align, strict=True)]
+    for name, size, offset, own in zip(names, bytes, offsets, own_align, strict=True):
+        for multiple in (align, own):
+            if offset < 0 or offset % multiple:
+                raise ArenaError(f"{name} is at {offset}, which is not a multiple of {multiple}")
         if offset + size > arena_bytes:
             raise ArenaError(f"{name} ends at {offset + size}, outside {arena_bytes} bytes")
     # A sweep from the bottom of the arena to its top; ends come before begins at equal heights.

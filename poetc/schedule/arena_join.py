@@ -17,7 +17,7 @@ MOST_AT_A_STEP = 12
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Buffers that move as one, alive at steps `first` to `last`.
+    """Buffers that move as one, alive at steps `first` to `last`, at a multiple of `align`.
 
     `parts` are (number of a buffer, bytes above the block's offset).
     """
@@ -25,6 +25,7 @@ class Block:
     first: int
     last: int
     size: int
+    align: int
     parts: tuple[tuple[int, int], ...]
 
 
@@ -76,16 +77,18 @@ def _sorted(blocks: set[Block]) -> list[Block]:
 
 
 def _beside(a: Block, b: Block) -> Block:
-    return Block(a.first, b.last, a.size, a.parts + b.parts)
+    return Block(a.first, b.last, a.size, max(a.align, b.align), a.parts + b.parts)
 
 
 def _stack(blocks: Sequence[Block]) -> Block:
     parts: list[tuple[int, int]] = []
     height = 0
-    for block in blocks:
+    # Sizes are multiples of alignments: with the strictest lowest, all are met.
+    for block in sorted(blocks, key=lambda b: -b.align):
         parts += ((i, height + above) for i, above in block.parts)
         height += block.size
-    return Block(blocks[0].first, blocks[0].last, height, tuple(parts))
+    align = max(block.align for block in blocks)
+    return Block(blocks[0].first, blocks[0].last, height, align, tuple(parts))
 
 
 def _groups(

@@ -5,8 +5,10 @@ been placed at each of them. A *valley* is a run of steps of equal height betwee
 ends of the arena and steps at which nothing is left to place are walls of the full height. In a
 packing where every buffer has fallen as far as it can, the left corner of a valley is either
 
-- under a buffer that begins at its first step and ends within it: any other would lie on a wall; or
-- a hole, up to the lowest height on which a buffer can come to rest there.
+- under a buffer that begins at its first step, ends within it and may lie at that height: any
+  other would lie on a wall; or
+- a hole, up to the lowest height on which a buffer can come to rest there, or to which one that
+  must be aligned is lifted.
 
 The same holds for the right corner. Holes are limited: at each step the height minus the bytes
 alive there. So every valley has a short list of moves. The search takes the valley corner with the
@@ -56,6 +58,7 @@ def _luby(attempt: int) -> int:
 def fit(
     spans: Sequence[tuple[int, int]],
     sizes: Sequence[int],
+    aligns: Sequence[int],
     height: int,
     effort: int,
     stop: Callable[[], bool],
@@ -64,14 +67,18 @@ def fit(
 
     Takes at most `effort` nodes, of some 20,000 a second; ends early when `stop` says so.
     """
-    plain = Valleys(spans, sizes, height)
+    plain = Valleys(spans, sizes, aligns, height)
     if plain.impossible:
         return None, True
     searches = [(plain, singles(plain))]
     joined = join(searches[0][1], plain.room)
     guess = regions(joined, plain.room)
     if any(a or b for a, b in guess) or len(joined) < len(sizes):
-        own = [(block.first, block.last) for block in joined], [block.size for block in joined]
+        own = (
+            [(block.first, block.last) for block in joined],
+            [block.size for block in joined],
+            [block.align for block in joined],
+        )
         searches = [
             (Valleys(*own, height, guess), joined),
             (Valleys(*own, height), joined),
@@ -99,8 +106,8 @@ def fit(
 
 def singles(search: "Valleys") -> list[Block]:
     """A block for each buffer of `search`."""
-    spans = zip(search.first, search.last, search.sizes, strict=True)
-    return [Block(a, b, size, ((i, 0),)) for i, (a, b, size) in enumerate(spans)]
+    buffers = zip(search.first, search.last, search.sizes, search.aligns, strict=True)
+    return [Block(a, b, size, align, ((i, 0),)) for i, (a, b, size, align) in enumerate(buffers)]
 
 
 def place(blocks: Sequence[Block], offsets: Sequence[int]) -> list[int]:
@@ -129,7 +136,7 @@ class _Level:
 
 class Valleys:
     """The search for offsets of buffers `spans[i]` (first and last step) of `sizes[i]` > 0 bytes
-    below `height` bytes. `regions` are those of `arena_join.regions`.
+    below `height` bytes, multiples of `aligns[i]`. `regions` are those of `arena_join.regions`.
 
     After `run`, `offsets` has a packing, or is None; then `impossible` says that there is none.
     """
@@ -138,10 +145,11 @@ class Valleys:
         self,
         spans: Sequence[tuple[int, int]],
         sizes: Sequence[int],
+        aligns: Sequence[int],
         height: int,
         regions: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        self.sizes, self.height = sizes, height
+        self.sizes, self.aligns, self.height = sizes, aligns, height
         begins = sorted({first for first, _ in spans})
         place = {step: k for k, step in enumerate(begins)}
         self.first = [place[first] for first, _ in spans]
@@ -317,6 +325,7 @@ class Valleys:
         self.looked += b - a + 1
         depth = min(left_wall, right_wall) - h
         placed, first, last, sizes = self.placed, self.first, self.last, self.sizes
+        aligns = self.aligns
         room = self.now_room
         change = [0] * (b - a + 2)
         least = depth
@@ -328,6 +337,8 @@ class Valleys:
                     change[last[i] + 1 - a] -= size
                     if size < least:
                         least = size
+                    if (lift := -h % aligns[i]) and lift < least:
+                        least = lift
         inside = 0
         for t in range(a, b + 1):
             inside += change[t - a]
@@ -341,14 +352,14 @@ class Valleys:
             (1, b, self.end[b], right_wall),
         ):
             region = self._region(t + 1 if side else t - 1, h, 1 - side)
-            seen: set[tuple[int, int, int]] = set()
+            seen: set[tuple[int, int, int, int]] = set()
             moves: list[_Move] = []
             for i in corner:
-                if placed[i] or first[i] < a or last[i] > b:
+                if placed[i] or first[i] < a or last[i] > b or h % aligns[i]:
                     continue
                 if region and self.regions[i][side] not in (region, 0):
                     continue
-                same = first[i], last[i], sizes[i]
+                same = first[i], last[i], sizes[i], aligns[i]
                 if same not in seen:
                     seen.add(same)
                     moves.append((i, t, 0))

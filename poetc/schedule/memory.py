@@ -20,7 +20,7 @@ the bytes that a write which is cut off may spoil together.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poetc.schedule.arena import Buffer, Packing, most_alive, never, pack, page_bytes, round_up
 from poetc.schedule.arena_check import check_packing
@@ -238,7 +238,8 @@ def _pack(
         top = max(
             (o + round_up(b.bytes, align) for o, b in zip(offsets, boxes, strict=True)), default=0
         )
-        packing = Packing(tuple(offsets), top, most_alive(boxes, align))
+        bound = most_alive([replace(box, align=align) for box in boxes])
+        packing = Packing(tuple(offsets), top, bound)
     check_packing(
         buffers.bytes, lifetimes, packing.offsets, packing.arena_bytes, align, buffers.names
     )
