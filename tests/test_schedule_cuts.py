@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,8 +20,8 @@ from poetc.schedule.cuts import Cut, Cuts, Tight
 from poetc.schedule.highs import solve_lp, solve_mip
 from poetc.schedule.instance import Instance
 from poetc.schedule.milp import SlotModel, all_slots, slots_where
-from poetc.schedule.portfolio import Bounding, Guide, first_schedules
-from poetc.schedule.problem import Problem
+from poetc.schedule.portfolio import Bounding, Guide, first_schedules, goal
+from poetc.schedule.problem import Place, Problem
 from poetc.schedule.search import Search
 
 STOP = threading.Event()
@@ -140,6 +141,27 @@ def test_what_the_outline_leaves_has_the_optimum(problem: Problem) -> None:
     assert search.energy_nj == pytest.approx(expected, abs=1)
     assert search.bound_nj <= expected + 1e-3
     assert search.optimal
+
+
+def test_the_budget_of_pages_leaves_out_what_is_written_anyway() -> None:
+    """So does the model of what the outline leaves, which has columns for it all the same."""
+    problem = training_step(10, 560)
+    ends = {
+        v: Place.STORAGE for v, tensor in enumerate(problem.tensors) if tensor.name in ("g3", "g7")
+    }
+    tensors = (replace(t, end=ends.get(v, t.end)) for v, t in enumerate(problem.tensors))
+    instance = Instance(replace(problem, tensors=tuple(tensors)))
+    search = Search(instance, 30, gap=0.0)
+    first_schedules(search)
+    bounding = Bounding(search, Guide())
+    bounding.cut(1.0)
+    bounding.fix()
+    row = pages.budget(bounding.tight, goal(search) / bounding.model.scale, 30, STOP)
+    anyway = {bounding.model.write[v] for v in ends}
+    assert len(anyway) == 2 and row is not None and anyway.isdisjoint(row.index)
+    assert optimum(bounding._left(row)) == pytest.approx(
+        optimum(SlotModel(instance, all_slots(instance))), abs=1e-3
+    )
 
 
 def test_cuts_and_blocks_raise_the_bound() -> None:
