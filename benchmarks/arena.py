@@ -1,6 +1,6 @@
 """How well and how fast arenas are packed whose perfect packing is known.
 
-    python -m benchmarks.arena [--seeds N] > docs/arena.md
+    python -m benchmarks.arena [--seeds N] [--output docs/arena.md]
 
 The instances are rectangles of 1 MiB cut into pieces (`arena_instances.py`); every packing is
 checked by the validator.
@@ -9,9 +9,9 @@ checked by the validator.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
+from benchmarks import document
 from benchmarks.arena_instances import CAPACITY_BYTES, perfect
 from poetc.schedule.arena import pack
 from poetc.schedule.arena_check import check_packing
@@ -70,10 +70,10 @@ without. No move at all is a possible result, and not a rare one.
 """
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     print(HEAD)
     print(
         f"Made by `python -m benchmarks.arena --seeds {arguments.seeds}`: a rectangle of "
@@ -112,4 +112,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

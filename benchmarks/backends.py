@@ -1,6 +1,6 @@
 """Time of a training step, one thread: our backends, TVM's defaults, PyTorch and JAX.
 
-    python -m benchmarks.backends [--seconds N] [MODEL ...] > docs/backends.md
+    python -m benchmarks.backends [--seconds N] [MODEL ...] [--output docs/backends.md]
 
 All in one run, on one core, unlimited RAM, everything in memory: the least processor time of a step
 over some seconds. All do the same step: JAX runs the very StableHLO, compiled by XLA; PyTorch
@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from benchmarks import document
 from benchmarks.arguments import MODELS, arguments_of, parameter_names, update_error
 from poetc.backends.c.emit import emit
 from poetc.costmodel.device import load_device
@@ -223,11 +224,12 @@ def measure(name: str, seconds: float) -> dict[str, float]:
     return found
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("names", nargs="*")
     parser.add_argument("--seconds", type=float, default=3.0)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
+    names = document.chosen(options.names, NAMES)
     # One core for everything, before any library counts them.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -238,12 +240,8 @@ def main() -> int:
     print(f"| model | {' | '.join(titles)} | TVM / PyTorch |")
     print("|---|" + "---|" * (len(titles) + 1))
     late = False
-    for name in options.names:
-        try:
-            found = measure(name, options.seconds)
-        except WrongResultsError as error:
-            print(f"broken: {error}", file=sys.stderr)
-            return 1
+    for name in names:
+        found = measure(name, options.seconds)
         cells = [f"{1e3 * found[t]:.3f}" if t in found else "" for t in titles]
         ratio = ""
         if "TVM" in found and "PyTorch" in found:
@@ -261,4 +259,4 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

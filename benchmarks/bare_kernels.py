@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import tvm  # pyright: ignore[reportMissingImports]
 
+from benchmarks import document
 from benchmarks.backends import scheduled
 from benchmarks.boards import MODELS, compile_model, write_data
 from benchmarks.profile import step_cycles
@@ -233,14 +234,19 @@ def host(everything: Path, models: Collection[str]) -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     tables = {"boards": boards, "cycles": cycles, "host": host}
-    if len(sys.argv) < 2 or sys.argv[1] not in tables:
+    if not words or words[0] not in tables:
         sys.exit(__doc__)
-    models = sys.argv[2:] or [*HOST_MODELS, *(model for model, _, _ in CASES)]
+    known = {
+        "boards": [model for model, _, _ in CASES],
+        "cycles": ["gesture_mlp", "kws_conv"],
+        "host": HOST_MODELS,
+    }
+    models = document.chosen(words[1:], known[words[0]])
     with tempfile.TemporaryDirectory(prefix="poetc-kernels-") as name:
-        tables[sys.argv[1]](Path(name), models)
+        tables[words[0]](Path(name), models)
 
 
 if __name__ == "__main__":
-    main()
+    document.run(main)

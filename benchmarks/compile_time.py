@@ -1,6 +1,6 @@
 """How long poetc takes to start, and to bring large models to fused, annotated poet IR.
 
-    python benchmarks/compile_time.py [--runs N] > docs/compile_time.md
+    python -m benchmarks.compile_time [--runs N] [--output docs/compile_time.md]
 
 Each line is whole processes: the median wall time over the runs and the largest peak memory.
 """
@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from benchmarks import document
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 FRONT = (
@@ -40,11 +42,11 @@ def measure(command: list[str]) -> tuple[float, int]:
     return time.perf_counter() - started, usage.ru_maxrss * 1024
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
-    print("# Compile time\n\nMade by `python benchmarks/compile_time.py`.\n")
+    runs = parser.parse_args(words).runs
+    print("# Compile time\n\nMade by `python -m benchmarks.compile_time`.\n")
     print("| what | seconds (median) | limit | peak memory |")
     print("|---|---|---|---|")
     late = False
@@ -62,4 +64,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-import sys
 import time
 from collections.abc import Iterator
 
+from benchmarks import document
 from benchmarks.instances import build, cases
 from poetc.schedule.bounds import ram_needed
 from poetc.schedule.errors import InfeasibleProblem
@@ -48,10 +48,10 @@ def ask(problem: Problem) -> tuple[float, str, bool]:
     return time.monotonic() - started, f"a schedule of {schedule.energy_nj} nJ", False
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="sources whose name matches")
-    only = re.compile(parser.parse_args().only)
+    only = re.compile(parser.parse_args(words).only)
     print("| source | too little | seconds | answer |\n|---|---|---|---|")
     bad = 0
     for source in dict.fromkeys(case.source for case in cases()):
@@ -65,4 +65,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

@@ -1,6 +1,7 @@
 """What less RAM costs: the real training steps at budgets from the least feasible to the unlimited.
 
-    python -m benchmarks.models [--device NAME] [--time-limit S] [MODEL ...] > docs/models.md
+    python -m benchmarks.models [--device NAME] [--time-limit S] [MODEL ...]
+        [--output docs/models.md]
 
 RAM is everything: arena, static data and stack reserve. Energy and time are the cost model's, as
 ratios to the step with unlimited RAM and parameters in RAM.
@@ -9,7 +10,6 @@ ratios to the step with unlimited RAM and parameters in RAM.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from benchmarks import document
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
 from poetc.costmodel.device import load_device
-from poetc.errors import PoetcError
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_schedule import problem_view
@@ -107,11 +107,7 @@ def row(name: str, module: ModuleOp, options: Options, base: Report) -> str:
     """One row; `base` is what energy and time are relative to."""
     assert options.ram_bytes is not None
     started = time.monotonic()
-    try:
-        compiled = compile_module(make_context(), module.clone(), options)
-    except PoetcError as error:
-        left = " |" * 10
-        return f"| {name} | {options.params} | {options.ram_bytes:,} | {error.message} {left}"
+    compiled = compile_module(make_context(), module.clone(), options)
     seconds = time.monotonic() - started
     report = compiled.report
     assert report is not None and report.memory is not None
@@ -127,12 +123,12 @@ def row(name: str, module: ModuleOp, options: Options, base: Report) -> str:
     )
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=NAMES)
+    parser.add_argument("models", nargs="*")
     parser.add_argument("--device", default="nrf52840")
     parser.add_argument("--time-limit", type=float, default=60.0)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     options = Options(
         device=load_device(arguments.device),
         device_name=arguments.device,
@@ -146,7 +142,7 @@ def main() -> int:
         "| recomputes | page-ins | page-outs | s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
-    for name in arguments.models:
+    for name in document.chosen(arguments.models, NAMES):
         path = MODELS / f"{name}.mlir"
         for row in rows(name, parse_module(path.read_text(), str(path)), options):
             print(row, flush=True)
@@ -154,4 +150,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

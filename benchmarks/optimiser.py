@@ -15,6 +15,7 @@ import argparse
 import csv
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import re
@@ -40,6 +41,7 @@ from benchmarks.instances import (
     from_json,
     to_json,
 )
+from poetc.files import write_whole
 from poetc.schedule.problem import Problem
 
 STRATEGIES = (
@@ -402,12 +404,13 @@ def row(run: Run, result: dict) -> Row:
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
     """All rows, ratios with six digits after the point."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in dataclasses.fields(Row))
-        for line in rows:
-            values = dataclasses.astuple(line)
-            writer.writerow(f"{v:.6f}" if isinstance(v, float) else v for v in values)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(field.name for field in dataclasses.fields(Row))
+    for line in rows:
+        values = dataclasses.astuple(line)
+        writer.writerow(f"{v:.6f}" if isinstance(v, float) else v for v in values)
+    write_whole(path, text.getvalue())
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
@@ -620,7 +623,7 @@ def write_markdown(path: Path, runs: Sequence[Run], results: Sequence[dict]) -> 
         parts += [f"## Group {group}", details(of_group)]
         if len({r.strategy for r in of_group}) > 1:
             parts += ["Energy of all strategies:", energies(of_group)]
-    path.write_text("\n\n".join(parts) + "\n")
+    write_whole(path, "\n\n".join(parts) + "\n")
 
 
 def runs_on(strategy: str, case: Case) -> bool:
@@ -694,12 +697,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = options.output or (ROOT / "docs" if complete else options.cache)
     output.mkdir(parents=True, exist_ok=True)
     rows = [row(run, result) for run, result in zip(runs, results, strict=True)]
+    crashed = sum(result["status"] == "crashed" for result in results)
+    wanted = sum(runs_on(strategy, case) for case in chosen for strategy in strategies)
+    if crashed or len(runs) < wanted:
+        failed = f"{crashed} runs crashed, {wanted - len(runs)} could not be made"
+        print(f"{failed}: no tables are written", file=sys.stderr)
+        return 1
     write_csv(output / "optimiser.csv", rows)
     write_markdown(output / "optimiser.md", runs, results)
     print(f"{len(rows)} runs: {output / 'optimiser.csv'}, {output / 'optimiser.md'}")
-    crashed = any(result["status"] == "crashed" for result in results)
-    wanted = sum(runs_on(strategy, case) for case in chosen for strategy in strategies)
-    return 1 if crashed or len(runs) < wanted else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How much RAM the order of the kernels saves, before anything is recomputed or paged.
 
-    python -m benchmarks.order [MODEL ...] > docs/order.md
+    python -m benchmarks.order [MODEL ...] [--output docs/order.md]
 
 All numbers are bytes alive at once in the arena, parameters included, everything freed at its last
 use, buffers taken over in place where that is allowed.
@@ -9,12 +9,11 @@ use, buffers taken over in place where that is allowed.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 from xdsl.dialects.builtin import ModuleOp
 
-from benchmarks import models
+from benchmarks import document, models
 from poetc.ir.graph import FREE_STORAGE, graphs, view_unscheduled
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.inplace import inplace_candidates
@@ -94,20 +93,20 @@ def row(name: str) -> str:
     )
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=NAMES)
-    arguments = parser.parse_args()
+    parser.add_argument("models", nargs="*")
+    arguments = parser.parse_args(words)
     print(HEAD)
     print(
         "| model | kernels | operations | fused | ordered | bound | parameters "
         "| on storage: fused | ordered | bound | s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for name in arguments.models:
+    for name in document.chosen(arguments.models, NAMES):
         print(row(name), flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import document
 from benchmarks.boards import MODELS, STORAGE, _make, compile_model
 from poetc.backends.c.boards import load_board
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
@@ -164,8 +165,13 @@ def executor() -> None:
 COMMANDS = {"bytes": plan_bytes, "executor": executor}
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == [] or any(word not in COMMANDS for word in sys.argv[1:]):
+def main(words: list[str]) -> None:
+    """Prints the tables that are asked for."""
+    if not words or any(word not in COMMANDS for word in words):
         sys.exit(f"usage: python -m benchmarks.plans {'|'.join(COMMANDS)}")
-    for word in sys.argv[1:]:
+    for word in words:
         COMMANDS[word]()
+
+
+if __name__ == "__main__":
+    document.run(main)

@@ -6,7 +6,7 @@
     python -m benchmarks.profile cycles       cycles per instruction, for the device files
 
 Names of models after that restrict it to those. Prints the tables of docs/profile.md, for kernels
-those of docs/instructions.md. Needs QEMU and arm-none-eabi-gcc.
+all of docs/instructions.md (`--output docs/instructions.md`). Needs QEMU and arm-none-eabi-gcc.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks import document
 from benchmarks.boards import MODELS, STORAGE, compile_model, write_data
 from poetc.backends.c.measure.emulate import StepCount, build, count_steps, counter
 from poetc.cli import main as poetc
@@ -187,6 +188,15 @@ def _largest(step: StepCount) -> str:
 
 # Kernels
 
+INSTRUCTIONS = """# Instructions of each kernel
+
+What a step of firmware spends its instructions on, counted in the emulator: each kernel, moving
+pages, the [storage image](storage.md), and the calls themselves. Boards and options are those of
+the [profiles](profile.md#measured), which say what a kernel costs before it runs; the data are
+those of `tests/models`. *In 2* means two runs in one step, percentages are shares of the step.
+
+Made by `python -m benchmarks.profile kernels`."""
+
 
 def kernels(everything: Path, models: Collection[str]) -> None:
     """Instructions of each kernel in one step, of all transfers, and of the rest; a column for each
@@ -196,6 +206,7 @@ def kernels(everything: Path, models: Collection[str]) -> None:
         board = "lm3s6965" if case.model in SMALL else MPS2[0]
         if case.model in models and case.board == board:
             by_model.setdefault(case.model, []).append(case)
+    print(INSTRUCTIONS)
     for model, cases in by_model.items():
         print(f"\n## {model}\n\n{cases[0].board}, `{' '.join(cases[0].options)}`\n")
         columns: dict[str, dict[str, str]] = {}
@@ -265,6 +276,7 @@ def deadlines(everything: Path, models: Collection[str]) -> None:
             programs.add((directory / "program" / "model.c").read_text())
             summary = found.summary
             counted_ns = round(found.step.instructions / instructions(case, 1.0))
+            assert counted_ns <= summary["deadline_ns"], f"{late}: takes {counted_ns} ns"
             cells = (
                 case.model,
                 f"{case.board}, {case.cpu}",
@@ -272,7 +284,7 @@ def deadlines(everything: Path, models: Collection[str]) -> None:
                 format_time(summary["deadline_ns"]),
                 format_time(summary["predicted_time_ns"]),
                 format_time(counted_ns),
-                "yes" if counted_ns <= summary["deadline_ns"] else "NO",
+                "yes",
                 format_energy(summary["energy_nj"]),
                 str(summary["recomputes"]),
                 f"{summary['page_ins']}, {summary['page_outs']}",
@@ -396,15 +408,15 @@ def _trace(directory: Path, cpu: str) -> Iterator[int]:
                 yield int(line.split("/", 2)[1], 16)
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Prints the table that is asked for."""
     tables = {"steps": steps, "kernels": kernels, "deadlines": deadlines, "cycles": cycles}
-    if len(sys.argv) < 2 or sys.argv[1] not in tables:
+    if not words or words[0] not in tables:
         sys.exit(f"usage: python -m benchmarks.profile {'|'.join(tables)} [MODEL...]")
-    models = sys.argv[2:] or [case.model for case in CASES]
+    models = document.chosen(words[1:], [case.model for case in CASES])
     with tempfile.TemporaryDirectory(prefix="poetc-profile-") as name:
-        tables[sys.argv[1]](Path(name), models)
+        tables[words[0]](Path(name), models)
 
 
 if __name__ == "__main__":
-    main()
+    document.run(main)

@@ -19,6 +19,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from benchmarks import document
 from poetc.errors import InfeasibleError, TimeLimitError
 from poetc.tvm import PoetSchedule
 from tests.relax_functions import Training, convnet, mlp, only, run, transformer
@@ -79,7 +80,8 @@ def rows(name: str, training: Training) -> list[tuple[Any, ...]]:
     return found
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
+    document.chosen(words, ())
     print("| | kernels run | budget, B | allocated, B | heap, B | again | out/in | energy | ms |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for name, training in TRAININGS.items():
@@ -89,4 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    document.run(main)

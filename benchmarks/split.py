@@ -1,6 +1,6 @@
 """How little RAM a step needs when its parameters are in parts, as far as that helps.
 
-    python -m benchmarks.split [--only REGEX]
+    python -m benchmarks.split [MODEL ...]
 
 Prints the table of docs/splitting.md: bytes of the arena with parameters on storage, without parts
 and with as many as `--split=auto` finds to help.
@@ -9,10 +9,10 @@ and with as many as `--split=auto` finds to help.
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks import document
 from poetc.costmodel.device import load_device
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_schedule import problem_view
@@ -36,16 +36,16 @@ SECONDS = 20.0
 """For a schedule that needs as little as is proven to be needed."""
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="models whose name matches")
-    only = re.compile(parser.parse_args().only)
+    parser.add_argument("models", nargs="*")
+    names = document.chosen(parser.parse_args(words).models, NAMES)
     print(
         "| model | least without parts | least with parts | | `--split` | kernels |\n"
         "|---|--:|--:|--:|---|--:|"
     )
-    for name in filter(only.search, NAMES):
+    for name in names:
         print(_row(name), flush=True)
 
 
@@ -79,4 +79,4 @@ def _least(candidate: Candidate) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    main()
+    document.run(main)

@@ -1,6 +1,6 @@
 """What the stage rules and the order of the first runs cost on small random problems.
 
-    python -m benchmarks.stage_rules [--seeds N] > docs/stage_rules.md
+    python -m benchmarks.stage_rules [--seeds N] [--output docs/stage_rules.md]
 
 Each problem is solved to the optimum by exhaustive searches (`tests/schedule_free_oracle.py`) that
 obey fewer and fewer rules, and by `solve`. Takes about ten minutes.
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks import document
 from poetc.schedule.checker import check, replay
 from poetc.schedule.errors import InfeasibleProblem
 from poetc.schedule.order import find_order
@@ -439,10 +440,10 @@ and the one of its schedule.
 """
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=14, help="problems of each kind")
-    seeds = parser.parse_args().seeds
+    seeds = parser.parse_args(words).seeds
     rams, points = [], []
     for shape in SHAPES:
         for paging in (False, True):
@@ -459,4 +460,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import models
+from benchmarks import document, models
 from poetc.costmodel.device import load_device
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import make_context, parse_module
@@ -68,7 +68,7 @@ def row(name: str, device_name: str, share: float) -> str:
     )
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     print(HEAD)
     for name, device_name, share in ROWS:
@@ -76,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    document.run(main)

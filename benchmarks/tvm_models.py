@@ -1,6 +1,6 @@
 """The training steps compiled with TVM, at four budgets, and for two aarch64 processors.
 
-    python -m benchmarks.tvm_models [--no-aarch64] [MODEL ...] > docs/tvm_models.md
+    python -m benchmarks.tvm_models [--no-aarch64] [MODEL ...] [--output docs/tvm_models.md]
 
 Fails if a promise is broken: results and updates as XLA's, the same bits at every budget and on
 every processor, the arena and the pages that were planned. Needs JAX; for aarch64 a cross compiler
@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+from benchmarks import document  # noqa: E402
 from poetc.ir.graph import graphs  # noqa: E402
 from tests.compiled import Model  # noqa: E402
 from tests.tvm_aarch64 import build_calls, run_calls  # noqa: E402
@@ -122,11 +123,11 @@ def on_aarch64(step: Model, expected: list[bytes], promises: Promises) -> None:
         )
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("names", nargs="*")
     parser.add_argument("--no-aarch64", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     promises = Promises()
     print(HEAD)
     print("## On this machine\n")
@@ -135,7 +136,7 @@ def main() -> int:
         "| bytes moved | error | of updates | s |"
     )
     print("|---" * 12 + "|")
-    steps = {name: training_step(name) for name in options.names}
+    steps = {name: training_step(name) for name in document.chosen(options.names, NAMES)}
     expected = {name: at_budgets(step, promises) for name, step in steps.items()}
     if not options.no_aarch64:
         print(
@@ -151,4 +152,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    document.run(main)

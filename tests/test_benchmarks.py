@@ -1,8 +1,11 @@
 """The benchmark of the optimiser: its instances, its cache and its tables."""
 
+import ast
 import csv
 import dataclasses
+import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks import document, optimiser
 from benchmarks.instances import (
     SHAPES,
     WIDTHS,
@@ -28,6 +32,8 @@ from poetc.schedule.bounds import ram_needed
 from poetc.schedule.errors import InfeasibleProblem
 from poetc.schedule.instance import Instance
 from poetc.schedule.solve import solve
+
+ROOT = Path(__file__).parent.parent
 
 
 def test_names_are_unique():
@@ -150,3 +156,114 @@ def test_random_graphs_like_the_published_ones(operations: int):
     edges = sum(len(operation.inputs) for operation in problem.operations)
     assert 0.8 * published < edges < 1.25 * published
     assert [v for v, readers in enumerate(problem.readers()) if not readers] == [operations - 1]
+
+
+def fails(words: list[str]) -> int | None:
+    print("| a row |")
+    match words[0]:
+        case "raises":
+            raise KeyError(2496)
+        case "exits":
+            sys.exit("poetc: internal error: KeyError: 2496")
+        case "program":
+            subprocess.run(["false"], check=True)
+        case "code":
+            return 3
+
+
+@pytest.mark.parametrize("how", ["raises", "exits", "program", "code"])
+@pytest.mark.parametrize("option", [["--output", "FILE"], ["--output=FILE"], []])
+def test_a_benchmark_that_fails_writes_nothing(
+    how: str,
+    option: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old = tmp_path / "old.md"
+    old.write_text("what was there\n")
+    words = [word.replace("FILE", str(old)) for word in option]
+    monkeypatch.setattr(sys, "argv", ["benchmark", how, *words])
+    with pytest.raises((SystemExit, KeyError, subprocess.CalledProcessError)) as failed:
+        document.run(fails)
+    assert not isinstance(failed.value, SystemExit) or failed.value.code not in (0, None)
+    said = capsys.readouterr()
+    assert said.out == "" and "| a row |" in said.err
+    assert old.read_text() == "what was there\n" and list(tmp_path.iterdir()) == [old]
+
+
+def test_a_benchmark_that_is_done_replaces_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "old.md"
+    old.write_text("what was there\n")
+    seen: list[str] = []
+
+    def measure(words: list[str]) -> None:
+        print(f"| {words} |")
+        seen.append(old.read_text())
+
+    for words, code in ((["a"], 0), (["b"], 0)):
+        monkeypatch.setattr(sys, "argv", ["benchmark", "--output", str(old), *words])
+        with pytest.raises(SystemExit) as ended:
+            document.run(measure)
+        assert ended.value.code == code
+    assert seen == ["what was there\n", "| ['a'] |\n"] and old.read_text() == "| ['b'] |\n"
+    monkeypatch.setattr(sys, "argv", ["benchmark"])
+    with pytest.raises(SystemExit, match="nothing was measured"):
+        document.run(lambda words: None)
+
+
+SCRIPTS = sorted(p for p in (ROOT / "benchmarks").glob("*.py") if "__main__" in p.read_text())
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_benchmark_writes_all_or_nothing(script: Path) -> None:
+    """By `document.run`, or, with more than one file, by `write_whole`."""
+    tree = ast.parse(script.read_text())
+    last = ast.unparse(tree.body[-1])
+    if script.stem != "optimiser":
+        assert last == "if __name__ == '__main__':\n    document.run(main)"
+    unchecked = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "subprocess.run"
+        and not any(word.arg == "check" for word in node.keywords)
+    ]
+    assert not unchecked, f"{script.name}:{unchecked}: a program whose exit code nobody asks for"
+    assert "> docs/" not in script.read_text()
+
+
+def test_a_benchmark_of_a_program_that_fails(tmp_path: Path) -> None:
+    """The real thing: poetc and make run, and the program does not."""
+    old = tmp_path / "old.md"
+    old.write_text("what was there\n")
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    (broken / "qemu-system-arm").write_text("#!/bin/sh\nexit 1\n")
+    (broken / "qemu-system-arm").chmod(0o755)
+    command = [sys.executable, "-m", "benchmarks.profile", "cycles", "--output", old]
+    path = f"{broken}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode not in (0, None) and done.stdout == ""
+    assert "does not return" in done.stderr, done.stderr
+    assert old.read_text() == "what was there\n"
+
+
+def test_the_optimiser_with_a_run_that_crashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(optimiser, "execute", crashed)
+    arguments = ["--only", "^linear/m4/1.02x$", "--strategies", "keep-all"]
+    arguments += ["--cache", str(tmp_path / "cache"), "--output", str(tmp_path / "docs")]
+    assert main(arguments) == 1
+    assert "1 runs crashed" in capsys.readouterr().err
+    assert list((tmp_path / "docs").iterdir()) == []
+
+
+def crashed(runs: list[Run], cache: Cache, jobs: int) -> list[dict]:
+    said = {"status": "crashed", "message": "KeyError: 2496", "seconds": 1.0, "rss_bytes": 1}
+    return [said for _ in runs]
