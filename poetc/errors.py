@@ -1,5 +1,6 @@
 """Errors that a user can cause, each with the exit code the driver returns for it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,6 +37,21 @@ class InputError(PoetcError):
     """Bad usage or an input that poetc cannot compile."""
 
     exit_code = 2
+
+
+def collected(faults: Sequence[InputError]) -> InputError:
+    """One error for all of the faults (at least one), each listed once, sorted by place."""
+
+    def place(fault: InputError) -> tuple[int, int]:
+        at = fault.location
+        return (0, 0) if at is None else (at.line, at.column)
+
+    found = {str(fault): fault for fault in sorted(faults, key=place)}
+    first = next(iter(found.values()))
+    if len(found) == 1:
+        return InputError(first.message, first.location)
+    lines = (f"  {text}" for text in found)
+    return InputError("\n".join((f"{len(found)} faults:", *lines)), first.location)
 
 
 class InfeasibleError(PoetcError):

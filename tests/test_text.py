@@ -2,9 +2,12 @@
 
 import random
 import re
+from collections.abc import Sequence
 
 import pytest
 from conftest import MODELS
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.dialects.func import FuncOp
 
@@ -85,7 +88,9 @@ module @m {
         (GOOD.replace(" : tensor<2xf32>\n", " tensor<2xf32>\n"), 3, "Expected ':'"),
         (GOOD.replace("%arg0, %arg0", "%arg0, %arg9"), 3, "values used but not defined: [%arg9]"),
         (
-            GOOD.replace("    %0 = ", "    %9 = stablehlo.abs %0 : tensor<2xf32>\n    %0 = "),
+            GOOD.replace("%1 = call @f(%0) : (tensor<2xf32>) -> tensor<2xf32>\n", "\n").replace(
+                "    %0 = ", "    %1 = stablehlo.abs %0 : tensor<2xf32>\n    %0 = "
+            ),
             3,
             "stablehlo.abs: operand 0 is used before it is defined",
         ),
@@ -93,7 +98,7 @@ module @m {
         (GOOD.replace("2xf32", "?xf32"), 2, "dynamic shape tensor<?xf32>"),
         (GOOD.replace("tensor<2xf32>", "tensor<*xf32>"), 2, "dynamic shape tensor<*x"),
         (GOOD.replace("f32", "i99999999999999"), 2, "no such type: i99999999999..."),
-        (GOOD.replace("f32", "f64"), 3, "operand 0 has elements of type f64"),
+        (GOOD.replace("f32", "f64"), 2, "operand 0 has elements of type f64"),
         (GOOD.replace("add %arg0, %arg0 : tensor<2x", "iota dim = 0 : tensor<3x"), 4, "operand is"),
         (GOOD.replace("}) -> tensor<2xf32>", "}) -> tensor<3xf32>"), 5, "tensor<3xf32>"),
         (GOOD.replace("private", "public"), 7, "public functions are: @main (line 2), @f (line 7)"),
@@ -139,7 +144,7 @@ module {
     %1:2 = "stablehlo.sort"(%0) <{
       mhlo.key = 1 : i64
     }> : (tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
-    %2 = stablehlo.cosine %0 : tensor<2xf32>
+    %2 = stablehlo.cosine %1#0 : tensor<2xf32>
     foo.bar %2
     %3 = chlo.erf_inv %2 : tensor<2xf32> -> tensor<2xf32>
     return %3 : tensor<2xf32>
@@ -149,15 +154,113 @@ module {
     error = error_of(text)
     assert str(error.location) == "step.mlir:4:10"
     head, *lines = error.message.split("\n")
-    assert head == "unsupported operations:"
+    assert head == "5 faults:"
     assert lines[:-1] == [
-        "  stablehlo.cosine: lines 4, 8",
-        "  stablehlo.sort: line 5",
-        "  foo.bar (unknown dialect 'foo'): line 9",
-        "  chlo.erf_inv: line 10",
+        "  step.mlir:4:10: stablehlo.cosine is not supported (jax.numpy.cos, torch.cos)",
+        "  step.mlir:5:13: stablehlo.sort is not supported "
+        "(jax.numpy.sort, jax.numpy.argsort, torch.sort)",
+        "  step.mlir:8:10: stablehlo.cosine is not supported (jax.numpy.cos, torch.cos)",
+        "  step.mlir:9:5: foo.bar is not supported (unknown dialect 'foo')",
+        "  step.mlir:10:10: chlo.erf_inv is not supported "
+        "(jax.lax.erf_inv, jax.random.normal, torch.erfinv)",
     ]
     assert "stablehlo: abs, add, and, broadcast_in_dim" in lines[-1]
     assert "chlo: erf, erfc, square" in lines[-1]
+
+
+FAULTY = {
+    "unknown operation": ("%{0} = stablehlo.nonsense %{1} : tensor<4xf32>", [0]),
+    "unknown dialect": ('%{0} = "foo.bar"(%{1}) : (tensor<4xf32>) -> tensor<4xf32>', [0]),
+    "unknown operation with regions": (
+        "%{0} = stablehlo.nonsense(%a{0} = %{1}) : tensor<4xf32>\n"
+        "     cond {{\n"
+        "      %b{0} = stablehlo.sum %a{0} : tensor<4xf32>\n"
+        "      %c{0} = stablehlo.abs %b{0} tensor<4xf32>\n"
+        "    }} do {{\n"
+        '      %b{0} = "stablehlo.nonsense"(%a{0}) <{{\n'
+        "        mhlo.key = 1 : i64\n"
+        "      }}> : (tensor<4xf32>) -> tensor<4xf32>\n"
+        "      stablehlo.return %b{0} : tensor<4xf32>\n"
+        "    }}",
+        [0, 2, 3, 5],
+    ),
+    "syntax": ("%{0} = stablehlo.abs %{1} tensor<4xf32>", [0]),
+    "no token": ("%{0} = stablehlo.abs %{1} ` : tensor<4xf32>", [0]),
+    "a malformed attribute": ("%{0} = stablehlo.abs %{1} {{a = }} : tensor<4xf32>", [0]),
+    "not an operation": ("+\n    %{0} = stablehlo.abs %{1} : tensor<4xf32>", [0]),
+    "an attribute that does not fit": (
+        "%{0} = stablehlo.reverse %{1}, dims = [9223372036854775808] : tensor<4xf32>",
+        [0],
+    ),
+    "refused by the verifier": ("%{0} = stablehlo.reverse %{1}, dims = [7] : tensor<4xf32>", [0]),
+    "types": (
+        "%t{0} = stablehlo.convert %{1} : (tensor<4xf32>) -> tensor<4xf64>\n"
+        "    %{0} = stablehlo.convert %t{0} : (tensor<4xf64>) -> tensor<4xf32>",
+        [0, 1],
+    ),
+    "another type": ("%{0} = stablehlo.add %{1}, %scalar : tensor<4xf32>", [0]),
+    "undefined": ("%{0} = stablehlo.add %{1}, %undefined : tensor<4xf32>", [0]),
+    "defined twice": ("%arg0 = stablehlo.abs %{1} : tensor<4xf32>\n"
+                      "    %{0} = stablehlo.abs %{1} : tensor<4xf32>", [0]),
+    "dynamic": (
+        "%t{0} = stablehlo.slice %{1} [0:2] : (tensor<4xf32>) -> tensor<?xf32>\n"
+        "    %{0} = stablehlo.convert %t{0} : (tensor<?xf32>) -> tensor<4xf32>",
+        [0, 1],
+    ),
+}  # fmt: skip
+"""Lines of a function, and in which of them there is a fault."""
+
+
+def chain(kinds: Sequence[str | None], function: str, dead: Sequence[str] = ()) -> list[str]:
+    """A function of operations, each on the value before; `dead` ones have results of no use."""
+    lines = [
+        f"  func.func {function}(%arg0: tensor<4xf32>, %scalar: tensor<f32>) -> tensor<4xf32> {{",
+        "    %v0 = stablehlo.abs %arg0 : tensor<4xf32>",
+    ]
+    for number, kind in enumerate(kinds, 1):
+        text = "%{0} = stablehlo.abs %{1} : tensor<4xf32>" if kind is None else FAULTY[kind][0]
+        lines += ("    " + text.format(f"v{number}", f"v{number - 1}")).split("\n")
+    for number, kind in enumerate(dead):
+        lines += ("    " + FAULTY[kind][0].format(f"dead{number}", "arg0")).split("\n")
+    return [*lines, f"    return %v{len(kinds)} : tensor<4xf32>", "  }"]
+
+
+# A line that is not an operation says nothing of what uses it.
+MAY_BE_DEAD = sorted(FAULTY.keys() - {"not an operation", "defined twice"})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.none() | st.sampled_from(sorted(FAULTY)), max_size=8),
+    st.lists(st.sampled_from(MAY_BE_DEAD), max_size=3),
+    st.lists(st.sampled_from(sorted(FAULTY)), max_size=3),
+)
+def test_every_live_fault_is_listed_once(kinds, dead, uncalled):
+    text = ["module {", *chain(kinds, "public @main", dead), *chain(uncalled, "private @f"), "}"]
+    expected: list[int] = []
+    line = 4
+    for kind in kinds:
+        words, faulty = ("", []) if kind is None else FAULTY[kind]
+        expected += [line + at for at in faulty]
+        line += 1 + words.count("\n")
+    data = "\n".join(text).encode()
+    if not expected:
+        module = read_module(data, "step.mlir")
+        module.verify()
+        assert ("unreadable" not in str(module) and "@f" not in str(module)) or not uncalled
+        return
+    error = error_of(data)
+    found = [
+        int(n) for n in re.findall(r"^ *step\.mlir:(\d+):\d+: (?!\d+ faults)", str(error), re.M)
+    ]
+    assert found == expected, str(error)
+
+
+@pytest.mark.parametrize("kind", sorted(FAULTY))
+def test_each_kind_of_fault(kind):
+    with pytest.raises(InputError) as info:
+        parse_module("\n".join(["module {", *chain([kind, None], "public @main"), "}"]))
+    assert info.value.location is not None and info.value.location.line == 4
 
 
 def test_poet_ir_needs_no_main():

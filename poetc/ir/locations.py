@@ -1,5 +1,8 @@
 """Where in the input an operation came from."""
 
+import re
+from bisect import bisect_right
+
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 
@@ -44,3 +47,16 @@ def kernel_location(compute: ComputeOp) -> SourceLocation | None:
         if (location := source_location(op)) is not None
     ]
     return min(found, key=lambda entry: entry[:2])[2] if found else None
+
+
+class Lines:
+    """Line and column of offsets in a text."""
+
+    def __init__(self, text: str, filename: str):
+        self.filename = filename
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def at(self, offset: int) -> SourceLocation:
+        """The place of an offset."""
+        line = bisect_right(self._starts, offset)
+        return SourceLocation(self.filename, line, offset - self._starts[line - 1] + 1)

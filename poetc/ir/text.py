@@ -2,14 +2,13 @@
 
 `read_module` takes the bytes of a file given to the driver, `parse_module` any text of our
 dialects. Both give a verified module in which every operation knows its line and column, and raise
-InputError with one message for anything else. What the text alone shows is reported before parsing:
-"the file is truncated" or a list of all unsupported operations helps more than the first token that
-the parser stumbles over.
+InputError for anything else, which lists all faults that are not in dead code. What the text alone
+shows is reported before parsing: "the file is truncated" helps more than the first token that the
+parser stumbles over. Dead code that cannot be read is left out of the module.
 """
 
-import math
 import re
-from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from io import StringIO
 
@@ -17,21 +16,20 @@ from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
-    FileLineColLoc,
-    IntAttr,
     ModuleOp,
     NoneAttr,
-    StringAttr,
     TensorType,
 )
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue, TypeAttribute
-from xdsl.parser import Parser
+from xdsl.dialects.func import CallOp, FuncOp
+from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.printer import Printer
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from poetc.errors import InputError, SourceLocation
-from poetc.ir.locations import source_location
+from poetc.errors import InputError, SourceLocation, collected
+from poetc.ir.framework_names import FRAMEWORK_NAMES
+from poetc.ir.locations import Lines, source_location
+from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
 from poetc.ir.stablehlo import ELEMENT_TYPES
 from poetc.simplify.inline import callees_first
 from poetc.universe import UNIVERSE
@@ -54,19 +52,14 @@ _OPERATION = re.compile(
     re.MULTILINE,
 )
 
+_BLANK = re.compile(r"[^\n]")
+
 _MODULE = re.compile(r'\b(?:builtin\.)?module\b|\bfunc\.func\b|\bpoet\.graph\b|"[a-z]\w*\.\w+"\(')
 
 _LOCATION_ALIAS = re.compile(
     r'^#loc\d* = loc\(.*$|[ \t]loc\((?:unknown|#loc\d*|"(?:[^"\\\n]|\\.)*"\(#loc\d*\))\)',
     re.MULTILINE,
 )
-
-
-# Messages of xDSL's parser that do not say what is wrong.
-_UNCLEAR_MESSAGES = {
-    " in block definition": "expected an operation, a block or '}'",
-    "Expected suffix identifier after {first_char}": "expected a name after '%', '#', '!' or '^'",
-}
 
 
 def make_context() -> Context:
@@ -78,59 +71,15 @@ def make_context() -> Context:
     return context
 
 
-class _Lines:
-    """Line and column of offsets in a text."""
-
-    def __init__(self, text: str, filename: str):
-        self.filename = filename
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-
-    def at(self, offset: int) -> SourceLocation:
-        line = bisect_right(self._starts, offset)
-        return SourceLocation(self.filename, line, offset - self._starts[line - 1] + 1)
-
-
-class _LocatingParser(Parser):
-    """Gives each operation the place where it starts in the text.
-
-    Reads each spelling of a plain tensor type once: types are half of the work of parsing.
-    """
-
-    _TENSOR = re.compile(r"tensor<(?:\d+x)*(?:f32|i32|i1)>")
-
-    def __init__(self, context: Context, text: str, lines: _Lines):
-        super().__init__(context, text, lines.filename)
-        self._lines = lines
-        self._file = StringAttr(lines.filename)
-        self._types: dict[str, TypeAttribute] = {}
-
-    def parse_optional_type(self) -> TypeAttribute | None:
-        match = self._TENSOR.match(self.lexer.input.content, self.pos)
-        if match is None:
-            return super().parse_optional_type()
-        type = self._types.get(match[0])
-        if type is not None:
-            self._resume_from(match.end())
-            return type
-        type = super().parse_optional_type()
-        assert isinstance(type, TensorType), "the text starts like a tensor type"
-        if math.prod(type.get_shape()) >= 1 << 48:
-            self.raise_error(f"{type} is too large", match.start(), match.end())
-        self._types[match[0]] = type
-        return type
-
-    def parse_operation(self) -> Operation:
-        start = self._lines.at(self.pos)
-        op = super().parse_operation()
-        if not isinstance(op.location, FileLineColLoc):
-            op.location = FileLineColLoc(self._file, IntAttr(start.line), IntAttr(start.column))
-        return op
-
-
 def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
-    """Parse and verify a module; raises InputError at file:line:column."""
-    lines = _Lines(text, filename)
-    masked = _STRING_OR_COMMENT.sub(lambda match: " " * len(match[0]), text)
+    """Parse and verify a module; raises InputError that lists all faults."""
+    return _parse(text, filename, is_step=False)
+
+
+def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
+    """Parse and verify a module; with `is_step` it must have one entry point, too."""
+    lines = Lines(text, filename)
+    masked = _STRING_OR_COMMENT.sub(lambda match: _BLANK.sub(" ", match[0]), text)
     if not masked.strip() and '"' not in text:
         raise InputError("the file is empty", SourceLocation(filename, 1, 1))
     if _MODULE.search(text) is None and _OPERATION.search(text) is None:
@@ -140,39 +89,75 @@ def parse_module(text: str, filename: str = "<string>") -> ModuleOp:
         )
     if '"' in masked:
         raise InputError("unterminated or malformed string", lines.at(masked.index('"')))
-    context = make_context()
     _check_brackets(masked, lines)
-    _check_operations(text, context, lines)
-    _check_types(masked, lines)
+    _check_integer_types(masked, lines)
     # Locations of JAX's Python source are defined after their uses, which xDSL cannot read.
     text = _LOCATION_ALIAS.sub(lambda match: " " * len(match[0]), text)
-    parser = None
+    parser: FaultTolerantParser | None = None
     try:
-        parser = _LocatingParser(context, text, lines)
+        parser = FaultTolerantParser(make_context(), text, masked, lines)
         module = parser.parse_module()
-    except (VerifyException, ValueError) as error:
-        # An attribute or type that cannot be made of what stands just before the next token.
-        place = lines.at(parser.pos if parser is not None else 0)
-        raise InputError(str(error), place) from error
-    except ParseError as error:
-        raise _syntax_error(error, text, lines) from error
+    except (ParseError, VerifyException, ValueError) as error:
+        # Outside of all operations, where nothing says how to go on.
+        if parser is None:
+            raise InputError(str(error), lines.at(0)) from error
+        parser.add_fault(error)
+        raise _all_of(parser.faults) from error
     except RecursionError as error:
         raise InputError("nested too deeply", SourceLocation(filename, 1, 1)) from error
-    _verify(module)
+    faults = [*parser.faults, *_dynamic_shapes(masked, lines)]
+    extents = {
+        op: (_position(lines.at(begin)), _position(lines.at(end)))
+        for op, (begin, end) in parser.extents.items()
+    }
+    faults += _verify(module, [op for op, extent in extents.items() if _any_in(faults, extent)])
+    if is_step and not any(isinstance(op, Unreadable) for op in module.ops):
+        faults += _entry_faults(module)
+    if faults:
+        dead = dead_operations(module)
+        found = [extents[op] for op in dead if op in extents]
+        faults = [fault for fault in faults if not any(_any_in([fault], e) for e in found)]
+        if faults:
+            raise _all_of(faults)
+        for op in reversed(dead):
+            op.detach()
+            op.erase()
     return module
 
 
-def _syntax_error(error: ParseError, text: str, lines: _Lines) -> InputError:
-    start = min(error.span.start, len(text))
-    message = _UNCLEAR_MESSAGES.get(error.msg, error.msg)
-    undefined = re.match(r"values used but not defined: \[%([\w$.-]+)", message)
-    if undefined is not None:
-        # Noticed at the end of the file: point to the first use instead.
-        use = re.search(rf"%{re.escape(undefined[1])}(?![\w$.-])", text)
-        start = start if use is None else use.start()
-    elif not text[start:].strip():
-        message = f"unexpected end of file: {message}"
-    return InputError(message, lines.at(start))
+def _position(place: SourceLocation) -> tuple[int, int]:
+    return place.line, place.column
+
+
+def _any_in(faults: Iterable[InputError], extent: tuple[tuple[int, int], tuple[int, int]]) -> bool:
+    """Whether one of the faults is within an extent."""
+    places = (fault.location for fault in faults if fault.location is not None)
+    return any(extent[0] <= _position(place) < extent[1] for place in places)
+
+
+def _all_of(faults: Sequence[InputError]) -> InputError:
+    """One error for all faults, with a list of what is supported if anything is not."""
+    faults = list(faults)
+    error = collected(
+        [_explained(f) if isinstance(f, UnsupportedOperationError) else f for f in faults]
+    )
+    if not any(isinstance(fault, UnsupportedOperationError) for fault in faults):
+        return error
+    supported = f"{error.message}\nsupported are {'; '.join(_supported_operations())}"
+    return InputError(supported, error.location)
+
+
+def _explained(fault: UnsupportedOperationError) -> InputError:
+    name = fault.message
+    dialect, dot, _ = name.partition(".")
+    if not dot:
+        return InputError(f"expected an operation, not '{name}'", fault.location)
+    message = f"{name} is not supported"
+    if make_context().get_optional_dialect(dialect) is None:
+        message += f" (unknown dialect '{dialect}')"
+    elif name in FRAMEWORK_NAMES:
+        message += f" ({FRAMEWORK_NAMES[name]})"
+    return InputError(message, fault.location)
 
 
 def read_module(data: bytes, filename: str) -> ModuleOp:
@@ -192,15 +177,13 @@ def read_module(data: bytes, filename: str) -> ModuleOp:
         raise InputError(
             f"not text: byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8", start
         ) from error
-    module = parse_module(text, filename)
-    check_entry(module)
-    return module
+    return _parse(text, filename, is_step=True)
 
 
 # --- checks on the text -------------------------------------------------------------------------
 
 
-def _check_brackets(masked: str, lines: _Lines) -> None:
+def _check_brackets(masked: str, lines: Lines) -> None:
     """Reject text that ends inside a bracket, and absurd nesting."""
     opened: list[re.Match[str]] = []
     for match in re.finditer(r"[()\[\]{}]", masked):
@@ -220,33 +203,6 @@ def _check_brackets(masked: str, lines: _Lines) -> None:
         )
 
 
-def _check_operations(text: str, context: Context, lines: _Lines) -> None:
-    """Report all operations that no dialect of ours has, with all their lines."""
-    found: dict[str, list[SourceLocation]] = {}
-    known: dict[str, bool] = {}
-    for match in _OPERATION.finditer(text):
-        name = match["generic"] or match["custom"]
-        if name not in known:
-            known[name] = context.get_optional_op(name) is not None
-        if not known[name]:
-            group = "generic" if match["generic"] else "custom"
-            found.setdefault(name, []).append(lines.at(match.start(group)))
-    if not found:
-        return
-    report = []
-    for name, places in found.items():
-        dialect = name.split(".")[0]
-        unknown = context.get_optional_dialect(dialect) is None
-        note = f" (unknown dialect '{dialect}')" if unknown else ""
-        noun = "line" if len(places) == 1 else "lines"
-        report.append(f"  {name}{note}: {noun} {', '.join(str(p.line) for p in places)}")
-    supported = "; ".join(_supported_operations())
-    raise InputError(
-        "unsupported operations:\n" + "\n".join(report) + f"\nsupported are {supported}",
-        min((p for places in found.values() for p in places), key=lambda p: (p.line, p.column)),
-    )
-
-
 @cache
 def _supported_operations() -> tuple[str, ...]:
     lists = []
@@ -257,14 +213,18 @@ def _supported_operations() -> tuple[str, ...]:
     return tuple(lists)
 
 
-def _check_types(masked: str, lines: _Lines) -> None:
-    """Report dynamic shapes, and integers so wide that xDSL runs out of memory over them."""
-    match = re.search(r"\btensor<[^<>]*\?[^<>]*>|\btensor<\*x?", masked)
-    if match is not None:
-        raise InputError(
-            f"dynamic shape {match[0]}: lower the step with static shapes",
-            lines.at(match.start()),
-        )
+def _dynamic_shapes(masked: str, lines: Lines) -> Iterator[InputError]:
+    """The first dynamic shape of each line."""
+    seen: set[int] = set()
+    for match in re.finditer(r"\btensor<[^<>]*\?[^<>]*>|\btensor<\*x?", masked):
+        place = lines.at(match.start())
+        if place.line not in seen:
+            seen.add(place.line)
+            yield InputError(f"dynamic shape {match[0]}: lower the step with static shapes", place)
+
+
+def _check_integer_types(masked: str, lines: Lines) -> None:
+    """Reject integers so wide that xDSL runs out of memory over them."""
     match = re.search(r"(?<![%@#!^\w.$-])(?:\d+x)*([su]?i\d{5,})\b", masked)
     if match is not None:
         raise InputError(f"no such type: {match[1][:12]}...", lines.at(match.start(1)))
@@ -273,27 +233,42 @@ def _check_types(masked: str, lines: _Lines) -> None:
 # --- checks on the module -----------------------------------------------------------------------
 
 
-def _verify(module: ModuleOp) -> None:
-    """Verify each operation, and that values are defined before they are used."""
-    defined: set[SSAValue] = set()
+def _verify(module: ModuleOp, faulty: Iterable[Operation]) -> Iterator[InputError]:
+    """What is wrong with operations, and values that are used before they are defined.
+
+    `faulty` are known to be wrong, and so left out.
+    """
+    faulty, defined = set(faulty), set[SSAValue]()
+    lost = {name for op in module.ops if isinstance(op, Unreadable) for name in op.functions}
     for op in module.walk():
-        for index, operand in enumerate(op.operands):
-            if operand not in defined:
-                raise InputError(
-                    f"{op.name}: operand {index} is used before it is defined", source_location(op)
-                )
-        try:
-            op.verify(verify_nested_ops=False)
-        except VerifyException as error:
-            # xDSL wraps the message in a print of the whole module.
-            cause = error.__cause__ if isinstance(error.__cause__, VerifyException) else error
-            raise InputError(f"{op.name}: {cause}", source_location(op)) from error
+        if op not in faulty and not isinstance(op, Unreadable):
+            yield from _verify_operation(op, defined, lost)
         for region in op.regions:
             for block in region.blocks:
                 defined.update(block.args)
-                if block.is_empty and not isinstance(op, ModuleOp):
-                    raise InputError(f"{op.name}: empty block", source_location(op))
         defined.update(op.results)
+
+
+def _verify_operation(
+    op: Operation, defined: Collection[SSAValue], lost: Collection[str]
+) -> Iterator[InputError]:
+    place = source_location(op)
+    for index, operand in enumerate(op.operands):
+        if operand not in defined:
+            yield InputError(f"{op.name}: operand {index} is used before it is defined", place)
+            return
+    if isinstance(op, CallOp) and op.callee.root_reference.data in lost:
+        return
+    try:
+        op.verify(verify_nested_ops=False)
+    except VerifyException as error:
+        # xDSL wraps the message in a print of the whole module.
+        cause = error.__cause__ if isinstance(error.__cause__, VerifyException) else error
+        yield InputError(f"{op.name}: {cause}", place)
+        return
+    blocks = (block for region in op.regions for block in region.blocks)
+    if not isinstance(op, ModuleOp) and any(block.is_empty for block in blocks):
+        yield InputError(f"{op.name}: empty block", place)
 
 
 def check_entry(module: ModuleOp) -> None:
@@ -301,26 +276,35 @@ def check_entry(module: ModuleOp) -> None:
 
     A module that already holds a `poet.graph` passes. Raises InputError.
     """
+    faults = list(_entry_faults(module))
+    if faults:
+        raise collected(faults)
+
+
+def _entry_faults(module: ModuleOp) -> Iterator[InputError]:
     if any(op.name == "poet.graph" for op in module.ops):
         return
     functions = [op for op in module.ops if isinstance(op, FuncOp)]
     if not functions:
-        raise InputError("the module has no function", source_location(module))
+        yield InputError("the module has no function", source_location(module))
+        return
     for op in module.ops:
         if not isinstance(op, FuncOp):
-            raise InputError(f"{op.name} beside functions is not supported", source_location(op))
+            yield InputError(f"{op.name} beside functions is not supported", source_location(op))
     public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
     names = [f.sym_name.data for f in public]
     if names != ["main"]:
         have = ", ".join(f"@{f.sym_name.data} (line {_line(f)})" for f in public) or "none"
-        raise InputError(
+        yield InputError(
             f"expected one public function, @main; public functions are: {have}",
             source_location(public[-1] if public else module),
         )
     for function in functions:
-        _check_function(function)
-    # Raises an error where there is recursion.
-    callees_first(module)
+        yield from _function_faults(function)
+    try:
+        callees_first(module)
+    except InputError as recursion:
+        yield recursion
 
 
 def _line(op: Operation) -> str:
@@ -328,24 +312,72 @@ def _line(op: Operation) -> str:
     return "unknown" if place is None else str(place.line)
 
 
-def _check_function(function: FuncOp) -> None:
+def _function_faults(function: FuncOp) -> Iterator[InputError]:
     name, place = function.sym_name.data, source_location(function)
     if function.is_declaration:
-        raise InputError(f"@{name} has no body", place)
-    if len(function.body.blocks) != 1:
-        raise InputError(f"@{name} has several blocks, control flow is not supported", place)
+        yield InputError(f"@{name} has no body", place)
+    elif len(function.body.blocks) != 1:
+        yield InputError(f"@{name} has several blocks, control flow is not supported", place)
     types = (*function.function_type.inputs, *function.function_type.outputs)
-    for type in types:
+    for type in dict.fromkeys(types):
         if (
             not isinstance(type, TensorType)
             or not isinstance(type.encoding, NoneAttr)
             or DYNAMIC_INDEX in type.get_shape()
             or type.element_type not in ELEMENT_TYPES
         ):
-            raise InputError(
+            yield InputError(
                 f"@{name} takes or returns {type}; supported are static tensors of f32, i32 or i1",
                 place,
             )
+
+
+def dead_operations(module: ModuleOp) -> list[Operation]:
+    """Operations that no result of a public function depends on, and functions that none calls.
+
+    In the order of the module; of what is nested only the outermost. None where no function is
+    public.
+    """
+    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    live: set[Operation] = {
+        op
+        for op in module.ops
+        if not isinstance(op, FuncOp)
+        or op.sym_visibility is None
+        or op.sym_visibility.data == "public"
+    }
+    if not any(isinstance(op, FuncOp) for op in live):
+        return []
+    waiting = list(live)
+    while waiting:
+        op = waiting.pop()
+        needed: list[Operation] = []
+        if isinstance(op, FuncOp):
+            needed += (inner for inner in op.walk() if not _is_pure(inner))
+        for inner in op.walk() if not isinstance(op, FuncOp) else ():
+            needed += (v.op for v in inner.operands if isinstance(v, OpResult))
+            names: Iterable[str] = ()
+            if isinstance(inner, CallOp):
+                names = (inner.callee.root_reference.data,)
+            elif isinstance(inner, Unreadable):
+                names = inner.functions
+            needed += (functions[name] for name in names if name in functions)
+        waiting += (new for new in needed if new not in live)
+        live.update(needed)
+    dead: list[Operation] = []
+    for op in module.ops:
+        if op not in live:
+            dead.append(op)
+        elif isinstance(op, FuncOp):
+            dead += (o for block in op.body.blocks for o in block.ops if o not in live)
+    return dead
+
+
+def _is_pure(op: Operation) -> bool:
+    """Whether an operation does nothing but define values."""
+    if isinstance(op, Unreadable):
+        return op.pure
+    return isinstance(op, CallOp) or op.has_trait(Pure)
 
 
 def module_text(module: ModuleOp) -> str:

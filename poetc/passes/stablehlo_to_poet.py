@@ -42,7 +42,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from poetc.errors import InputError
+from poetc.errors import InputError, collected
 from poetc.ir.locations import source_location
 from poetc.ir.poet import PART, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
@@ -116,15 +116,9 @@ def _check(main: FuncOp) -> None:
         for problem in _type_problems(type)
     ]
     found += ((op, problem) for op in main.body.block.ops for problem in _op_problems(op))
-    # What was inlined several times is there several times.
-    problems = list(dict.fromkeys((source_location(op), problem) for op, problem in found))
-    if not problems:
-        return
-    if len(problems) == 1:
-        location, problem = problems[0]
-        raise InputError(problem, location)
-    lines = (f"  {where}: {problem}" if where else f"  {problem}" for where, problem in problems)
-    raise InputError("\n".join((f"{len(problems)} things cannot be compiled:", *lines)))
+    if found:
+        # What was inlined several times is there several times.
+        raise collected([InputError(problem, source_location(op)) for op, problem in found])
 
 
 def _type_problems(type: Attribute) -> Iterator[str]:
