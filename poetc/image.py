@@ -30,7 +30,8 @@ from poetc.errors import InputError
 from poetc.ir.dense import dtype_of
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import GraphOp, PageType
-from poetc.schedule.arena import PAGE_TRAILER_BYTES, page_bytes, round_up
+from poetc.page import PAGE_TRAILER_BYTES, page_bytes, page_trailer
+from poetc.schedule.arena import round_up
 
 RECORD_MAGIC = 0x50545243
 _RECORD = struct.Struct("<4I")
@@ -328,8 +329,7 @@ def pack(
         for tensor, values in zip(parameter.tensors, parameter.split(array), strict=True):
             data = np.ascontiguousarray(values).astype(_little(tensor)).tobytes()
             offset, tag = _current(layout, tensor, sequence)
-            crc = (zlib.crc32(data) ^ tag) & 0xFFFFFFFF
-            page = data + crc.to_bytes(PAGE_TRAILER_BYTES, "little")
+            page = data + page_trailer(data, tag)
             image[offset : offset + len(page)] = page
     fields = (RECORD_MAGIC, layout.identity, sequence)
     record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
@@ -362,8 +362,7 @@ def _values(
     offset, tag = _current(layout, tensor, sequence)
     end = offset + tensor.bytes
     data = bytes(image[offset:end])
-    trailer = int.from_bytes(image[end : end + PAGE_TRAILER_BYTES], "little")
-    if zlib.crc32(data) ^ tag != trailer:
+    if image[end : end + PAGE_TRAILER_BYTES] != page_trailer(data, tag):
         raise InputError(f"{tensor.label} is damaged: the CRC of its page at {offset} is wrong")
     return np.frombuffer(data, _little(tensor)).reshape(tensor.shape).astype(tensor.dtype)
 

@@ -34,6 +34,7 @@ from poetc.ir.poet import (
     YieldOp,
 )
 from poetc.ir.transfers import split_transfers
+from poetc.page import page_bytes
 
 Stage = Literal["unscheduled", "scheduled", "planned", "split"]
 """Planned: scheduled, and every buffer has its place in the arena or in storage. Split: planned,
@@ -140,7 +141,7 @@ class _Builder:
         op = PageOutOp(value)
         if self.stage == "planned":
             op.offset = IntegerAttr(self.storage_bytes, i64)
-            self.storage_bytes += bytes_of(value.type)
+            self.storage_bytes += page_bytes(bytes_of(value.type))
         op.page.name_hint = self.draw(hints)
         self.pages.append(op)
         self.ops.append(op)

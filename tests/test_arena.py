@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poetc.schedule.arena import Buffer, Packing, pack, page_bytes
+from poetc.schedule.arena import Buffer, Packing, pack
 from poetc.schedule.arena_check import ArenaError, check_packing
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -158,10 +158,6 @@ def test_optimum_above_the_peak_is_proven():
     packing = checked(buffers, align=1)
     assert max(live) == 11 and not fits(buffers, 11)
     assert packing.arena_bytes == packing.bound_bytes == 12
-
-
-def test_page_has_a_trailer_and_is_aligned():
-    assert page_bytes(8) == 12 and page_bytes(9) == 16 and page_bytes(1, 512) == 512
 
 
 lifetimes = st.tuples(st.integers(0, 12), st.integers(0, 8))

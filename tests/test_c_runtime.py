@@ -16,7 +16,7 @@ from c_support import COMPILERS, STRICT, compile_c, load_library
 from poetc.backends.c.emit import RUNTIME
 from poetc.backends.c.layout import STATIC_BYTES
 from poetc.backends.c.stack import TRANSFER_BYTES
-from poetc.schedule.arena import PAGE_TRAILER_BYTES
+from poetc.page import PAGE_TRAILER_BYTES, page_bytes
 
 SOURCES = [
     RUNTIME / f"{name}.c" for name in ("poetc_store", "poetc_image", "store_memory", "store_file")
@@ -184,6 +184,7 @@ def test_the_core_needs_no_header_of_a_c_library(tmp_path: Path) -> None:
 
 def test_handles_fit_the_static_data_reported(tmp_path: Path) -> None:
     source = tmp_path / "sizes.c"
+    pages = " && ".join(f"POETC_PAGE_BYTES({n}u) == {page_bytes(n)}u" for n in range(20))
     source.write_text(
         f"""
 #include "store_file.h"
@@ -192,10 +193,12 @@ typedef char file_fits[sizeof(poetc_file_store) <= {STATIC_BYTES} ? 1 : -1];
 typedef char memory_fits[sizeof(poetc_memory_store) <= {STATIC_BYTES} ? 1 : -1];
 typedef char transfer_fits[sizeof(poetc_transfer) <= {TRANSFER_BYTES} ? 1 : -1];
 typedef char trailer_is[POETC_TRAILER_BYTES == {PAGE_TRAILER_BYTES} ? 1 : -1];
+typedef char pages_are[{pages} ? 1 : -1];
 extern file_fits *a;
 extern memory_fits *b;
 extern trailer_is *c;
 extern transfer_fits *d;
+extern pages_are *e;
 """
     )
     assert "-Werror" in STRICT

@@ -29,7 +29,7 @@ from poetc.errors import InputError
 from poetc.image import pack, unpack
 from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
-from poetc.passes.poet_verify import PoetVerifyPass
+from poetc.passes.poet_verify import PoetVerifyPass, VerificationError
 
 PARAMETERS = [W, C, V]
 PAGE = "!poet.page<tensor<4xf32>>"
@@ -62,6 +62,42 @@ def test_steps(machine: Machine, start: int) -> None:
         sequence, arrays = unpack(machine.layout, machine.image)
         assert sequence == (start + step) % 2**32
         assert [a.tobytes() for a in arrays] == [a.tobytes() for a in (w, C, v)]
+
+
+def test_what_the_verifier_accepts_runs(tmp_path: Path) -> None:
+    """The pages of the step anywhere, in storage of any size: refused, or it runs."""
+    roomy = STEP.replace("offset 320", "offset 512")
+    roomy = roomy.replace("storage_bytes = 340", "storage_bytes = 552")
+    roomy = roomy.replace("bank_bytes = 64", "bank_bytes = 128")
+    moves = {
+        "storage_bytes = 552": (-24, -20, -16, 4),
+        "bank_bytes = 128": (-128, -64, 4, 32, 64),
+        "pageout %h offset 512": (-128, -68, -64, -4, 2, 16, 20, 24),
+        'poet.name = "c", poet.offset = 128': (-20, 4, 44, 48),
+        # The old value, and the new one in the same place.
+        "offset = 192 |offset 192 ": (-60, 4, 44, 64, 108),
+    }
+    ran = 0
+    for what, distances in moves.items():
+        for distance in distances:
+            text = re.sub(what, lambda m, d=distance: _moved(m[0], d), roomy)
+            assert text != roomy
+            module = parse_module(text)
+            try:
+                PoetVerifyPass().apply(None, module)  # pyright: ignore[reportArgumentType]
+            except VerificationError:
+                continue
+            ran += 1
+            machine = Machine(module, tmp_path / f"{ran}", {0: X}, "-O0")
+            image = machine.run(pack(machine.layout, PARAMETERS), 2)[-1]
+            y, w, v = expected(2)
+            assert machine.outputs() == [y.tobytes()], text
+            assert machine.state(image) == (2, [a.tobytes() for a in (w, C, v)]), text
+    assert 8 <= ran <= 16
+
+
+def _moved(text: str, distance: int) -> str:
+    return re.sub(r"\d+", lambda number: str(int(number[0]) + distance), text)
 
 
 def test_old_values_are_untouched(machine: Machine) -> None:

@@ -273,15 +273,17 @@ def two_pages(first: int, second: int):
         add("y", "x2", "h2", "offsets [16]"),
         free("x2"),
         free("h2"),
-        storage=32,
+        storage=40,
     )
 
 
 def test_pages_that_overlap_corrupt_each_other():
-    assert run_graph(two_pages(0, 16), [X], arena=True).results[0].tolist() == [0] * 4
-    assert run_graph(two_pages(0, 8), [X], arena=True).results[0].tolist() != [0] * 4
-    with pytest.raises(InterpreterError, match="%q: 16 bytes at offset 20 end outside the storage"):
-        run_graph(two_pages(0, 20), [X], arena=True)
+    assert run_graph(two_pages(0, 20), [X], arena=True).results[0].tolist() == [0] * 4
+    for first, second in ((0, 8), (0, 16), (16, 0)):
+        with pytest.raises(InterpreterError, match="the page %p in the storage is damaged"):
+            run_graph(two_pages(first, second), [X], arena=True)
+    with pytest.raises(InterpreterError, match="%q: 20 bytes at offset 24 end outside the storage"):
+        run_graph(two_pages(0, 24), [X], arena=True)
 
 
 def test_updated_parameter_must_stay_in_place():
@@ -337,12 +339,12 @@ def test_a_transfer_waits_for_those_before_it():
 @pytest.mark.parametrize("offset", [16, 32])
 def test_a_buffer_changes_while_it_is_moved(offset: int):
     """A kernel writes over what is being read, or over what is being written."""
-    plan = "attributes {arena_bytes = 64 : i64, storage_bytes = 32 : i64}"
+    plan = "attributes {arena_bytes = 64 : i64, storage_bytes = 40 : i64}"
     arguments = f"%x: {V} {{poet.offset = 0 : i64}}"
     ops = (
         pageout("p", "x", "offset 0"),
         negate("z", "x", "offsets [32]"),
-        pageout_start("out", "z", "offset 16"),
+        pageout_start("out", "z", "offset 20"),
         pagein_start("in", "p", "offset 16"),
         add("g", "x", "x", f"offsets [{offset}]"),
         wait("p2", "out", False),

@@ -7,11 +7,22 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_poet import bytes_of, poet_graphs
 from xdsl.dialects.builtin import IntegerAttr, i64
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.errors import SourceLocation
-from poetc.ir.poet import ComputeOp, FreeOp, GraphOp, PageInOp, ReturnOp, WaitOp, offset_of
+from poetc.ir.poet import (
+    ComputeOp,
+    FreeOp,
+    GraphOp,
+    PageInOp,
+    PageInStartOp,
+    PageOutOp,
+    PageOutStartOp,
+    ReturnOp,
+    WaitOp,
+    offset_of,
+)
 from poetc.ir.text import parse_module
 from poetc.passes.poet_verify import VerificationError, verify_graph
 
@@ -135,6 +146,59 @@ def test_a_wait_comes_before_the_start(data: st.DataObject):
     wait.detach()
     Rewriter.insert_op(wait, InsertPoint.before(wait.start))
     rejected(graph, "poet.wait for .* which has not started")
+
+
+PAGE_BYTES = {1: 8, 2: 8, 3: 8, 4: 8, 6: 12, 8: 12, 9: 16, 12: 16, 16: 20, 24: 28, 36: 40}
+"""What the page of a tensor takes, written out: its bytes, a CRC of 4, whole words."""
+
+
+def storage_works(graph: GraphOp) -> bool:
+    """Does what the graph does to storage, byte by byte: whether each page that is read is what was
+    written there."""
+    assert graph.storage_bytes is not None
+    owner: dict[int, SSAValue] = {}
+    for op in graph.block.ops:
+        if isinstance(op, PageOutOp | PageOutStartOp):
+            at, size = offset_of(op.page), PAGE_BYTES[bytes_of(op.tensor.type)]
+            assert at is not None
+            if at < 0 or at % 4 or at + size > graph.storage_bytes:
+                return False
+            owner |= dict.fromkeys(range(at, at + size), op.page)
+        elif isinstance(op, PageInOp | PageInStartOp):
+            at, size = offset_of(op.page), PAGE_BYTES[bytes_of(op.tensor.type)]
+            assert at is not None
+            if any(owner[byte] is not op.page for byte in range(at, at + size)):
+                return False
+    return True
+
+
+storage_verdicts: set[bool] = set()
+
+
+@settings(check, max_examples=150)
+@given(st.data())
+def test_pages_anywhere_in_storage(data: st.DataObject):
+    """Accepted is what works, and nothing else."""
+    graph = data.draw(poet_graphs("planned") | poet_graphs("split"))
+    assert graph.storage_bytes is not None
+    pages = [op for op in graph.block.ops if isinstance(op, PageOutOp | PageOutStartOp)]
+    assume(pages)
+    for op in pages:
+        if data.draw(st.booleans()):
+            place = data.draw(st.integers(-1, graph.storage_bytes // 4)) * 4
+            op.offset = IntegerAttr(place + data.draw(st.sampled_from([0, 0, 0, 0, 2])), i64)
+    less = data.draw(st.sampled_from([0, 0, 0, 1, 4]))
+    graph.attributes["storage_bytes"] = IntegerAttr(graph.storage_bytes - less, i64)
+    works = storage_works(graph)
+    storage_verdicts.add(works)
+    if works:
+        verify_graph(graph)
+    else:
+        rejected(graph, "^the page .*(ends past the storage|overlaps|multiples of 4)")
+
+
+def test_both_verdicts_on_storage_were_reached():
+    assert storage_verdicts in ({True, False}, set())  # empty where the test above did not run
 
 
 def test_the_error_says_where():

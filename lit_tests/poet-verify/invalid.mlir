@@ -314,10 +314,11 @@ poet.graph @g(%w: tensor<4xf32> {poet.role = "param", poet.offset = 0 : i64}) {
 
 // -----
 
-// CHECK: %q (poet.pageout) at offset 8 of the storage overlaps %p (poet.pageout) at offset 0, which is still needed
-poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> {
+// Behind the elements of a page is its CRC.
+// CHECK: the page %q (poet.pageout) at offset 16 with 20 bytes overlaps the page %p (poet.pageout) at offset 0 with 20 bytes, which is still needed
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> attributes {storage_bytes = 36 : i64} {
   %p = poet.pageout %x offset 0 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
-  %q = poet.pageout %x offset 8 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  %q = poet.pageout %x offset 16 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
   poet.free %x : tensor<4xf32>
   %y = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   poet.return %y : tensor<4xf32>
@@ -325,9 +326,29 @@ poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> {
 
 // -----
 
-// CHECK: %p (poet.pageout) at offset 8 with 16 bytes ends past the storage of 20
-poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> attributes {storage_bytes = 20 : i64} {
+// CHECK: the page %p (poet.pageout) at offset 8 with 20 bytes ends past the storage of 24
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> attributes {storage_bytes = 24 : i64} {
   %p = poet.pageout %x offset 8 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  poet.free %x : tensor<4xf32>
+  %y = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
+  poet.return %y : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: the page %p (poet.pageout) at offset 6 with 20 bytes: offsets in storage are multiples of 4
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> attributes {storage_bytes = 32 : i64} {
+  %p = poet.pageout %x offset 6 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  poet.free %x : tensor<4xf32>
+  %y = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
+  poet.return %y : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: there are pages but the graph has no storage_bytes
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}) -> tensor<4xf32> {
+  %p = poet.pageout %x offset 0 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
   poet.free %x : tensor<4xf32>
   %y = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   poet.return %y : tensor<4xf32>

@@ -93,8 +93,8 @@ poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates =
 
 // -----
 
-// CHECK: %p (argument 0) at offset 96 with 16 bytes ends past the storage of 111
-poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 111 : i64, bank_bytes = 32 : i64, storage_unit = 32 : i64} {
+// CHECK: the page %p (argument 0) at offset 96 with 20 bytes ends past the storage of 115
+poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 115 : i64, bank_bytes = 32 : i64, storage_unit = 32 : i64} {
   %w = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   %w2 = poet.compute "update" (%a = %w : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] offsets [0] {
     poet.yield %a : tensor<4xf32>
@@ -119,8 +119,8 @@ poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates =
 
 // -----
 
-// CHECK: %p (argument 0) at offset 76 of the storage overlaps %p (argument 0) at offset 64, which is still needed
-poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 160 : i64, bank_bytes = 12 : i64, storage_unit = 32 : i64} {
+// CHECK: the page %p (argument 0) at offset 80 with 20 bytes overlaps the page %p (argument 0) at offset 64 with 20 bytes, which is still needed
+poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 160 : i64, bank_bytes = 16 : i64, storage_unit = 32 : i64} {
   %w = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   %w2 = poet.compute "update" (%a = %w : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] offsets [0] {
     poet.yield %a : tensor<4xf32>
@@ -132,8 +132,8 @@ poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates =
 
 // -----
 
-// CHECK: %p (argument 0) at offset 80, in bank 1, shares write unit 2 of 32 bytes with %p (argument 0), in bank 0
-poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 160 : i64, bank_bytes = 16 : i64, storage_unit = 32 : i64} {
+// CHECK: %p (argument 0) at offset 84, in bank 1, shares write unit 2 of 32 bytes with %p (argument 0), in bank 0
+poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 160 : i64, bank_bytes = 20 : i64, storage_unit = 32 : i64} {
   %w = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   %w2 = poet.compute "update" (%a = %w : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] offsets [0] {
     poet.yield %a : tensor<4xf32>
@@ -158,13 +158,13 @@ poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates =
 
 // -----
 
-// CHECK: %s (poet.pageout) at offset 96 of the storage overlaps %p (argument 0) at offset 96, which is still needed
+// CHECK: the page %s (poet.pageout) at offset 112 with 20 bytes overlaps the page %p (argument 0) at offset 96 with 20 bytes, which is still needed
 poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 160 : i64, bank_bytes = 32 : i64, storage_unit = 32 : i64} {
   %w = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   %w2 = poet.compute "update" (%a = %w : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] offsets [0] {
     poet.yield %a : tensor<4xf32>
   }
-  %s = poet.pageout %w2 offset 96 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  %s = poet.pageout %w2 offset 112 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
   %p2 = poet.pageout %w2 offset 64 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
   poet.free %w2 : tensor<4xf32>
   poet.return %p2 : !poet.page<tensor<4xf32>>
@@ -172,13 +172,26 @@ poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates =
 
 // -----
 
-// CHECK: %s (poet.pageout) at offset 112, a page of the step, shares write unit 3 of 32 bytes with %p (argument 0), in bank 1
+// CHECK: %s (poet.pageout) at offset 116, a page of the step, shares write unit 3 of 32 bytes with %p (argument 0), in bank 1
 poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 160 : i64, bank_bytes = 32 : i64, storage_unit = 32 : i64} {
   %w = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   %w2 = poet.compute "update" (%a = %w : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] offsets [0] {
     poet.yield %a : tensor<4xf32>
   }
-  %s = poet.pageout %w2 offset 112 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  %s = poet.pageout %w2 offset 116 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  %p2 = poet.pageout %w2 offset 64 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
+  poet.free %w2 : tensor<4xf32>
+  poet.return %p2 : !poet.page<tensor<4xf32>>
+}
+
+// -----
+
+// CHECK: storage image: a bank of 36 bytes is not whole write units
+poet.graph @g(%p: !poet.page<tensor<4xf32>> {poet.role = "param", poet.updates = 0 : i64, poet.offset = 64 : i64}) -> !poet.page<tensor<4xf32>> attributes {arena_bytes = 16 : i64, storage_bytes = 160 : i64, bank_bytes = 36 : i64, storage_unit = 32 : i64} {
+  %w = poet.pagein %p offset 0 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
+  %w2 = poet.compute "update" (%a = %w : tensor<4xf32>) -> tensor<4xf32> inplace [[0, 0]] offsets [0] {
+    poet.yield %a : tensor<4xf32>
+  }
   %p2 = poet.pageout %w2 offset 64 : tensor<4xf32> -> !poet.page<tensor<4xf32>>
   poet.free %w2 : tensor<4xf32>
   poet.return %p2 : !poet.page<tensor<4xf32>>

@@ -6,7 +6,7 @@ poet.graph @main(%x: tensor<4xf32> {poet.role = "input", poet.offset = 0 : i64},
                  %w: tensor<4xf32> {poet.role = "param", poet.updates = 1 : i64, poet.offset = 16 : i64},
                  %frozen: tensor<4xf32> {poet.role = "param", poet.offset = 32 : i64})
     -> (tensor<4xf32>, tensor<4xf32>)
-    attributes {ram = 80 : i64, arena_bytes = 80 : i64, storage_bytes = 16 : i64} {
+    attributes {ram = 80 : i64, arena_bytes = 80 : i64, storage_bytes = 20 : i64} {
   %h = poet.compute "h" (%a = %x : tensor<4xf32>, %b = %frozen : tensor<4xf32>) -> tensor<4xf32>
       cost #poet.cost<energy_nj = 1, time_ns = 1, workspace = 16, flops = 1> offsets [48] workspace_offset 64 {
     %0 = stablehlo.add %a, %b : tensor<4xf32>
@@ -39,7 +39,7 @@ poet.graph @paged(%c: !poet.page<tensor<4xf32>> {poet.role = "param", poet.offse
                   %kept: !poet.page<tensor<2xf32>> {poet.role = "param", poet.updates = 1 : i64, poet.offset = 52 : i64},
                   %q: !poet.page<tensor<f32>> {poet.role = "param", poet.updates = 2 : i64, poet.offset = 80 : i64})
     -> (!poet.page<tensor<2xf32>>, !poet.page<tensor<2xf32>>, !poet.page<tensor<f32>>)
-    attributes {arena_bytes = 28 : i64, storage_bytes = 144 : i64, bank_bytes = 32 : i64, storage_unit = 16 : i64} {
+    attributes {arena_bytes = 28 : i64, storage_bytes = 148 : i64, bank_bytes = 32 : i64, storage_unit = 16 : i64} {
   %c0 = poet.pagein %c offset 8 : !poet.page<tensor<4xf32>> -> tensor<4xf32>
   %w = poet.pagein %p offset 0 : !poet.page<tensor<2xf32>> -> tensor<2xf32>
   %w2 = poet.compute "update" (%a = %w : tensor<2xf32>) -> tensor<2xf32> inplace [[0, 0]] offsets [0] {

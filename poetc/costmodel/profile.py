@@ -37,6 +37,7 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 
 from poetc.errors import InputError, SourceLocation
+from poetc.page import PAGE_TRAILER_BYTES
 
 if TYPE_CHECKING:
     from xdsl.dialects.func import FuncOp
@@ -49,7 +50,6 @@ KEY_DIGITS = 16
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 _LARGEST = 2.0**53
 _WORD_BYTES = 4
-_TRAILER_BYTES = 4
 
 
 def kernel_key(function: FuncOp) -> str:
@@ -80,7 +80,7 @@ def kernel_key(function: FuncOp) -> str:
 
 def content_bytes(page_bytes: int) -> int:
     """Bytes of the content of a page, which ends with its CRC."""
-    return max(0, page_bytes - _TRAILER_BYTES)
+    return max(0, page_bytes - PAGE_TRAILER_BYTES)
 
 
 @dataclass
@@ -131,7 +131,7 @@ class BlockBuffer:
         before = (self.parts, self.reads, self.writes, self.copied)
         move = self.write if out else self.read
         move(offset, length)
-        move(offset + length, _TRAILER_BYTES)
+        move(offset + length, PAGE_TRAILER_BYTES)
         after = (self.parts, self.reads, self.writes, self.copied)
         parts, reads, writes, copied = (b - a for a, b in zip(before, after, strict=True))
         return parts, reads, writes, copied

@@ -22,6 +22,7 @@ from poetc.interpreter.functions import (
 from poetc.interpreter.semantics import Array
 from poetc.ir import poet
 from poetc.ir.locations import source_location
+from poetc.page import page_bytes, page_trailer
 
 _ALIGN_BYTES = 4  # Every buffer of the arena occupies whole words.
 _POISON = 0xFF  # NaN as float32, -1 as integer: neither passes for a value of a training step.
@@ -117,6 +118,32 @@ class _Bytes:
 
     def erase(self, value: SSAValue) -> None:
         self.views.pop(value).reshape(-1).view(np.uint8)[...] = _POISON
+
+
+class _Pages(_Bytes):
+    """Pages in storage: behind each value its CRC, which is checked when it is read."""
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(name, size)
+        self.trailers: dict[SSAValue, Array] = {}
+
+    def reserve(self, what: str, offset: int | None, size: int) -> None:
+        super().reserve(what, offset, page_bytes(size))
+
+    def write(self, value: SSAValue, array: Array, offset: int | None) -> None:
+        super().write(value, array, offset)
+        trailer = page_trailer(self._payload(value))
+        part = self._part(_name(value), offset, page_bytes(array.nbytes))[array.nbytes :]
+        part[: len(trailer)] = np.frombuffer(trailer, np.uint8)
+        self.trailers[value] = part[: len(trailer)]
+
+    def read(self, value: SSAValue) -> Array:
+        if page_trailer(self._payload(value)) != self.trailers[value].tobytes():
+            raise InterpreterError(f"the page {_name(value)} in the storage is damaged")
+        return super().read(value)
+
+    def _payload(self, value: SSAValue) -> bytes:
+        return self.views[value].tobytes()
 
 
 def _content(type_: Attribute) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -463,7 +490,7 @@ def run_graph(
         if graph.arena_bytes is None:
             raise InterpreterError("the graph has no memory plan")
         ram = _Bytes("arena", graph.arena_bytes)
-        storage = _Bytes("storage", graph.storage_bytes or 0)
+        storage = _Pages("storage", graph.storage_bytes or 0)
         machine = _Machine(ram, storage, ram_bytes)
     else:
         machine = _Machine(_Separate(), _Separate(), ram_bytes)

@@ -45,9 +45,9 @@ from poetc.ir.graph import (
 )
 from poetc.ir.poet import IO_PLACES, GraphOp
 from poetc.ir.transfers import split_transfers
+from poetc.page import page_bytes
 from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
-from poetc.schedule.arena import page_bytes
 from poetc.schedule.checker import Report, check, replay
 from poetc.schedule.errors import (
     InfeasibleProblem,

@@ -25,7 +25,8 @@ Where computes have kernels, each kernel takes the buffers that the compute has,
 workspace than its cost says.
 
 The proof reads the graph and the arguments of its kernels alone. It shares no code with the
-scheduler or with the checker of schedules, so that a mistake there is found here.
+scheduler or with the checker of schedules, so that a mistake there is found here. What a page and
+a storage image are is defined once, for all (`page.py`, `image.py`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from poetc.errors import InputError, PoetcError
+from poetc.image import layout_of
 from poetc.ir.locations import source_location
 from poetc.ir.poet import (
     ComputeOp,
@@ -56,6 +58,7 @@ from poetc.ir.poet import (
     transfer_of,
 )
 from poetc.kernels.analysis import check_call, workspace_bytes
+from poetc.page import PAGE_ALIGN_BYTES, page_bytes
 
 
 class VerificationError(PoetcError):
@@ -333,6 +336,8 @@ class _Walk:
 
     def _verify_free(self, op: Operation, what: str, offset: int, size: int) -> None:
         arena = self.graph.arena_bytes
+        if offset < 0:
+            raise _error(op, f"{what} at offset {offset} begins before the arena")
         if arena is not None and offset + size > arena:
             raise _error(
                 op, f"{what} at offset {offset} with {size} bytes ends past the arena of {arena}"
@@ -438,9 +443,6 @@ def _origin(value: SSAValue, *, through_inplace: bool) -> SSAValue:
 
 # Places in auxiliary storage
 
-PAGE_TRAILER_BYTES = 4
-"""The CRC-32 behind the elements of a page."""
-
 
 @dataclass(frozen=True)
 class _PageUse:
@@ -449,9 +451,15 @@ class _PageUse:
     """Of the storage: what loses its content together."""
     offset: int
     size: int
+    """With trailer and padding."""
     first: int
     last: int
     """Indices of the operations between which the page must stay as it is."""
+
+    @property
+    def what(self) -> str:
+        """For messages: a page is longer than its tensor."""
+        return f"the page {_value(self.value)} at offset {self.offset} with {self.size} bytes"
 
 
 def _verify_storage(graph: GraphOp) -> None:
@@ -459,22 +467,22 @@ def _verify_storage(graph: GraphOp) -> None:
     pages = list(_page_uses(graph))
     for i, page in enumerate(pages):
         op = page.value.owner if isinstance(page.value.owner, Operation) else graph
-        if graph.storage_bytes is not None and page.offset + page.size > graph.storage_bytes:
-            raise _error(
-                op,
-                f"{_value(page.value)} at offset {page.offset} with {page.size} bytes ends past "
-                f"the storage of {graph.storage_bytes}",
-            )
+        if page.offset < 0 or page.offset % PAGE_ALIGN_BYTES:
+            raise _error(op, f"{page.what}: offsets in storage are multiples of {PAGE_ALIGN_BYTES}")
+        if graph.storage_bytes is None:
+            raise _error(graph, "there are pages but the graph has no storage_bytes")
+        if page.offset + page.size > graph.storage_bytes:
+            raise _error(op, f"{page.what} ends past the storage of {graph.storage_bytes}")
         for other in pages[:i]:
             together = page.first <= other.last and other.first <= page.last
             if together and _overlap(page.offset, page.size, other.offset, other.size):
-                raise _error(
-                    op,
-                    f"{_value(page.value)} at offset {page.offset} of the storage overlaps "
-                    f"{_value(other.value)} at offset {other.offset}, which is still needed",
-                )
+                raise _error(op, f"{page.what} overlaps {other.what}, which is still needed")
     if any(isinstance(argument.type, PageType) for argument in graph.arguments):
         _verify_units(graph, pages)
+        try:
+            layout_of(graph)
+        except InputError as error:
+            raise _error(graph, error.message) from error
 
 
 def _verify_units(graph: GraphOp, pages: list[_PageUse]) -> None:
@@ -485,9 +493,7 @@ def _verify_units(graph: GraphOp, pages: list[_PageUse]) -> None:
     owner: dict[int, _PageUse | None] = {0: None, 1: None}  # None: the records
     for page in pages:
         op = page.value.owner if isinstance(page.value.owner, Operation) else graph
-        # The trailer begins at a multiple of 4.
-        end = page.offset + -(-page.size // 4) * 4 + PAGE_TRAILER_BYTES
-        for number in range(page.offset // unit, -(-end // unit)):
+        for number in range(page.offset // unit, -(-(page.offset + page.size) // unit)):
             other = owner.setdefault(number, page)
             if other is not None and other.part == page.part:
                 continue
@@ -507,7 +513,7 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
     for page in values:
         if not isinstance(page.type, PageType):
             continue
-        offset, size = offset_of(page), tensor_bytes(page.type.tensor)
+        offset, size = offset_of(page), page_bytes(tensor_bytes(page.type.tensor))
         if offset is None:
             op = page.owner if isinstance(page.owner, Operation) else graph
             raise _error(op, f"{_value(page)} has no offset in storage though buffers have one")

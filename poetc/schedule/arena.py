@@ -19,9 +19,6 @@ from dataclasses import dataclass, replace
 
 from poetc.schedule.arena_search import fit
 
-PAGE_TRAILER_BYTES = 4
-"""Bytes that follow the payload of every page in auxiliary storage: its CRC-32."""
-
 STEPS_PER_NODE = 100
 """Elementary steps of effort for a node of the search."""
 
@@ -34,11 +31,6 @@ def round_up(bytes: int, align: int) -> int:
 def is_power_of_two(number: int) -> bool:
     """Whether `number` is 1, 2, 4, 8, ..."""
     return number > 0 and not number & (number - 1)
-
-
-def page_bytes(payload_bytes: int, align: int = 4) -> int:
-    """Bytes that a page of `payload_bytes` takes in storage, trailer and padding included."""
-    return round_up(payload_bytes + PAGE_TRAILER_BYTES, align)
 
 
 @dataclass(frozen=True)

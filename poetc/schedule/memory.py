@@ -22,7 +22,8 @@ the bytes that a write which is cut off may spoil together.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from poetc.schedule.arena import Buffer, Packing, most_alive, never, pack, page_bytes, round_up
+from poetc.page import page_bytes
+from poetc.schedule.arena import Buffer, Packing, most_alive, never, pack, round_up
 from poetc.schedule.arena_check import check_packing
 from poetc.schedule.checker import replay
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +18,7 @@ import tvm
 import tvm_ffi
 
 from poetc.backends.tvm.stores import PageError
-from poetc.schedule.arena import PAGE_TRAILER_BYTES
+from poetc.page import PAGE_TRAILER_BYTES, page_trailer
 from poetc.units import format_bytes
 
 OPEN = "poetc.tvm.open_pages"
@@ -65,8 +64,7 @@ class Pages:
 
     def page_out(self, offset: int, content: memoryview) -> None:
         """Writes a page and its checksum."""
-        trailer = zlib.crc32(content).to_bytes(PAGE_TRAILER_BYTES, "little")
-        for part in (content, memoryview(trailer)):
+        for part in (content, memoryview(page_trailer(content))):
             while part:
                 done = os.pwrite(self.descriptor, part, offset)
                 offset, part = offset + done, part[done:]
@@ -76,7 +74,7 @@ class Pages:
         trailer = bytearray(PAGE_TRAILER_BYTES)
         wanted = len(content) + len(trailer)
         done = os.preadv(self.descriptor, [content, trailer], offset)
-        if done != wanted or int.from_bytes(trailer, "little") != zlib.crc32(content):
+        if done != wanted or trailer != page_trailer(content):
             raise PageError(f"the page at {offset} is damaged, or was never written")
 
 

@@ -19,7 +19,7 @@ from poetc.backends.plan.plan import (
     page_tensor,
 )
 from poetc.backends.plan.table import WORD_BYTES, Table
-from poetc.schedule.arena import page_bytes
+from poetc.page import page_bytes
 
 
 def check(plan: Plan, table: Table) -> None:

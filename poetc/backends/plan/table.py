@@ -30,7 +30,8 @@ from poetc.ir.poet import (
     transfer_of,
 )
 from poetc.kernels.analysis import buffers, may_alias, workspace_bytes
-from poetc.schedule.arena import page_bytes, round_up
+from poetc.page import page_bytes
+from poetc.schedule.arena import round_up
 
 WORD_BYTES = 4
 """Places in the arena and in storage are multiples of this."""

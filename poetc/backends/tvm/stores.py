@@ -16,7 +16,7 @@ from typing import Protocol
 
 from poetc.errors import InputError
 from poetc.image import RECORD_MAGIC
-from poetc.schedule.arena import PAGE_TRAILER_BYTES
+from poetc.page import PAGE_TRAILER_BYTES, page_trailer
 
 PAGE = 0
 """A page of the step itself, or a parameter that no step changes."""
@@ -111,8 +111,7 @@ class Pager:
     def page_out(self, offset: int, kind: int, data: bytes) -> None:
         """Writes a page."""
         offset, tag = self._place(offset, kind)
-        trailer = (zlib.crc32(data) ^ tag).to_bytes(PAGE_TRAILER_BYTES, "little")
-        self.store.write(offset, data + trailer)
+        self.store.write(offset, data + page_trailer(data, tag))
         self.traffic.pages_out += 1
         self.traffic.bytes_out += len(data)
 
@@ -121,7 +120,7 @@ class Pager:
         offset, tag = self._place(offset, kind)
         page = self.store.read(offset, length + PAGE_TRAILER_BYTES)
         data, trailer = page[:length], page[length:]
-        if trailer != (zlib.crc32(data) ^ tag).to_bytes(PAGE_TRAILER_BYTES, "little"):
+        if trailer != page_trailer(data, tag):
             raise PageError(f"the page at {offset} is damaged, or was never written")
         self.traffic.pages_in += 1
         self.traffic.bytes_in += length

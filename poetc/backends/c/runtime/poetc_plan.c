@@ -226,7 +226,7 @@ static void overwrite(const poetc_model *model, uint32_t place, uint32_t bytes, 
 
 static uint32_t page_bytes(const poetc_model *model, uint32_t tensor)
 {
-    return padded(model, tensor) + POETC_TRAILER_BYTES;
+    return POETC_PAGE_BYTES(model->bytes[tensor]);
 }
 
 static page listed_page(const reader *r, uint32_t i)

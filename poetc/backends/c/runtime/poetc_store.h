@@ -38,6 +38,9 @@ const char *poetc_status_text(poetc_status status);
 
 #define POETC_TRAILER_BYTES 4
 
+/* What the page of a tensor with `length` bytes takes: the trailer, and whole words. */
+#define POETC_PAGE_BYTES(length) (((length) + POETC_TRAILER_BYTES + 3u) / 4u * 4u)
+
 typedef struct poetc_store poetc_store;
 
 enum { POETC_TRANSFER_NONE = 0, POETC_TRANSFER_IN, POETC_TRANSFER_OUT };
