@@ -55,7 +55,7 @@ def body(build: Callable[..., Any], args: Sequence[Array]) -> Block:
     return block
 
 
-@dataclass
+@dataclass(repr=False)
 class Case:
     """A body and arguments for it."""
 
@@ -63,6 +63,9 @@ class Case:
     args: list[Array]
     note: str = ""
     function: func.FuncOp | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.note} {self.block} on {self.args}"
 
     @staticmethod
     def of(build: Callable[..., Any], *args: Array, note: str = "") -> "Case":

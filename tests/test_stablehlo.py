@@ -232,7 +232,7 @@ def test_convolution_defaults():
 
 @pytest.mark.parametrize("kind", list(hlo.REDUCERS))
 def test_reduction_accessors(kind):
-    element = "i1" if kind in ("and", "or") else "f32"
+    element = str(hlo.REDUCERS[kind].ELEMENTS[-1])
     x, s = values(f"4x4x{element}", element)
     for op in reparsed(hlo.ReduceOp(x, s, (1,), kind)):
         assert (op.kind, op.dims, hlo.shape_of(op)) == (kind, (1,), (4,))

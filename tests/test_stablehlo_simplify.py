@@ -232,7 +232,7 @@ class Program:
     def reduce(self) -> None:
         x = self.pick()
         element = hlo.element_type_of(x)
-        kinds = ("and", "or") if element == i1 else ("add", "maximum", "minimum", "multiply")
+        kinds = [kind for kind, op in hlo.REDUCERS.items() if element in op.ELEMENTS]
         init = self.pick(type=TensorType(element, ()))
         dims = [d for d in range(len(hlo.shape_of(x))) if self.flip()]
         self.add(hlo.ReduceOp(x, init, dims, self.rng.choice(kinds)))

@@ -82,8 +82,7 @@ def _convolution(op: hlo.ConvolutionBase, *operands: Array) -> Array:
 
 
 def _reduce_window(op: hlo.ReduceWindowOp, x: Array, init: Array) -> Array:
-    has_holes = any(d > 1 for d in op.base_dilations) or any(map(any, op.padding))
-    if has_holes and init != semantics.identity(op.kind, x.dtype):
+    if not op.starts_anywhere and init != hlo.identity(op.kind, hlo.element_type_of(op.init)):
         raise InterpreterError(
             f"reduce_window with padding must start from the identity of {op.kind}",
             source_location(op),

@@ -86,22 +86,8 @@ COMBINERS: dict[str, Callable[[Array, Array], Array]] = {
     "minimum": minimum,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }
-
-
-def identity(kind: str, dtype: np.dtype[Any]) -> Any:
-    """The value that `kind` combines with x to x, for every x of `dtype`."""
-    if kind in ("add", "multiply", "or"):
-        return dtype.type(kind == "multiply")
-    if dtype.kind == "f":
-        return dtype.type(-math.inf if kind == "maximum" else math.inf)
-    if dtype == np.bool_:
-        return dtype.type(kind != "maximum")
-    if kind == "and":
-        return ~dtype.type(0)
-    limits = np.iinfo(dtype)
-    return dtype.type(limits.min if kind == "maximum" else limits.max)
-
 
 # Data movement
 
@@ -432,7 +418,8 @@ def gather(x: Array, indices: Array, dnums: Any, slice_sizes: Ints) -> Array:
 
 
 def scatter_add(x: Array, indices: Array, updates: Array, dnums: Any) -> Array:
-    """`x` plus the updates at the places that `indices` name; updates outside `x` are dropped."""
+    """`x` plus the windows of updates at the places that `indices` name; a window that is not
+    wholly inside `x` is left out."""
     starts = _starts(
         indices,
         x.ndim,
@@ -446,10 +433,11 @@ def scatter_add(x: Array, indices: Array, updates: Array, dnums: Any) -> Array:
     leading = starts.ndim - 1
     # Index vectors lead, so that row-major order is the order of the contract.
     updates = np.moveaxis(updates, dnums.update_window_dims, range(leading, updates.ndim))
-    coordinates = _coordinates(starts, window_dims, updates.shape[leading:])
-    inside = np.ones(updates.shape, dtype=np.bool_)
-    for coordinate, size in zip(coordinates, x.shape, strict=True):
-        inside &= (coordinate >= 0) & (coordinate < size)
+    window = updates.shape[leading:]
+    sizes = np.ones(x.ndim, dtype=np.int64)
+    sizes[window_dims] = window
+    inside = ((starts >= 0) & (starts + sizes <= x.shape)).all(axis=-1)
     result = x.copy()
-    np.add.at(result, tuple(coordinate[inside] for coordinate in coordinates), updates[inside])
+    places = _coordinates(starts[inside], window_dims, window)
+    np.add.at(result, tuple(places), updates[inside])
     return result

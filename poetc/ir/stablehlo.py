@@ -1541,7 +1541,27 @@ REDUCERS: dict[str, type[BinaryElementwiseOp]] = {
     "minimum": MinimumOp,
     "and": AndOp,
     "or": OrOp,
+    "xor": XorOp,
 }
+
+
+def identity(kind: str, element_type: Attribute) -> np.generic:
+    """The element that the reducer `kind` combines with x to x, for every x of that type.
+
+    The sum's is +0.0: it changes -0.0, but sums start from it everywhere.
+    """
+    dtype = dense.dtype_of(element_type)
+    if kind in ("add", "multiply", "or", "xor"):
+        return dtype.type(kind == "multiply")
+    if kind == "and":
+        return ~dtype.type(0)
+    is_maximum = kind == "maximum"
+    if dtype.kind == "f":
+        return dtype.type(-math.inf if is_maximum else math.inf)
+    if dtype.kind == "b":
+        return dtype.type(not is_maximum)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if is_maximum else limits.max)
 
 
 def _reducer(kind: str, element_type: Attribute) -> Region:
@@ -1804,6 +1824,14 @@ class ReduceWindowOp(StablehloOp):
     def kind(self) -> str:
         """The key of `REDUCERS` that the body computes."""
         return _kind(self.body)
+
+    @property
+    def starts_anywhere(self) -> bool:
+        """Whether any `init` is supported: no window reaches padding or holes, which are `init` to
+        StableHLO and are skipped here, which is the same for the identity."""
+        return max((*self.base_dilations, 1)) == 1 and not any(
+            pad > 0 for pads in self.padding for pad in pads
+        )
 
     def verify_op(self) -> None:
         rank = len(shape_of(self.operand))

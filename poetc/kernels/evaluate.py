@@ -13,11 +13,12 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects import arith, memref
-from xdsl.dialects.builtin import AnyFloat, MemRefType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import MemRefType, StringAttr, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo
+from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
@@ -31,6 +32,7 @@ from poetc.kernels.indexing import (
     Scatter,
     SelectAndScatter,
     elements,
+    elementwise_at,
     movement,
     reduction,
 )
@@ -135,7 +137,11 @@ class Evaluator:
         assert isinstance(op, Operation)
         if expressions.is_elementwise(op):
             self._chain(op, at)
-            return expressions.evaluate(self.b, op, lambda i: self.element(op.operands[i], at))
+            return expressions.evaluate(
+                self.b,
+                op,
+                lambda i: self.element(op.operands[i], elementwise_at(op.operands[i], at)),
+            )
         if isinstance(op, REDUCTIONS):
             return self._reduction(op, at)
         match op:
@@ -196,12 +202,13 @@ class Evaluator:
                     and expressions.is_elementwise(producer)
                     and operand not in self.written
                     and operand not in self.plan.kept
-                    and self.b.recall((operand, at)) is None
+                    and self.b.recall((operand, elementwise_at(operand, at))) is None
                 ):
                     chain.add(producer)
                     stack.append(producer)
         for producer in sorted(chain, key=self._order.__getitem__):
-            self.element(producer.results[0], at)
+            value = producer.results[0]
+            self.element(value, elementwise_at(value, at))
 
     def load(self, buffer: SSAValue, at: Indices, depth: int = 0) -> Val:
         """The element of a buffer, loaded no further out than `depth`."""
@@ -230,6 +237,8 @@ class Evaluator:
     def _constant(self, op: stablehlo.ConstantOp, at: tuple[Index, ...]) -> Val:
         array = op.array()
         type = element_type_of(op.results[0])
+        if not array.size:
+            return self.b.constant(0, type)  # never read
         if _is_splat(array):
             return self.b.constant(array.flat[0].item(), type)
         if op not in self._tables:
@@ -446,16 +455,12 @@ class Evaluator:
 
     def _check_init(self, op: stablehlo.ReduceWindowOp) -> None:
         """Skipping the padding is right only if the initial value is the identity."""
-        if not any(map(any, op.padding)) and all(d == 1 for d in op.base_dilations):
-            return
-        value = _splat_of(op.init)
-        type = element_type_of(op.init)
-        identity: dict[str, float] = {"add": 0, "multiply": 1}
-        if isinstance(type, AnyFloat):
-            identity |= {"maximum": -np.inf, "minimum": np.inf}
-        if value is None or value != identity.get(op.kind):
+        identity = stablehlo.identity(op.kind, element_type_of(op.init))
+        if not op.starts_anywhere and _splat_of(op.init) != identity:
             raise InputError(
-                f"stablehlo.reduce_window with padding must start from the identity of {op.kind}"
+                f"{op.name} with padding or dilation must start from the identity of {op.kind}, "
+                f"the constant {identity.item()}",
+                source_location(op),
             )
 
     def _select_and_scatter(self, description: SelectAndScatter) -> Val:
@@ -531,11 +536,12 @@ class Evaluator:
                     if dim in windows:
                         window[windows[dim]] = ZERO
                     continue
+                # A window counts only if all of it is inside.
                 size = update_shape[windows[dim]]
-                offset = b.binary(arith.SubiOp, here, start)
-                hits.append(b.compare("sge", offset, b.index_value(ZERO)))
-                hits.append(b.compare("slt", offset, b.index_value(constant(size))))
+                place = expressions.clamp(b, start, shape[dim] - size)
+                offset = b.binary(arith.SubiOp, here, place)
                 inside = expressions.clamp(b, offset, size - 1)
+                hits += [b.compare("eq", place, start), b.compare("eq", inside, offset)]
                 window[windows[dim]] = Index.of(
                     Dynamic(b.number(), size - 1, inside.ssa, inside.depth)
                 )
@@ -567,9 +573,8 @@ def _position(window: Indices, shape: Sequence[int]) -> Index:
 
 
 def _is_splat(array: np.ndarray) -> bool:
-    """Whether all elements have the same bits."""
-    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
-    return array.size > 0 and bool((raw == raw[0]).all())
+    """Whether all elements have the same bits, of which there is one at least."""
+    return array.size > 0 and array.tobytes() == array.flat[0].tobytes() * array.size
 
 
 def _splat_of(value: SSAValue) -> float | None:

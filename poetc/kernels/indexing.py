@@ -50,6 +50,12 @@ class Move:
     otherwise: Read | None = None
 
 
+def elementwise_at(operand: SSAValue, at: Indices) -> Indices:
+    """Which element of an operand of an element-wise operation the result element `at` needs: that
+    in the same place, or the only one of a scalar."""
+    return at if shape_of(operand) else ()
+
+
 def movement(op: Operation, at: Indices) -> list[Move] | None:
     """Where the element of a data-movement operation comes from: the first move whose conditions
     hold. None for other operations."""

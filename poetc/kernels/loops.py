@@ -22,6 +22,7 @@ from poetc.kernels.indexing import (
     Gather,
     SelectAndScatter,
     elements,
+    elementwise_at,
     movement,
     reduction,
 )
@@ -163,7 +164,7 @@ class _Walk:
             if isinstance(op, _SLOW):
                 self._want(at, False)
             for operand in op.operands:
-                self._element(operand, at)
+                self._element(operand, elementwise_at(operand, at))
 
     def _reduction(self, op: Operation, at: At) -> None:
         description = reduction(op, at)

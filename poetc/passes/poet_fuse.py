@@ -709,7 +709,7 @@ def _axes(tags: tuple[int, ...]) -> tuple[int, ...]:
 def _passes_once(op: Operation, index: int) -> bool:
     """Whether consumer `op` reads each element of that operand at most once."""
     return (
-        _is_elementwise(op)
+        (_is_elementwise(op) and _elements(op.operands[index]) == _elements(op.results[0]))
         or isinstance(op, VIEWS)
         or (isinstance(op, hlo.ReduceOp) and index == 0)
     )

@@ -45,6 +45,9 @@ MOVEMENT: tuple[type[Operation], ...] = (
     hlo.ConcatenateOp,
 )
 
+_IDEMPOTENT = ("maximum", "minimum", "and", "or")
+"""Reducers that give c for c and c."""
+
 
 def fold_elementwise(op: Any, rewriter: Rewriter) -> SSAValue | None:
     """f(constants) -> constant: one evaluation for splats, one per element of small tensors."""
@@ -134,7 +137,7 @@ def compare_ranges(op: hlo.CompareOp, rewriter: Rewriter) -> SSAValue | None:
 def reduce_splat(op: hlo.ReduceOp, rewriter: Rewriter) -> SSAValue | None:
     """Reducing equal elements by an idempotent f -> one step of it: f(f(i, c), c) = f(i, c)."""
     splat, init = rewriter.facts.splat(op.operand), rewriter.facts.splat(op.init)
-    if splat is None or init is None or op.kind in ("add", "multiply"):
+    if splat is None or init is None or op.kind not in _IDEMPOTENT:
         return None
     if hlo.element_count(op.operand) == 0:
         return None

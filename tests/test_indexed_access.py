@@ -1,0 +1,184 @@
+"""Gather and scatter against XLA: windows of any size that stick out on either side.
+
+XLA moves a slice of `gather` inside the operand, and leaves out an update of `scatter` whose window
+is not wholly inside. JAX relies on both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_harness import Array, Case, check
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from poetc.interpreter import run_func
+from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo_attributes import GatherDims, ScatterDims
+from poetc.ir.text import module_text, parse_module
+from tests.models.make_results import xla_results
+
+jax = pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
+from jax import lax  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+CASES_IN_ONE = 8
+"""Cases that are compiled together, by XLA and by the C compiler."""
+
+
+def _numbers(draw: Callable[..., Any], low: int, high: int, count: int) -> list[int]:
+    return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
+
+
+@st.composite
+def _accesses(
+    draw: Callable[..., Any], least_indexed: int
+) -> tuple[list[int], GatherDims, list[int], Array]:
+    """Shape of the operand, dimension numbers, slice sizes, and indices from far below the operand
+    to far above it. `least_indexed`, 0 or 1, is the least number of indexed dimensions."""
+    rank = draw(st.integers(1, 3))
+    shape = _numbers(draw, 1, 5, rank)
+    roles = draw(
+        st.lists(
+            st.sampled_from(["window", "window", "collapsed", "batch"]),
+            min_size=rank,
+            max_size=rank,
+        )
+    )
+    if least_indexed and "window" not in roles:
+        roles[0] = "window"
+    batching, collapsed, kept = (
+        [d for d in range(rank) if roles[d] == role] for role in ("batch", "collapsed", "window")
+    )
+    # Sooner or later every dimension that can be is indexed, in any order.
+    free = [d for d in range(rank) if d not in batching]
+    indexed = draw(st.permutations(free))[: draw(st.integers(least_indexed, len(free)))]
+    sizes = [draw(st.integers(1, shape[d])) if d in kept else 1 for d in range(rank)]
+    leading = _numbers(draw, 1, 3, draw(st.integers(0, 2)))
+    batch = [*leading, *(shape[d] for d in batching)]
+    order = draw(st.permutations(range(len(batch))))
+    where = [order.index(len(leading) + i) for i in range(len(batching))]
+    vector = draw(st.integers(0, len(batch)))
+    indices_shape = [batch[d] for d in order]
+    if len(indexed) == 1 and draw(st.booleans()):
+        vector = len(batch)  # index vectors of one element need no dimension
+    else:
+        indices_shape.insert(vector, len(indexed))
+        where = [d + (d >= vector) for d in where]
+    out_rank = len(batch) + len(kept)
+    offsets = sorted(draw(st.permutations(range(out_rank)))[: len(kept)])
+    dims = GatherDims(
+        tuple(offsets), tuple(collapsed), tuple(batching), tuple(where), tuple(indexed), vector
+    )
+    near = st.integers(-6, 8)
+    far = st.sampled_from([-(2**31), 2**31 - 1, -(2**31) + 1, 2**31 - 2])
+    count = int(np.prod(indices_shape))
+    places = draw(st.lists(near | far, min_size=count, max_size=count))
+    return shape, dims, sizes, np.array(places, np.int32).reshape(indices_shape)
+
+
+def _floats(draw: Callable[..., Any], shape: Sequence[int]) -> Array:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    # Whole numbers: sums are exact, so that their order, which XLA chooses freely, is no matter.
+    return rng.integers(-99, 99, shape).astype(np.float32)
+
+
+@st.composite
+def _gathers(draw: Callable[..., Any]) -> Case:
+    shape, dims, sizes, indices = draw(_accesses(least_indexed=0))
+    return Case.of(
+        lambda x, i: hlo.GatherOp(x, i, dims, sizes), _floats(draw, shape), indices, note="gather"
+    )
+
+
+@st.composite
+def _scatters(draw: Callable[..., Any]) -> Case:
+    # Where index vectors have no elements, XLA on the CPU adds the last window only.
+    shape, dims, sizes, indices = draw(_accesses(least_indexed=1))
+    window = iter([sizes[d] for d in range(len(shape)) if d not in _removed(dims)])
+    batch = iter([n for d, n in enumerate(indices.shape) if d != dims.index_vector_dim])
+    rank = len(dims.offset_dims) + indices.ndim - (dims.index_vector_dim < indices.ndim)
+    updates = [next(window) if d in dims.offset_dims else next(batch) for d in range(rank)]
+    scatter = ScatterDims(
+        dims.offset_dims,
+        dims.collapsed_slice_dims,
+        dims.operand_batching_dims,
+        dims.start_indices_batching_dims,
+        dims.start_index_map,
+        dims.index_vector_dim,
+    )
+    return Case.of(
+        lambda x, i, u: hlo.ScatterOp(x, i, u, scatter),
+        _floats(draw, shape),
+        indices,
+        _floats(draw, updates),
+        note="scatter",
+    )
+
+
+def _removed(dims: GatherDims) -> set[int]:
+    return {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+
+
+def _module(cases: Sequence[Case]) -> tuple[ModuleOp, list[Array]]:
+    """One function that does all cases, and its arguments."""
+    types = [argument.type for case in cases for argument in case.block.args]
+    block = Block(arg_types=types)
+    arguments = iter(block.args)
+    results = []
+    for case in cases:
+        values = {argument: next(arguments) for argument in case.block.args}
+        for op in case.block.ops:
+            if op is case.block.last_op:
+                results += [values[operand] for operand in op.operands]
+            else:
+                block.add_op(op.clone(values))
+    block.add_op(ReturnOp(*results))
+    main = FuncOp("main", (types, [result.type for result in results]), Region(block))
+    return ModuleOp([main]), [arg for case in cases for arg in case.args]
+
+
+def _sticks_out(case: Case) -> bool:
+    """Whether some window is partly inside the operand and partly outside."""
+    op = case.block.first_op
+    if not isinstance(op, hlo.ScatterOp):
+        return False
+    dims, indices = op.dnums, case.args[1].astype(np.int64)
+    if dims.index_vector_dim == indices.ndim:
+        indices = indices[..., None]
+    else:
+        indices = np.moveaxis(indices, dims.index_vector_dim, -1)
+    removed = {*dims.inserted_window_dims, *dims.input_batching_dims}
+    kept = [d for d in range(case.args[0].ndim) if d not in removed]
+    window = dict(zip(kept, (case.args[2].shape[d] for d in dims.update_window_dims), strict=True))
+    mapped = dims.scatter_dims_to_operand_dims
+    sizes, ends = [window.get(d, 1) for d in mapped], [case.args[0].shape[d] for d in mapped]
+    touches = ((indices < ends) & (indices + sizes > 0)).all(axis=-1)
+    outside = ((indices < 0) | (indices + sizes > ends)).any(axis=-1)
+    return bool((touches & outside).any())
+
+
+def test_indexed_access_is_that_of_xla():
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=12, deadline=None)
+    @given(st.lists(_gathers() | _scatters(), min_size=CASES_IN_ONE, max_size=CASES_IN_ONE))
+    def agree(cases: list[Case]) -> None:
+        module, arguments = _module(cases)
+        text = module_text(module)
+        expected = xla_results(text, arguments)
+        found = run_func(parse_module(text), arguments)
+        for case, a, b in zip(cases, found, expected, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{case.block} {case.args}")
+            seen[case.note] += 1
+            seen["partly outside"] += _sticks_out(case)
+        check(cases)
+
+    agree()
+    assert min(seen["gather"], seen["scatter"], seen["partly outside"]) >= 5, seen
