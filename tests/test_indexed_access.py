@@ -26,7 +26,6 @@ from poetc.ir.text import module_text, parse_module
 from tests.models.make_results import xla_results
 
 jax = pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
-from jax import lax  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 CASES_IN_ONE = 8
 """Cases that are compiled together, by XLA and by the C compiler."""

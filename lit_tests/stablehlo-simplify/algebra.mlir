@@ -250,6 +250,38 @@ func.func public @xor_false(%x: tensor<4xi1>) -> tensor<4xi1> {
   return %r : tensor<4xi1>
 }
 
+// CHECK-LABEL: func.func public @xor_same(%x: tensor<4xi1>) -> tensor<4xi1> {
+// CHECK-NEXT:    %0 = stablehlo.constant dense<false> : tensor<i1>
+// CHECK-NEXT:    %r = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<i1>) -> tensor<4xi1>
+// CHECK-NEXT:    func.return %r : tensor<4xi1>
+// CHECK-NEXT:  }
+func.func public @xor_same(%x: tensor<4xi1>) -> tensor<4xi1> {
+  %r = stablehlo.xor %x, %x : tensor<4xi1>
+  return %r : tensor<4xi1>
+}
+
+// Infinity minus itself is NaN.
+// CHECK-LABEL: func.func public @subtract_same(
+// CHECK-NEXT:    %0 = stablehlo.constant dense<0> : tensor<1xi32>
+// CHECK-NEXT:    %1 = stablehlo.subtract %y, %y : tensor<1xf32>
+func.func public @subtract_same(%x: tensor<1xi32>, %y: tensor<1xf32>) -> (tensor<1xi32>, tensor<1xf32>) {
+  %0 = stablehlo.subtract %x, %x : tensor<1xi32>
+  %1 = stablehlo.subtract %y, %y : tensor<1xf32>
+  return %0, %1 : tensor<1xi32>, tensor<1xf32>
+}
+
+// NaN is not equal to itself.
+// CHECK-LABEL: func.func public @compare_same(
+// CHECK-NEXT:    %0 = stablehlo.constant dense<true> : tensor<1xi1>
+// CHECK-NEXT:    %1 = stablehlo.constant dense<false> : tensor<1xi1>
+// CHECK-NEXT:    %2 = stablehlo.compare GE, %y, %y, FLOAT : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xi1>
+func.func public @compare_same(%x: tensor<1xi32>, %y: tensor<1xf32>) -> (tensor<1xi1>, tensor<1xi1>, tensor<1xi1>) {
+  %0 = stablehlo.compare GE, %x, %x, SIGNED : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
+  %1 = stablehlo.compare NE, %x, %x, SIGNED : (tensor<1xi32>, tensor<1xi32>) -> tensor<1xi1>
+  %2 = stablehlo.compare GE, %y, %y, FLOAT : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xi1>
+  return %0, %1, %2 : tensor<1xi1>, tensor<1xi1>, tensor<1xi1>
+}
+
 // CHECK-LABEL: func.func public @not_not(%x: tensor<4xi1>) -> tensor<4xi1> {
 // CHECK-NEXT:    func.return %x : tensor<4xi1>
 // CHECK-NEXT:  }

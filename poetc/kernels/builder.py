@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IndexType,
     IntegerAttr,
+    IntegerType,
     MemRefType,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -35,6 +36,8 @@ from poetc.kernels.index import (
     holds,
     within,
 )
+
+_BOOL = IntegerType(1)
 
 
 class Val(NamedTuple):
@@ -242,6 +245,11 @@ class Builder:
 
     def binary(self, op: type[Operation], lhs: Val, rhs: Val) -> Val:
         """`op` applied to two scalars."""
+        if lhs.ssa is rhs.ssa:
+            if op in (arith.AndIOp, arith.OrIOp):
+                return lhs
+            if op in (arith.XOrIOp, arith.SubiOp):
+                return self.constant(0, lhs.type)
         return self.emit(op, [lhs, rhs], lambda: op(lhs.ssa, rhs.ssa))  # pyright: ignore
 
     def unary(self, op: type[Operation], operand: Val, type: Attribute | None = None) -> Val:
@@ -253,6 +261,9 @@ class Builder:
     def compare(self, predicate: str, lhs: Val, rhs: Val) -> Val:
         """`arith.cmpf` or `arith.cmpi`, as the operands' type asks."""
         op = arith.CmpfOp if isinstance(lhs.type, AnyFloat) else arith.CmpiOp
+        if lhs.ssa is rhs.ssa and op is arith.CmpiOp:
+            # Compilers warn of it. A float may be NaN.
+            return self.constant(predicate in ("eq", "sle", "sge", "ule", "uge"), _BOOL)
         return self.emit((op, predicate), [lhs, rhs], lambda: op(lhs.ssa, rhs.ssa, predicate))
 
     def select(self, condition: Val, on_true: Val, on_false: Val) -> Val:

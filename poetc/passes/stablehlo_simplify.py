@@ -24,7 +24,7 @@ from poetc.simplify.inline import inline_calls
 
 RULES: Rules = {
     hlo.AddOp: (algebra.constant_last, algebra.add_zero, algebra.add_negated),
-    hlo.SubtractOp: (algebra.subtract_zero, algebra.subtract_negated),
+    hlo.SubtractOp: (algebra.subtract_zero, algebra.subtract_negated, algebra.cancels),
     hlo.MultiplyOp: (
         algebra.constant_last,
         algebra.multiply_one,
@@ -42,13 +42,14 @@ RULES: Rules = {
     hlo.MinimumOp: (algebra.constant_last, algebra.minimum_identity, algebra.same_operands),
     hlo.AndOp: (algebra.constant_last, algebra.and_constant, algebra.same_operands),
     hlo.OrOp: (algebra.constant_last, algebra.or_constant, algebra.same_operands),
-    hlo.XorOp: (algebra.constant_last, algebra.xor_zero),
+    hlo.XorOp: (algebra.constant_last, algebra.xor_zero, algebra.cancels),
     hlo.NegateOp: (algebra.negate_negate, algebra.negate_scaled),
     hlo.NotOp: (algebra.not_not,),
     hlo.SelectOp: (algebra.select_same, algebra.select_constant, algebra.select_not),
     hlo.ConvertOp: (algebra.convert_same, algebra.convert_bool),
     hlo.CompareOp: (
         algebra.constant_last_in_compare,
+        algebra.compare_same,
         folding.compare_ranges,
         algebra.compare_rectified,
     ),

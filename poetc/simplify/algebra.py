@@ -7,6 +7,7 @@ between processors and no result may depend on it.
 import numpy as np
 from xdsl.ir import SSAValue
 
+from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
 from poetc.simplify.driver import Rewriter
 
@@ -172,6 +173,22 @@ def or_constant(op: hlo.OrOp, rewriter: Rewriter) -> SSAValue | None:
 def xor_zero(op: hlo.XorOp, rewriter: Rewriter) -> SSAValue | None:
     """x xor 0 -> x."""
     return op.lhs if rewriter.facts.is_splat(op.rhs, 0) else None
+
+
+def cancels(op: hlo.XorOp | hlo.SubtractOp, rewriter: Rewriter) -> SSAValue | None:
+    """x xor x -> 0, x - x -> 0 for integers; a float may be NaN or infinite."""
+    if op.lhs is not op.rhs or hlo.element_type_of(op.lhs) == hlo.f32:
+        return None
+    dtype = dense.dtype_of(hlo.element_type_of(op.lhs))
+    return rewriter.splat(dtype.type(0), op.lhs.type)
+
+
+def compare_same(op: hlo.CompareOp, rewriter: Rewriter) -> SSAValue | None:
+    """x == x, x <= x, x >= x -> true, x != x, x < x, x > x -> false for integers; a float may be
+    NaN."""
+    if op.lhs is not op.rhs or hlo.element_type_of(op.lhs) == hlo.f32:
+        return None
+    return rewriter.splat(np.bool_(op.direction in ("EQ", "LE", "GE")), op.result.type)
 
 
 def _all_ones(op: hlo.AndOp | hlo.OrOp) -> int:
