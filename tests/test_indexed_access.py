@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kernel_harness import Array, Case, check
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region
+from xdsl.ir import Block, Region, SSAValue
 
 from poetc.interpreter import run_func
 from poetc.ir import stablehlo as hlo
@@ -132,7 +132,7 @@ def _module(cases: Sequence[Case]) -> tuple[ModuleOp, list[Array]]:
     arguments = iter(block.args)
     results = []
     for case in cases:
-        values = {argument: next(arguments) for argument in case.block.args}
+        values: dict[SSAValue, SSAValue] = {a: next(arguments) for a in case.block.args}
         for op in case.block.ops:
             if op is case.block.last_op:
                 results += [values[operand] for operand in op.operands]

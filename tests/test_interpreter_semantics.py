@@ -344,7 +344,7 @@ def test_reduce_window(seed, data):
     ]
     kind = draw(st.sampled_from(list(SCALAR)))
     x = floats(rng, shape, special=draw(st.booleans()))
-    init = hlo.identity(kind, hlo.f32)
+    init = np.asarray(hlo.identity(kind, hlo.f32))
     expected = np.full(out, init, F32)
     for o in indices(out):
         for k in indices(window):
