@@ -14,6 +14,7 @@ import numpy as np
 from poetc.errors import InputError
 from poetc.files import write_whole
 from poetc.image import ImageLayout, pack, unpack
+from poetc.lock import locked
 
 SUFFIX = "_image.json"
 """Ends the name of the file that describes an image, beside the generated sources."""
@@ -90,13 +91,16 @@ def pack_file(layout: ImageLayout, arrays: str, output: str) -> None:
         raise InputError(f"{arrays}: {error.message}") from error
     except _NOT_ARRAYS as error:
         raise InputError(f"{arrays} is not an .npz file of arrays, or is damaged") from error
-    write_whole(output, image)
+    # Whoever trains on the old image would go on with a file that has no name any more.
+    with locked(output):
+        write_whole(output, image)
 
 
 def unpack_file(layout: ImageLayout, image: str, output: str) -> int:
     """Writes the parameters in the file `image` as `.npz`, named `arg<i>`; returns the sequence."""
     # Dumps of a whole storage may be much longer.
-    data = _read(Path(image), layout.storage_bytes)
+    with locked(image, shared=True):
+        data = _read(Path(image), layout.storage_bytes)
     try:
         sequence, arrays = unpack(layout, data)
     except InputError as error:

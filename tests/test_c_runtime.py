@@ -34,7 +34,8 @@ SOURCES = [
     IDLE,
     NO_IMAGE,
     TIMED_OUT,
-) = range(11)
+    IN_USE,
+) = range(12)
 
 _Store = ctypes.c_void_p
 _Done = ctypes.POINTER(ctypes.c_uint32)
@@ -211,8 +212,8 @@ def test_crc(library: ctypes.CDLL, data: bytes) -> None:
 
 
 def test_status_texts(library: ctypes.CDLL) -> None:
-    texts = [library.poetc_status_text(status) for status in range(TIMED_OUT + 1)]
-    assert len(set(texts)) == TIMED_OUT + 1
+    texts = [library.poetc_status_text(status) for status in range(IN_USE + 1)]
+    assert len(set(texts)) == IN_USE + 1
     assert texts[OK] == b"ok"
     assert library.poetc_status_text(99) == b"unknown status"
 
@@ -313,6 +314,29 @@ def test_file_store_that_keeps_its_file(library: ctypes.CDLL, tmp_path: Path) ->
     assert library.poetc_file_store_open(handle, str(path).encode()) == OK
     assert path.read_bytes() == b""
     assert library.poetc_file_store_close(handle) == OK
+
+
+@pytest.mark.parametrize("how", ["open", "open_image"])
+def test_a_file_in_use_is_refused(library: ctypes.CDLL, tmp_path: Path, how: str) -> None:
+    path = tmp_path / "image.bin"
+    path.write_bytes(b"content")
+    first, second = (ctypes.create_string_buffer(STATIC_BYTES) for _ in range(2))
+    assert library.poetc_file_store_open_image(first, str(path).encode()) == OK
+    open_file = getattr(library, f"poetc_file_store_{how}")
+    assert open_file(second, str(path).encode()) == IN_USE
+    assert path.read_bytes() == b"content"  # not emptied either
+    assert library.poetc_file_store_close(first) == OK
+    assert open_file(second, str(path).encode()) == OK
+    assert library.poetc_file_store_close(second) == OK
+
+
+def test_without_locks(tmp_path: Path) -> None:
+    flags = ("-O2", "-DPOETC_NO_FILE_LOCK")
+    library = load_library(SOURCES, tmp_path / "unlocked.so", flags=flags)
+    handles = [ctypes.create_string_buffer(STATIC_BYTES) for _ in range(2)]
+    path = str(tmp_path / "pages.bin").encode()
+    assert [library.poetc_file_store_open(handle, path) for handle in handles] == [OK, OK]
+    assert [library.poetc_file_store_close(handle) for handle in handles] == [OK, OK]
 
 
 def test_tags(library: ctypes.CDLL) -> None:

@@ -24,11 +24,13 @@ from test_c_runtime import (
 
 from poetc.backends.c.emit import emit, generate
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, static_ram_bytes
+from poetc.backends.tvm.stores import FileStore
 from poetc.cli import main
 from poetc.errors import InputError
 from poetc.image import pack, unpack
 from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
+from poetc.lock import locked
 from poetc.passes.poet_verify import PoetVerifyPass, VerificationError
 
 PARAMETERS = [W, C, V]
@@ -309,6 +311,37 @@ def test_constants_only(tmp_path: Path) -> None:
 def write_inputs(data: Path) -> None:
     data.mkdir(exist_ok=True)
     X.tofile(data / "arg0.bin")
+
+
+def test_one_program_at_a_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What has an image open, in C or Python, keeps others from it, and loses no step to them."""
+    out, image, data = tmp_path / "out", tmp_path / "image.bin", tmp_path / "data"
+    emit(storage_module(), out)
+    program = compile_c(out.glob("*.c"), tmp_path / "example")
+    np.savez(tmp_path / "in.npz", arg1=W, c=C, arg3=V)
+    packing = ["pack", str(out), str(tmp_path / "in.npz"), "-o", str(image)]
+    unpacking = ["unpack", str(out), str(image), "-o", str(tmp_path / "out.npz")]
+    assert main(packing) == 0
+    write_inputs(data)
+    before = image.read_bytes()
+    capfd.readouterr()
+    with locked(image):
+        run = subprocess.run([program, data, "1", image], capture_output=True, text=True)
+        assert run.returncode == 1
+        assert run.stderr == f"{image}: another program uses the page store\n"
+        for command in (packing, unpacking):
+            assert main(command) == 2
+            assert f"{image} is in use by another program" in capfd.readouterr().err
+        with pytest.raises(InputError, match="in use by another program"):
+            FileStore(image)
+    assert image.read_bytes() == before and not (tmp_path / "out.npz").exists()
+    store = FileStore(image)
+    run = subprocess.run([program, data, "1", image], capture_output=True, text=True)
+    assert run.returncode == 1 and "another program" in run.stderr
+    store.close()
+    with locked(image, shared=True):  # two may read
+        assert main(unpacking) == 0
+    subprocess.run([program, data, "1", image], check=True)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from poetc.errors import InputError
 from poetc.image import RECORD_MAGIC
+from poetc.lock import lock
 from poetc.page import PAGE_TRAILER_BYTES, page_trailer
 
 PAGE = 0
@@ -65,7 +66,11 @@ class MemoryStore:
 
 
 class FileStore:
-    """A store in a file, which is made if there is none and keeps its content otherwise."""
+    """A store in a file, which is made if there is none and keeps its content otherwise.
+
+    The file is locked until it is closed. Raises InputError where it is already, or cannot be
+    opened.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -74,6 +79,11 @@ class FileStore:
             self.descriptor = os.open(self.path, flags, 0o666)
         except OSError as error:
             raise InputError(f"cannot open {self.path}: {error.strerror}") from error
+        try:
+            lock(self.descriptor, self.path)
+        except InputError:
+            self.close()
+            raise
 
     def read(self, offset: int, length: int) -> bytes:
         return os.pread(self.descriptor, length, offset)

@@ -191,6 +191,10 @@ static bool run_in_file(const char *directory, unsigned long steps, const char *
 #else
     const poetc_status opened = poetc_file_store_open(&file, path);
 #endif
+    if (opened == POETC_IN_USE) {
+        fprintf(stderr, "%s: %s\n", path, poetc_status_text(opened));
+        return false;
+    }
     if (opened != POETC_OK) {
         perror(path);
         return false;

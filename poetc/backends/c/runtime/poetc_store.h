@@ -27,6 +27,7 @@ typedef enum {
     POETC_IDLE,           /* waited for a transfer that was not started */
     POETC_NO_IMAGE,       /* the store holds no parameters of this model (poetc_image.h) */
     POETC_TIMED_OUT,      /* the store did not answer in time */
+    POETC_IN_USE,         /* another program uses the store */
     POETC_PLAN_DAMAGED,   /* no plan (poetc_plan.h), or not what was sent, or of another version */
     POETC_PLAN_FOREIGN,   /* a plan is for another model */
     POETC_PLAN_TOO_LARGE, /* a plan needs more RAM or storage than there is */

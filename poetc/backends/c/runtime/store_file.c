@@ -1,11 +1,18 @@
 #if defined(__unix__) || defined(__APPLE__)
 #ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200112L /* fileno and fsync, which C99 does not have */
+#define _POSIX_C_SOURCE 200112L /* descriptors of files, which C99 does not have */
 #endif
-#define HAS_FSYNC 1
+#if defined(__APPLE__) && !defined(_DARWIN_C_SOURCE)
+#define _DARWIN_C_SOURCE /* flock */
+#endif
+#define HAS_DESCRIPTORS 1
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #else
-#define HAS_FSYNC 0
+#define HAS_DESCRIPTORS 0
 #endif
 
 #include "store_file.h"
@@ -54,7 +61,7 @@ static poetc_status sync_file(poetc_store *store)
     if (fflush(file->file) != 0) {
         return POETC_WRITE_FAILED;
     }
-#if HAS_FSYNC
+#if HAS_DESCRIPTORS
     if (fsync(fileno(file->file)) != 0) {
         return POETC_WRITE_FAILED;
     }
@@ -71,12 +78,65 @@ static const poetc_store_operations file_operations = {
     .sync = sync_file,
 };
 
-static poetc_status open_file(poetc_file_store *file, const char *path, const char *mode)
+#if HAS_DESCRIPTORS
+static poetc_status lock(int descriptor, const char *path, const struct stat *opened)
+{
+#ifndef POETC_NO_FILE_LOCK
+    struct stat named;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK ? POETC_IN_USE : POETC_WRITE_FAILED;
+    }
+    /* Another file may have taken its place since it was opened. */
+    if (stat(path, &named) != 0 || opened->st_dev != named.st_dev
+        || opened->st_ino != named.st_ino) {
+        return POETC_IN_USE;
+    }
+#else
+    (void)descriptor;
+    (void)path;
+    (void)opened;
+#endif
+    return POETC_OK;
+}
+
+/* The file, empty if `fresh`: not before it is locked. */
+static poetc_status open_stream(poetc_file_store *file, const char *path, bool fresh)
+{
+    const int descriptor = open(path, fresh ? O_RDWR | O_CREAT : O_RDWR, 0666);
+    if (descriptor < 0) {
+        return POETC_WRITE_FAILED;
+    }
+    struct stat opened;
+    poetc_status status = POETC_WRITE_FAILED;
+    if (fstat(descriptor, &opened) == 0) {
+        status = lock(descriptor, path, &opened);
+    }
+    if (status == POETC_OK && fresh && S_ISREG(opened.st_mode) && ftruncate(descriptor, 0) != 0) {
+        status = POETC_WRITE_FAILED;
+    }
+    file->file = status == POETC_OK ? fdopen(descriptor, "r+b") : NULL;
+    if (file->file == NULL) {
+        const int reason = errno;
+        (void)close(descriptor);
+        errno = reason;
+        return status == POETC_OK ? POETC_WRITE_FAILED : status;
+    }
+    return POETC_OK;
+}
+#else
+static poetc_status open_stream(poetc_file_store *file, const char *path, bool fresh)
+{
+    file->file = fopen(path, fresh ? "w+b" : "r+b");
+    return file->file == NULL ? POETC_WRITE_FAILED : POETC_OK;
+}
+#endif
+
+static poetc_status open_file(poetc_file_store *file, const char *path, bool fresh)
 {
     file->store.operations = &file_operations;
-    file->file = fopen(path, mode);
-    if (file->file == NULL) {
-        return POETC_WRITE_FAILED;
+    const poetc_status status = open_stream(file, path, fresh);
+    if (status != POETC_OK) {
+        return status;
     }
     /* Pages are large, and what is read back should come from the file. */
     if (setvbuf(file->file, NULL, _IONBF, 0) != 0) {
@@ -88,12 +148,12 @@ static poetc_status open_file(poetc_file_store *file, const char *path, const ch
 
 poetc_status poetc_file_store_open(poetc_file_store *file, const char *path)
 {
-    return open_file(file, path, "w+b");
+    return open_file(file, path, true);
 }
 
 poetc_status poetc_file_store_open_image(poetc_file_store *file, const char *path)
 {
-    return open_file(file, path, "r+b");
+    return open_file(file, path, false);
 }
 
 poetc_status poetc_file_store_close(poetc_file_store *file)

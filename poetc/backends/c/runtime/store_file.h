@@ -15,6 +15,12 @@ typedef struct {
     FILE *file;
 } poetc_file_store;
 
+/* Both lock the file until it is closed: two programs on one file would take each other's pages for
+ * their own. A file that is locked already is POETC_IN_USE, and is left alone. The lock is advisory
+ * (flock); `poetc pack` and `poetc unpack` keep to it. On systems without it, or compiled with
+ * -DPOETC_NO_FILE_LOCK for file systems that refuse it, nothing is locked.
+ */
+
 /* Opens the file for pages; what it held before is lost. */
 poetc_status poetc_file_store_open(poetc_file_store *file, const char *path);
 
