@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 import threading
 import time
@@ -104,7 +103,7 @@ class Search:
         steps = rebuild(self.instance, events)
         try:
             if problem.dma:
-                order = overlap_transfers(dataclasses.replace(problem, deadline_ns=None), steps)
+                order = overlap_transfers(problem, steps)
                 steps = tuple(steps[index] for index in order)
             report = replay(problem, steps)
         except ScheduleError as error:

@@ -22,12 +22,14 @@ def overlap_transfers(
     """The order in which to run `steps`: `range(len(steps))` where another would not be faster.
 
     RAM stays within `budget_bytes` (by default `problem.ram_bytes`, without which the peak of
-    `steps`), or within the peak of `steps` where that is more. Raises ScheduleError when `steps`
-    are not legal.
+    `steps`), or within the peak of `steps` where that is more. The deadline is left aside: `steps`
+    may miss it, and so may the order returned. Raises ScheduleError when `steps` are not legal
+    otherwise.
     """
     unchanged = tuple(range(len(steps)))
     if not problem.dma or not any(isinstance(step, PageIn | PageOut) for step in steps):
         return unchanged
+    problem = replace(problem, deadline_ns=None)
     before = replay(problem, steps)
     if budget_bytes is None:
         budget_bytes = problem.ram_bytes or 0
