@@ -62,9 +62,10 @@ class _Oracle:
         seen: set[_State] = set()
         while queue:
             price, _, energy, state = heapq.heappop(queue)
-            if state in seen:
+            key = self.key(state)
+            if key in seen:
                 continue
-            seen.add(state)
+            seen.add(key)
             stage, _, in_ram, stored, clock, bus, _ = state
             if stage == self.n and in_ram == end_ram and stored & end_storage == end_storage:
                 return -(-price // 10**9)
@@ -72,16 +73,26 @@ class _Oracle:
                 clock, bus = following[4], following[5]
                 if deadline is not None and max(clock, bus) > deadline:
                     continue
-                if following not in seen:
+                if self.key(following) not in seen:
                     price = (energy + more) * 10**9 + problem.idle_power_nw * max(clock, bus)
                     heapq.heappush(queue, (price, next(order), energy + more, following))
         return None
+
+    def key(self, state: _State) -> _State:
+        """Without a deadline only how much later than computing transfers end is of interest."""
+        if self.problem.deadline_ns is not None:
+            return state
+        stage, last, ram, stored, clock, bus, flying = state
+        left = tuple((v, arrival - clock, end - clock) for v, arrival, end in flying)
+        return stage, last, ram, stored, 0, bus - clock, left
 
     def moves(self, state: _State) -> Iterator[tuple[int, _State]]:
         stage, last, ram, stored, clock, bus, flying = state
         ends = {v: (arrival, end) for v, arrival, end in flying}
 
-        def after(clock: int, bus: int, ends: dict[int, tuple[int, int]]):
+        def after(
+            clock: int, bus: int, ends: dict[int, tuple[int, int]]
+        ) -> tuple[int, int, tuple[tuple[int, int, int], ...]]:
             late = sorted((v, max(a, clock), e) for v, (a, e) in ends.items() if e > clock)
             # Without transfers under way only the clock counts.
             return clock, max(bus, clock), tuple(late)
@@ -134,12 +145,10 @@ class _Oracle:
                     *(ends.get(i, (0, 0))[1] for _, i in pairs),
                     0,
                 )
-                position = (stage + 1, -1) if k == stage else (stage, k)
+                following, ran = (stage + 1, -1) if k == stage else (stage, k)
                 left = ram & ~sum(1 << i for _, i in pairs) | outputs
-                yield (
-                    operation.energy_nj,
-                    (*position, left, stored, *after(begin + operation.time_ns, bus, ends)),
-                )
+                times = after(begin + operation.time_ns, bus, ends)
+                yield operation.energy_nj, (following, ran, left, stored, *times)
 
 
 def _matchings(pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[tuple[int, int], ...]]:

@@ -239,7 +239,7 @@ def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
         if (best is None or best > bound) and not late():
             offer(greedy(hurried, math.inf if limit is None else limit, taste, late))
     if (best is None or best > bound) and free.reruns <= EXACT_SLOTS:
-        model = SlotModel(free, all_slots(free), minimise="time")
+        model = SlotModel(free, all_slots(free), minimise="time", overlap=True)
         outcome = solve_mip(
             model.lp,
             search.remaining,

@@ -60,6 +60,20 @@ class Slot:
         return self.operation != self.stage
 
 
+@dataclass(frozen=True)
+class _Gap:
+    """The slots between two obligatory uses of a tensor (None: the start or the end): the uses
+    there and at the end, the columns of its page-ins among them, and the first runs between. With
+    `writes` it may be written there."""
+
+    tensor: int
+    begin: _Event | None
+    inside: tuple[_Event, ...]
+    loads: tuple[int, ...]
+    slots: tuple[int, ...]
+    writes: bool
+
+
 def all_slots(instance: Instance) -> list[Slot]:
     """Every rerun that is possible and can be of use, in every stage."""
     return slots_where(instance, lambda stage, operation: True)
@@ -93,12 +107,14 @@ class SlotModel:
     Page-ins that cost more than `overhead` nJ (the page-out included, where it is not due anyway)
     are left out: a schedule that spends less than that beyond the least energy has none.
 
-    With DMA the deadline bounds computing and transfers each, a relaxation. With `sequential` it
-    bounds their sum, which is more than needed. An `outline` counts memory in obligatory slots
-    only: a relaxation whose LP is as good in practice. Then nothing is gained by dropping a tensor
-    on the way to an obligatory slot: there is one page-in of it at most in each stage, and one keep
-    column from its last use in a stage to the next stage that has one, which makes the model much
-    smaller.
+    With DMA the deadline bounds computing and transfers each, a relaxation. With `overlap` it also
+    bounds their sum less what of the transfers overlaps first runs, for which there must be room in
+    RAM: still a relaxation. With `sequential` it bounds the sum, which is more than needed.
+
+    An `outline` counts memory in obligatory slots only: a relaxation whose LP is as good in
+    practice. Then nothing is gained by dropping a tensor on the way to an obligatory slot: there is
+    one page-in of it at most in each stage, and one keep column from its last use in a stage to the
+    next stage that has one, which makes the model much smaller.
 
     The rows of the programme are labelled with the slot they are about, -1 where there is none.
     """
@@ -112,6 +128,7 @@ class SlotModel:
         overhead: float = INF,
         sequential: bool = False,
         outline: bool = False,
+        overlap: bool = False,
     ) -> None:
         self.instance = instance
         self.minimise, self.overhead = minimise, overhead
@@ -138,9 +155,15 @@ class SlotModel:
         # Cost of one unit of the objective; the offset is in units as well.
         self.scale = (base or 1.0) / SCALE
         self._columns()
+        # early[s, v], late[s, v]: v is in RAM during the first run in slot s only because it has to
+        # come before it is read, or is still being written.
+        self.early: dict[tuple[int, int], int] = {}
+        self.late: dict[tuple[int, int], int] = {}
+        pairs = self._early() if overlap and problem.dma else []
         self._memory()
         self.lp.label = NONE
         self._share_rows()
+        self.hidden = self._hidden(pairs)
         self._limits()
 
     def value(self, objective: float) -> float:
@@ -263,6 +286,140 @@ class SlotModel:
                 if not certain:
                     self._at_most(before, sources)
 
+    # What overlaps.
+
+    def _early(self) -> list[_Gap]:
+        """Columns for what is in RAM for a transfer: before the use that it is paged in for, or
+        after the last one, while it is written."""
+        problem, n = self.instance.problem, self.instance.n
+        first_runs = [
+            s
+            for s, slot in enumerate(self.slots)
+            if slot.operation < n
+            and not slot.optional
+            and problem.operations[slot.operation].time_ns
+        ]
+        gaps: list[_Gap] = []
+        for v, uses in enumerate(self.events):
+            writes = v in self.write and problem.tensors[v].pageout_time_ns > 0
+            reads = self._may_load(v) and problem.tensors[v].pagein_time_ns > 0
+            if not uses or not (writes or reads):
+                continue
+            obligatory = [use for use in uses if self._obligatory(use.slot)]
+            edges = [None, *obligatory, None]
+            for begin, end in itertools.pairwise(edges):
+                after = -1 if begin is None else begin.slot
+                before = len(self.slots) if end is None else end.slot
+                inside = [use for use in uses if after < use.slot <= before]
+                loads = [use.load for use in inside if use.load != NONE] if reads else []
+                if begin is None and v in self.write and uses[0].slot >= 0:
+                    # It is made in the end of this gap at the earliest.
+                    continue
+                if not writes and not loads:
+                    continue
+                slots = [s for s in first_runs if after < s < before]
+                for s in slots:
+                    if loads:
+                        self.early[s, v] = self.lp.column()
+                    if writes:
+                        self.late[s, v] = self.lp.column()
+                gap = _Gap(v, begin, tuple(inside), tuple(loads), tuple(slots), writes)
+                self._contiguous(gap)
+                gaps.append(gap)
+        return gaps
+
+    def _contiguous(self, gap: _Gap) -> None:
+        """What is early stays until it is read; what is late has been there since it was."""
+        v = gap.tensor
+        for s, following in itertools.pairwise(gap.slots):
+            runs = [self.run[use.slot] for use in gap.inside if s < use.slot < following]
+            keep, kept = self._kept_at(gap, s), self._kept_at(gap, following)
+            if gap.loads:
+                self._at_most(self.early[s, v], (self.early[following, v], kept, *runs))
+            if gap.writes:
+                self._at_most(self.late[following, v], (self.late[s, v], keep, *runs))
+
+    def _kept_at(self, gap: _Gap, s: int) -> int:
+        """The column that says whether the tensor of `gap` is kept at slot `s`."""
+        lives = [use for use in (gap.begin, *gap.inside) if use is not None and use.slot < s]
+        return lives[-1].keep if lives else NONE
+
+    def _hidden(self, gaps: list[_Gap]) -> dict[int, float]:
+        """Columns, with what they count in ns, that add up to the time in which transfers overlap
+        computing."""
+        if not gaps:
+            return {}
+        instance, lp = self.instance, self.lp
+        problem = instance.problem
+        self.tick = (problem.deadline_ns or instance.base_time_ns or 1) / 1e3
+        during: dict[int, list[int]] = {}
+        written: dict[int, list[int]] = {}
+
+        def column(s: int, presence: Sequence[int]) -> int:
+            """Time for which a transfer overlaps the run in slot `s`: none where no column of
+            `presence` says that its tensor is there."""
+            time = problem.operations[self.slots[s].operation].time_ns / self.tick
+            found = lp.column(0.0, 0.0, time, integer=False)
+            lp.row((found, *presence), (1, *[-time] * len(presence)), upper=0)
+            during.setdefault(s, []).append(found)
+            return found
+
+        for gap in gaps:
+            v, tensor = gap.tensor, problem.tensors[gap.tensor]
+            if gap.writes:
+                written.setdefault(v, [])
+            arriving = []
+            for s in gap.slots:
+                keep = self._kept_at(gap, s)
+                kept = [keep] if keep != NONE else []
+                early = [self.early[s, v]] if gap.loads else []
+                if gap.loads:
+                    # What the run before the gap had in RAM has arrived.
+                    begun = gap.begin is not None and keep == gap.begin.keep
+                    arriving.append(column(s, early if begun else early + kept))
+                if gap.writes:
+                    written[v].append(column(s, [self.late[s, v], *early, *kept]))
+            if gap.loads and arriving:
+                time = tensor.pagein_time_ns / self.tick
+                index = (*arriving, *gap.loads)
+                lp.row(index, (*[1] * len(arriving), *[-time] * len(gap.loads)), upper=0)
+        self._read_while_written(written, during)
+        for v, columns in written.items():
+            time = problem.tensors[v].pageout_time_ns / self.tick
+            lp.row((*columns, self.write[v]), (*[1] * len(columns), -time), upper=0)
+        for s, columns in during.items():
+            time = problem.operations[self.slots[s].operation].time_ns / self.tick
+            if len(columns) > 1:
+                lp.row(columns, [1] * len(columns), upper=time)
+        hidden = {c: self.tick for columns in during.values() for c in columns}
+        # Reruns may overlap with anything.
+        for s, run in enumerate(self.run):
+            if run != NONE:
+                hidden[run] = float(problem.operations[self.slots[s].operation].time_ns)
+        return hidden
+
+    def _read_while_written(
+        self, written: dict[int, list[int]], during: dict[int, list[int]]
+    ) -> None:
+        """A tensor may be written while a first run reads it, unless that takes over its buffer."""
+        problem, lp = self.instance.problem, self.lp
+        for v in written:
+            for use in self.events[v]:
+                if use.makes or not self._obligatory(use.slot):
+                    continue
+                k = self.slots[use.slot].operation
+                if k == self.instance.n or self.instance.replacer.get(v) == k:
+                    continue
+                time = problem.operations[k].time_ns / self.tick
+                if not time:
+                    continue
+                column = lp.column(0.0, 0.0, time, integer=False)
+                taken = [c for (s, (_, i)), c in self.share.items() if s == use.slot and i == v]
+                if taken:
+                    lp.row((column, *taken), (1, *[time] * len(taken)), upper=time)
+                written[v].append(column)
+                during.setdefault(use.slot, []).append(column)
+
     def _stage(self, slot: int) -> int:
         return self.slots[slot].stage if slot >= 0 else NONE
 
@@ -296,6 +453,11 @@ class SlotModel:
         elif limit is None:
             return
         size = [instance.units(t.bytes) for t in instance.tensors]
+        # (tensor, column) of what is in each slot only for a transfer.
+        self.passing: dict[int, list[tuple[int, int]]] = {}
+        for columns in (self.early, self.late):
+            for (s, v), there in columns.items():
+                self.passing.setdefault(s, []).append((v, there))
         position = [0] * len(size)  # index of the next event of each tensor
         active: dict[int, int] = {}  # keep column -> tensor, for what is between two events
         for v, uses in enumerate(self.events):
@@ -329,6 +491,9 @@ class SlotModel:
         operation = instance.operations[k] if k < instance.n else None
         workspace = operation.workspace_bytes if operation else 0
         index, value = list(active), [size[v] for v in active.values()]
+        for v, there in self.passing.get(s, ()):
+            index.append(there)
+            value.append(size[v])
         shared, share_value, forced = self._share_columns(s, size, touched)
         limit = instance.problem.ram_bytes
         # Tensors are whole units: what is left beside the workspace is rounded down.
@@ -405,12 +570,14 @@ class SlotModel:
             and not (problem.dma and self.minimise == "time")
         ):
             return
-        runs = {
+        runs: dict[int, float] = {
             c: problem.operations[self.slots[s].operation].time_ns
             for s, c in enumerate(self.run)
             if c != NONE
         }
-        transfers = {c: problem.tensors[v].pageout_time_ns for v, c in self.write.items()}
+        transfers: dict[int, float] = {
+            c: problem.tensors[v].pageout_time_ns for v, c in self.write.items()
+        }
         for v, uses in enumerate(self.events):
             for use in uses:
                 if use.load != NONE:
@@ -419,12 +586,19 @@ class SlotModel:
         # Time in thousandths of the deadline, or of the least time there is.
         tick = (problem.deadline_ns or instance.base_time_ns or 1) / 1e3
         apart = problem.dma and not self.sequential
+        sums: list[tuple[dict[int, float], int]]
         sums = [(runs, once), (transfers, 0)] if apart else [(runs | transfers, once)]
         makespan = NONE
         if problem.dma and self.minimise in ("energy", "time"):
             per_tick = problem.idle_power_nw * 1e-9 * tick if self.minimise == "energy" else tick
             upper = 1e3 if problem.deadline_ns is not None else INF
             makespan = lp.column(per_tick / self.scale, 0.0, upper, integer=False)
+        if apart and self.hidden:
+            # What does not overlap takes time of its own.
+            net = runs | transfers
+            for c, time in self.hidden.items():
+                net[c] = net.get(c, 0.0) - time
+            sums.append((net, once))
         for columns, constant in sums:
             index = [c for c, time in columns.items() if time]
             value = [columns[c] / tick for c in index]
@@ -464,9 +638,11 @@ class SlotModel:
         """The runs and page-ins of a point, rounded."""
         loads: list[list[int]] = [[] for _ in self.slots]
         for v, uses in enumerate(self.events):
+            before = -1
             for use in uses:
                 if use.load != NONE and x[use.load] > 0.5:
-                    loads[use.slot].append(v)
+                    loads[self._issued(v, before, use.slot, x)].append(v)
+                before = use.slot
         result: list[Event] = []
         for s, slot in enumerate(self.slots):
             result += [Load(v) for v in loads[s]]
@@ -474,6 +650,17 @@ class SlotModel:
             if used and slot.operation < self.instance.n:
                 result.append(Run(slot.operation))
         return result
+
+    def _issued(self, v: int, before: int, slot: int, x: np.ndarray) -> int:
+        """The slot before which `v` is paged in for `slot`: as many first runs earlier as it is in
+        RAM for that, but after the slot `before`."""
+        issued = slot
+        for s in range(slot - 1, before, -1):
+            if (s, v) in self.early:
+                if x[self.early[s, v]] <= 0.5:
+                    break
+                issued = s
+        return issued
 
     def point(self, sequence: Sequence[Event]) -> np.ndarray | None:
         """The point of a sequence, or None where the slots cannot express it or a row is broken.

@@ -663,12 +663,13 @@ def exact(search: Search, guide: Guide | None = None, gap: float | None = None) 
     )
     if _no_time_for(search, slots):
         return False
-    model = SlotModel(instance, slots, overhead=overhead(search))
-    search.note(f"all: {len(slots)} slots, {model.lp.columns} columns, {model.lp.rows} rows")
-    infeasible = run_model(search, model, bounding=True, gap=gap)
     problem = instance.problem
     time_matters = problem.deadline_ns is not None or problem.idle_power_nw > 0
-    if problem.dma and time_matters and not infeasible and not search.finished:
+    overlap = problem.dma and time_matters
+    model = SlotModel(instance, slots, overhead=overhead(search), overlap=overlap)
+    search.note(f"all: {len(slots)} slots, {model.lp.columns} columns, {model.lp.rows} rows")
+    infeasible = run_model(search, model, bounding=True, gap=gap)
+    if overlap and not infeasible and not search.finished:
         # With DMA the model's makespan is a lower bound: what it takes for fast may wait for
         # transfers.
         model = SlotModel(instance, slots, overhead=overhead(search), sequential=True)

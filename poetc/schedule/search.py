@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import threading
 import time
@@ -15,7 +16,7 @@ from poetc.schedule.errors import ScheduleError
 from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Schedule, Step
 from poetc.schedule.rebuild import Event, rebuild
-from poetc.schedule.transfers import overlap_transfers
+from poetc.schedule.transfers import hurried, overlap_transfers
 
 if TYPE_CHECKING:
     from poetc.schedule.portfolio import Large
@@ -105,6 +106,7 @@ class Search:
             if problem.dma:
                 order = overlap_transfers(problem, steps)
                 steps = tuple(steps[index] for index in order)
+                steps = self._hurried(steps)
             report = replay(problem, steps)
         except ScheduleError as error:
             self.note(f"rejected ({source}): {error}")
@@ -115,6 +117,18 @@ class Search:
         self.note(f"schedule {report.energy_nj} nJ {source}".rstrip())
         self.tell()
         return True
+
+    def _hurried(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """`steps` with transfers that overlap more, where that is what may make them the best."""
+        problem = self.instance.problem
+        report = replay(dataclasses.replace(problem, deadline_ns=None), steps)
+        least_ns = max(report.busy_ns, report.bus_ns)
+        late = problem.deadline_ns is not None and report.makespan_ns > problem.deadline_ns
+        if problem.deadline_ns is not None and least_ns > problem.deadline_ns:
+            return steps
+        saved_nj = problem.idle_power_nw * (report.makespan_ns - least_ns) // 10**9
+        better = report.energy_nj - saved_nj < self.energy_nj
+        return hurried(problem, steps) if better and (late or saved_nj > 0) else steps
 
     def adopt(self, steps: tuple[Step, ...], bound_nj: float) -> None:
         """Takes steps whose first runs are in another order than the problem's, checked like any

@@ -7,13 +7,19 @@ later transfers considered. A move is made only as far as RAM allows, and kept o
 by the timeline rule of `schedule/checker.py`, does not grow.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from poetc.schedule.checker import replay
 from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
 from poetc.schedule.rebuild import Event, Load, Run, rebuild
+
+# Rounds in which `hurried` moves a step at random, for each step there is, and steps that it goes
+# through at most in all rounds.
+SHUFFLE_ROUNDS, SHUFFLE_STEPS = 20, 40_000
 
 
 def overlap_transfers(
@@ -40,6 +46,60 @@ def overlap_transfers(
     plan.page_in_early()
     after = replay(replace(problem, ram_bytes=budget), plan.now.steps)
     return plan.now.order if after.makespan_ns < before.makespan_ns else unchanged
+
+
+def hurried(problem: Problem, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """`steps` with transfers that overlap computing as far as a search of fixed effort finds.
+
+    Beyond `overlap_transfers`, operations do not take over the buffers of tensors that are being
+    written where that saves time, and transfers and frees change places at random as long as that
+    does not take longer. The deadline is left aside. Raises ScheduleError when `steps` are not
+    legal otherwise.
+    """
+    steps = tuple(steps)
+    order = overlap_transfers(problem, steps)
+    steps = tuple(steps[at] for at in order)
+    if not problem.dma or not any(isinstance(step, PageIn | PageOut) for step in steps):
+        return steps
+    budget = problem.ram_bytes
+    plan = _Plan(problem, math.inf if budget is None else budget, steps)
+    for other in _without_taking_over(problem, steps):
+        trial = _Plan(problem, plan.budget, other)
+        if max(trial.now.used) > plan.budget:
+            continue
+        trial.page_out_early()
+        trial.free_late()
+        trial.page_in_early()
+        if trial.now.makespan_ns < plan.now.makespan_ns:
+            plan = trial
+    rounds = min(SHUFFLE_STEPS // len(steps), SHUFFLE_ROUNDS * len(steps))
+    plan.shuffle(random.Random(0), rounds)
+    return plan.now.steps
+
+
+def _without_taking_over(problem: Problem, steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """`steps` in which operations leave alone the buffers of tensors that are written: all that
+    may, then each in turn."""
+    written = {step.tensor for step in steps if isinstance(step, PageOut)}
+    found: dict[int, tuple[tuple[int, int], ...]] = {}
+    for at, step in enumerate(steps):
+        if isinstance(step, Compute):
+            pairs = tuple(
+                (o, i) for o, i in step.inplace if i in written and problem.tensors[o].replaces != i
+            )
+            if pairs:
+                found[at] = pairs
+    alone = [[at] for at in found] if len(found) > 1 else []
+    for chosen in (list(found), *alone):
+        result: list[Step] = []
+        for at, step in enumerate(steps):
+            if isinstance(step, Compute) and at in chosen:
+                kept = tuple(pair for pair in step.inplace if pair not in found[at])
+                result += [Compute(step.operation, kept), *(Free(i) for _, i in found[at])]
+            else:
+                result.append(step)
+        if chosen:
+            yield tuple(result)
 
 
 def without_overlap(instance: Instance, steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -78,7 +138,7 @@ class _Run:
 class _Plan:
     """The steps so far, and moves that may improve on them."""
 
-    def __init__(self, problem: Problem, budget: int, steps: tuple[Step, ...]) -> None:
+    def __init__(self, problem: Problem, budget: float, steps: tuple[Step, ...]) -> None:
         self.problem, self.budget = problem, budget
         self.bytes = [t.bytes for t in problem.tensors]
         self.steps = steps
@@ -155,6 +215,37 @@ class _Plan:
             return step.tensor == v
         operation = self.problem.operations[step.operation]
         return v in operation.inputs or v in operation.outputs
+
+    def shuffle(self, rng: random.Random, rounds: int) -> None:
+        """Moves transfers and frees at random, as far as other uses of their tensors let them, for
+        so many rounds or until computing or the bus never waits."""
+        busy = self.now.work_ns[-1]
+        bus = sum(self.duration_ns(s) for s in self.now.steps if isinstance(s, PageIn | PageOut))
+        least = max(busy, bus)
+        for _ in range(rounds):
+            steps = self.now.steps
+            if self.now.makespan_ns <= least:
+                return
+            at = rng.randrange(len(steps))
+            step = steps[at]
+            if isinstance(step, Compute):
+                continue
+            low = high = at
+            while low > 0 and not self._bars(steps[low - 1], step):
+                low -= 1
+            while high + 1 < len(steps) and not self._bars(steps[high + 1], step):
+                high += 1
+            target = rng.randint(low, high)
+            if target != at:
+                self.move(at, target)
+
+    def _bars(self, other: Step, step: PageIn | PageOut | Free) -> bool:
+        """Whether `step` may not change places with `other`."""
+        if isinstance(step, PageOut) and isinstance(other, Compute):
+            # It may be read while it is written.
+            taken = any(i == step.tensor for _, i in other.inplace)
+            return taken or self._brings(other, step.tensor)
+        return self.touches(other, step.tensor)
 
     def page_out_early(self) -> None:
         """Each page-out where it delays nobody: once its tensor is made, or behind a reader of it.
