@@ -1,14 +1,15 @@
 """Arena packing against known answers, exhaustive search and an independent validator."""
 
 import math
+import random
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from poetc.schedule.arena import Buffer, Packing, pack
+from poetc.schedule.arena import EFFORT, Buffer, Packing, pack
 from poetc.schedule.arena_check import ArenaError, check_packing
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -16,8 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.arena_instances import CAPACITY_BYTES, perfect
 
 
-def checked(buffers: list[Buffer], align: int = 4, effort: int = 4_000_000) -> Packing:
-    packing = pack(buffers, align, effort)
+def checked(
+    buffers: list[Buffer], align: int = 4, effort: int = EFFORT, target_bytes: int = 0
+) -> Packing:
+    packing = pack(buffers, align, effort, target_bytes=target_bytes)
     check_packing(
         [b.bytes for b in buffers],
         [(b.first, b.last) for b in buffers],
@@ -97,14 +100,14 @@ def test_perfect_packings_are_found(count: int, spirals: float):
     buffers = perfect(1, count, steps=1024, unit_bytes=1024, spirals=spirals)
     assert count <= len(buffers) < count + 5
     assert {live_bytes(buffers, t) for t in range(1024)} == {CAPACITY_BYTES}
-    assert checked(buffers, effort=20_000_000).arena_bytes == CAPACITY_BYTES
+    assert checked(buffers).arena_bytes == CAPACITY_BYTES
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(5, 60), st.integers(4, 40), st.floats(0, 0.5))
 def test_small_perfect_packings_are_found(seed: int, count: int, steps: int, spirals: float):
     buffers = perfect(seed, count, steps=steps, spirals=spirals)
-    assert checked(buffers, effort=20_000_000).arena_bytes == CAPACITY_BYTES
+    assert checked(buffers).arena_bytes == CAPACITY_BYTES
 
 
 def test_nothing_and_empty_buffers():
@@ -160,6 +163,9 @@ def test_optimum_above_the_peak_is_proven():
     assert packing.arena_bytes == packing.bound_bytes == 12
 
 
+# At most 5 bytes are alive at once; no packing has less than 6.
+GAP = ((2, 0, 0), (3, 0, 1), (1, 1, 2), (2, 2, 2), (1, 1, 3), (1, 2, 3), (3, 3, 4), (2, 4, 4))
+
 lifetimes = st.tuples(st.integers(0, 12), st.integers(0, 8))
 
 
@@ -178,6 +184,50 @@ def test_optimal_on_small_problems(buffers: list[Buffer]):
     assert packing.optimal
     peak = max((live_bytes(buffers, t) for t in range(21)), default=0)
     assert packing.arena_bytes == peak or not fits(buffers, packing.arena_bytes - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(buffer_lists(6, st.integers(1, 6), (1, 2, 4)), st.integers(0, 2))
+@example([Buffer(*row) for row in GAP], 0)
+@example([Buffer(*row) for row in GAP], 1)
+def test_a_target_is_reached_whenever_it_can_be(buffers: list[Buffer], more: int):
+    target = max((live_bytes(buffers, t) for t in range(21)), default=0) + more
+    packing = checked(buffers, align=1, target_bytes=target)
+    assert (packing.arena_bytes <= target) == fits(buffers, target)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(20, 60), st.sampled_from([1, 4, 32]))
+def test_more_effort_is_never_worse(seed: int, count: int, align: int):
+    """Two groups, which share the effort, and sizes that leave holes."""
+    rng = random.Random(seed)
+    spans = [(rng.randrange(12), rng.randrange(12)) for _ in range(count)]
+    buffers = [
+        Buffer(rng.randint(1, 99), min(a, b) + shift, max(a, b) + shift, rng.choice((1, align)))
+        for a, b in spans
+        for shift in (0, 100)
+    ]
+    efforts = (0, 20_000, 100_000, 200_000, 400_000)
+    heights = [checked(buffers, align=1, effort=effort).arena_bytes for effort in efforts]
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_a_search_that_is_stopped_has_a_packing():
+    buffers = perfect(2, 200, steps=50, spirals=0.2)
+    stopped = pack(buffers, effort=10**12, stop=lambda: True)
+    lifetimes = [(b.first, b.last) for b in buffers]
+    check_packing([b.bytes for b in buffers], lifetimes, stopped.offsets, stopped.arena_bytes, 4)
+
+
+def test_the_first_packing_that_reaches_the_target_will_do():
+    """The lowest heuristic is above the capacity, and a search for exactly that succeeds."""
+    buffers = perfect(1, 300, steps=100, spirals=0.2)
+    heuristic = checked(buffers, effort=0).arena_bytes
+    assert heuristic > CAPACITY_BYTES
+    assert checked(buffers, target_bytes=heuristic).arena_bytes <= heuristic
+    lower = (heuristic + CAPACITY_BYTES) // 2
+    assert checked(buffers, target_bytes=lower).arena_bytes <= lower
+    assert checked(buffers).arena_bytes == CAPACITY_BYTES
 
 
 @settings(max_examples=100, deadline=None)

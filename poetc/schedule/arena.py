@@ -7,8 +7,9 @@ alive at one step are a lower bound that real training steps nearly always reach
 1. Decompose, without losing the optimum. A buffer that is alive whenever any other one is can lie
    at the bottom; groups of buffers that never meet in time are packed apart, on the same base.
 2. Pack what remains with several orders and two placement rules; stop when the bound is reached.
-3. Otherwise search for a packing as high as the bound, then for heights in between
-   (`arena_search.py`). With few buffers the search ends by itself and proves the optimum.
+3. Otherwise search, in rounds of growing effort (`arena_search.py`): for the height that is
+   wanted, for the bound, then for heights in between. With few buffers the search ends by itself
+   and proves the optimum.
 
 Everything is deterministic: ties are broken by index, effort is counted and not timed.
 """
@@ -17,10 +18,20 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from poetc.schedule.arena_search import fit
+from poetc.schedule.arena_search import Fit
+
+EFFORT = 20_000_000
+"""Elementary steps of the search, if not said otherwise."""
 
 STEPS_PER_NODE = 100
 """Elementary steps of effort for a node of the search."""
+
+FIRST_ROUND_NODES = 2_000
+"""Nodes of the first round of the search for the height that is wanted; each later round has twice
+as many."""
+
+OTHER_HEIGHTS = 16
+"""Of a round, each height between has one part in so many."""
 
 
 def round_up(bytes: int, align: int) -> int:
@@ -73,14 +84,17 @@ def never() -> bool:
 def pack(
     buffers: Sequence[Buffer],
     align: int = 4,
-    effort: int = 4_000_000,
+    effort: int = EFFORT,
     stop: Callable[[], bool] = never,
+    target_bytes: int = 0,
 ) -> Packing:
     """A low arena for `buffers`; every offset and size is a multiple of `align` bytes, and of the
     buffer's own alignment.
 
-    `effort` bounds the search beyond the first heuristics, in elementary steps (roughly 2 to 5
-    million of them a second); 0 runs only the heuristics. The search ends early when `stop` says
+    Any arena of at most `target_bytes` is as good as the lowest: the first one ends the search,
+    which looks for just that height before it looks for others. `effort` bounds the search beyond
+    the first heuristics, in elementary steps (roughly 2 to 5 million of them a second); 0 runs only
+    the heuristics. More effort never gives a higher arena. The search ends early when `stop` says
     so.
     """
     if not is_power_of_two(align):
@@ -90,17 +104,29 @@ def pack(
     offsets = [0] * len(buffers)
     groups = _decompose(buffers, sizes, offsets)
     bound = _peak(buffers, sizes, range(len(buffers)))
+    goal = max(bound, target_bytes)
+    packers: list[_Packer] = []
     # The group that is highest by its own bound goes first: others need only stay below it.
-    groups.sort(key=lambda g: (-g.base - g.bound, g.members[0]))
-    height = bound
-    for group in groups:
-        packer = _Packer([buffers[i] for i in group.members], [sizes[i] for i in group.members])
-        found, top, proven = packer.run(height - group.base, group.bound, effort, stop)
-        for i, offset in zip(group.members, found, strict=True):
-            offsets[i] = group.base + offset
-        height = max(height, group.base + top)
-        bound = max(bound, group.base + proven)
-    return Packing(tuple(offsets), height, bound)
+    for group in sorted(groups, key=lambda g: (-g.base - g.bound, g.members[0])):
+        packer = _Packer(group, [buffers[i] for i in group.members])
+        packer.place_in_order(goal, stop)
+        goal = max(goal, packer.height)
+        packers.append(packer)
+    goal = max(bound, target_bytes)
+    nodes = effort // STEPS_PER_NODE
+    while nodes > 0 and packers and not stop():
+        highest = max(packers, key=lambda p: p.height)
+        goal = max(goal, highest.bound)
+        if highest.height <= goal:
+            break
+        nodes -= highest.search(goal, nodes, stop)
+    for packer in packers:
+        for i, offset in zip(packer.group.members, packer.offsets, strict=True):
+            offsets[i] = packer.group.base + offset
+    height = max((packer.height for packer in packers), default=bound)
+    return Packing(
+        tuple(offsets), max(bound, height), max([bound, *(packer.bound for packer in packers)])
+    )
 
 
 def most_alive(buffers: Sequence[Buffer]) -> int:
@@ -182,11 +208,17 @@ def _meeting(buffers: Sequence[Buffer], members: Sequence[int]) -> Iterable[list
 
 
 class _Packer:
-    """Packs one group that does not decompose."""
+    """Packs one group that does not decompose.
 
-    def __init__(self, buffers: Sequence[Buffer], sizes: Sequence[int]) -> None:
+    `offsets` is the best packing so far, from the group's base up, and `height` where that ends.
+    The group cannot end below `bound`. Both count from the bottom of the arena.
+    """
+
+    def __init__(self, group: _Group, buffers: Sequence[Buffer]) -> None:
+        self.group = group
+        self.bound = group.base + group.bound
         self.buffers = buffers
-        self.sizes = sizes
+        self.sizes = sizes = _sizes(buffers)
         self.count = len(buffers)
         # Where all sizes are multiples of an alignment, buffers that touch have it by themselves.
         self.unit = math.gcd(*sizes)
@@ -200,42 +232,60 @@ class _Packer:
                 self.meets[i].append(j)
                 self.meets[j].append(i)
             active.append(i)
+        self.offsets: list[int] = []
+        self.height = -1
+        self.rounds = 0
+        self.fits: dict[int, Fit] = {}
 
-    def run(
-        self, goal: int, bound: int, effort: int, stop: Callable[[], bool]
-    ) -> tuple[list[int], int, int]:
-        """(offsets, height, lower bound); any height up to `goal` is as good as the least."""
-        best: list[int] = []
-        top = -1
+    def place_in_order(self, goal: int, stop: Callable[[], bool]) -> None:
+        """Packs by heuristics, until the height is at most `goal` or, after the first, `stop`."""
         for order in self._orders():
             for rule in (_first_fit, _best_fit):
-                offsets = self._place(order, rule)
-                height = self._top(offsets)
-                if top < 0 or height < top:
-                    best, top = offsets, height
-                if top <= goal:
-                    return best, top, bound
-        # First the goal itself, with half the effort; then heights between what failed and `top`.
-        unit = self.unit
-        spans = [(b.first, b.last) for b in self.buffers]
-        goal = goal // unit * unit
-        low = height = max(goal, bound)
-        nodes = effort // STEPS_PER_NODE // 2
-        while low < top and nodes and not stop():
-            offsets, impossible = fit(spans, self.sizes, self.aligns, height, nodes, stop)
-            if offsets is not None:
-                best, top = offsets, self._top(offsets)
-            else:
-                if impossible and height + unit > bound:
-                    bound = height + unit
-                low = height + unit
-            if height == goal:
-                nodes //= 4
-            height = (low + top) // 2 // unit * unit
-        return best, top, bound
+                self._take(self._place(order, rule))
+                if self.height <= goal or stop():
+                    return
 
-    def _top(self, offsets: Sequence[int]) -> int:
-        return max(o + s for o, s in zip(offsets, self.sizes, strict=True))
+    def search(self, goal: int, most: int, stop: Callable[[], bool]) -> int:
+        """A round of the search, with twice the effort of the last one; returns the nodes it took,
+        at most `most`.
+
+        First the height `goal`, and the least possible: without room to spare, less has to be
+        decided. Then heights between what failed and the best packing.
+        """
+        share = FIRST_ROUND_NODES << self.rounds
+        self.rounds += 1
+        low = goal - (goal - self.group.base) % self.unit
+        spent = self._fit(low, min(share, most), stop)
+        if self.bound < low < self.height:
+            spent += self._fit(self.bound, min(share, most - spent), stop)
+        while low + self.unit < self.height and spent < most and not stop():
+            height = (low + self.height) // 2
+            height -= (height - self.group.base) % self.unit
+            spent += self._fit(height, min(share // OTHER_HEIGHTS, most - spent), stop)
+            if height < self.height:
+                low = height
+        return spent
+
+    def _fit(self, height: int, effort: int, stop: Callable[[], bool]) -> int:
+        """Goes on with the search for `height`; returns the nodes it took."""
+        fit = self.fits.get(height)
+        if fit is None:
+            spans = [(b.first, b.last) for b in self.buffers]
+            fit = Fit(spans, self.sizes, self.aligns, height - self.group.base)
+            self.fits[height] = fit
+        spent = fit.run(effort, stop)
+        if fit.offsets is not None:
+            self._take(fit.offsets)
+            self.fits = {h: f for h, f in self.fits.items() if h < self.height}
+        if fit.impossible:
+            self.bound = max(self.bound, height + self.unit)
+        return spent
+
+    def _take(self, offsets: list[int]) -> None:
+        """Keeps `offsets` if they are the lowest so far."""
+        top = max(o + s for o, s in zip(offsets, self.sizes, strict=True))
+        if self.height < 0 or self.group.base + top < self.height:
+            self.offsets, self.height = offsets, self.group.base + top
 
     def _orders(self) -> Iterable[list[int]]:
         """Orders of placement that each do well on some programs."""

@@ -24,7 +24,7 @@ proves that there is no packing, unless it relied on the guesses of `arena_join.
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from poetc.schedule.arena_join import Block, join, regions
@@ -41,7 +41,7 @@ _STEPS_PER_NODE = 64
 """Steps of valleys that are looked at for the price of a node."""
 
 _NODES_PER_LOOK = 256
-"""Nodes between two questions whether to stop."""
+"""Nodes after which a search says how many it took, so that it can be stopped."""
 
 _PATIENCE = 1.3
 """Nodes of the shortest search, for each buffer and possible hole: with luck it needs no more."""
@@ -55,53 +55,67 @@ def _luby(attempt: int) -> int:
     return _luby(attempt + 1 - (1 << length - 1))
 
 
-def fit(
-    spans: Sequence[tuple[int, int]],
-    sizes: Sequence[int],
-    aligns: Sequence[int],
-    height: int,
-    effort: int,
-    stop: Callable[[], bool],
-) -> tuple[list[int] | None, bool]:
-    """(offsets below `height` or None, whether it is proven that there are none).
+class Fit:
+    """A search for offsets below `height`, which goes on where it was when it is run again.
 
-    Takes at most `effort` nodes, of some 20,000 a second; ends early when `stop` says so.
+    After `run`, `offsets` has a packing, or is None; then `impossible` says that there is none.
     """
-    plain = Valleys(spans, sizes, aligns, height)
-    if plain.impossible:
-        return None, True
-    searches = [(plain, singles(plain))]
-    joined = join(searches[0][1], plain.room)
-    guess = regions(joined, plain.room)
-    if any(a or b for a, b in guess) or len(joined) < len(sizes):
-        own = (
-            [(block.first, block.last) for block in joined],
-            [block.size for block in joined],
-            [block.align for block in joined],
-        )
-        searches = [
-            (Valleys(*own, height, guess), joined),
-            (Valleys(*own, height), joined),
-            *searches,
-        ]
-    holes = sum(room > 0 for room in plain.room)
-    attempt = 0
-    while effort > 0 and not stop():
-        for search, blocks in list(searches):
-            moves = len(blocks) + 8 * holes
-            patience = int(_PATIENCE * moves * _luby(attempt)) + 1
-            effort -= search.run(attempt, min(patience, max(effort, 1)), stop)
-            # Looking at wide valleys costs more than a node does.
-            effort -= search.looked // _STEPS_PER_NODE
-            search.looked = 0
-            if search.offsets is not None:
-                return place(blocks, search.offsets), False
-            if search.impossible:
-                if search is plain:
-                    return None, True
-                searches.remove((search, blocks))
-        attempt += 1
-    return None, False
+
+    def __init__(
+        self,
+        spans: Sequence[tuple[int, int]],
+        sizes: Sequence[int],
+        aligns: Sequence[int],
+        height: int,
+    ) -> None:
+        self.offsets: list[int] | None = None
+        self.impossible = False
+        self.work = self._work(Valleys(spans, sizes, aligns, height))
+
+    def run(self, effort: int, stop: Callable[[], bool]) -> int:
+        """Searches for some `effort` nodes, of 20,000 a second; returns how many it took.
+
+        Ends early when `stop` says so.
+        """
+        spent = 0
+        while spent < effort and not stop():
+            nodes = next(self.work, None)
+            if nodes is None:
+                break
+            spent += nodes
+        return spent
+
+    def _work(self, plain: "Valleys") -> Iterator[int]:
+        """Nodes taken since it was asked last; ends when there is an answer."""
+        searches = [(plain, singles(plain))]
+        if not plain.impossible:
+            joined = join(searches[0][1], plain.room)
+            guess = regions(joined, plain.room)
+            if any(a or b for a, b in guess) or len(joined) < len(plain.sizes):
+                own = (
+                    [(block.first, block.last) for block in joined],
+                    [block.size for block in joined],
+                    [block.align for block in joined],
+                )
+                searches = [
+                    (Valleys(*own, plain.height, guess), joined),
+                    (Valleys(*own, plain.height), joined),
+                    *searches,
+                ]
+        holes = sum(room > 0 for room in plain.room)
+        attempt = 0
+        while not plain.impossible:
+            for search, blocks in list(searches):
+                moves = len(blocks) + 8 * holes
+                patience = int(_PATIENCE * moves * _luby(attempt)) + 1
+                yield from search.run(attempt, patience)
+                if search.offsets is not None:
+                    self.offsets = place(blocks, search.offsets)
+                    return
+                if search.impossible:
+                    searches.remove((search, blocks))
+            attempt += 1
+        self.impossible = True
 
 
 def singles(search: "Valleys") -> list[Block]:
@@ -170,10 +184,9 @@ class Valleys:
         self.offsets: list[int] | None = None
         self.impossible = min(self.room, default=0) < 0
 
-    def run(self, attempt: int, patience: int, stop: Callable[[], bool]) -> int:
-        """One depth-first search of at most `patience` nodes; returns how many it took.
-
-        `attempt` numbers the preferences among moves.
+    def run(self, attempt: int, patience: int) -> Iterator[int]:
+        """One depth-first search of at most `patience` nodes; yields how many it took since it was
+        asked last, ever so often. `attempt` numbers the preferences among moves.
 
         A dead end has a reason: the moves that shaped the valley and its walls, which are those
         over its steps and their neighbours. Moves that are no part of it are taken back at once,
@@ -193,9 +206,10 @@ class Valleys:
         at, untried, reason = self._choose(segments, moves)
         if at < 0:
             self.impossible = True
-            return 1
+            yield self._told(1)
+            return
         stack = [_Level(segments, moves, at, untried, reason, 0)]
-        nodes = 0
+        nodes = told = 0
         while nodes < patience:
             level = stack[-1]
             if level.move is not None:
@@ -216,10 +230,12 @@ class Valleys:
                     stack.pop()
                 else:
                     self.impossible = True
-                    return nodes
+                    yield self._told(nodes - told)
+                    return
                 continue
-            if nodes % _NODES_PER_LOOK == 0 and stop():
-                return nodes
+            if nodes - told == _NODES_PER_LOOK:
+                yield self._told(nodes - told)
+                told = nodes
             nodes += 1
             move = level.move = level.untried.pop()
             item, t, amount = move
@@ -242,7 +258,8 @@ class Valleys:
                     self.columns[step].append(item)
                 if len(stack) >= count and mask.bit_count() == count:
                     self.offsets = offsets
-                    return nodes
+                    yield self._told(nodes - told)
+                    return
             segments, moves = self._replace(level, lower, upper, top)
             at, untried, reason = self._choose(segments, moves)
             new = _Level(segments, moves, at, untried, reason, mask)
@@ -253,7 +270,12 @@ class Valleys:
                     continue
                 reason = known
             level.reason |= reason & ~self._bit(move)
-        return nodes
+        yield self._told(nodes - told)
+
+    def _told(self, nodes: int) -> int:
+        """`nodes`, and what looking at wide valleys has cost beyond them."""
+        more, self.looked = divmod(self.looked, _STEPS_PER_NODE)
+        return nodes + more
 
     def _key(self, level: "_Level") -> object:
         if self.now_room == self.room:
