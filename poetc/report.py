@@ -291,7 +291,7 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
     sizes = {PageIn: [], PageOut: []}
     for step in view.steps:
         if isinstance(step, PageIn | PageOut):
-            sizes[type(step)].append(view.problem.tensors[step.tensor].bytes)
+            sizes[type(step)].append(view.problem.tensors[step.tensor].stored_bytes)
     stored = any(graph.is_stored(i) for i in range(len(graph.arguments)))
     return Summary(
         input=input_name,

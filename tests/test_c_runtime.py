@@ -66,10 +66,10 @@ class Transfer(ctypes.Structure):
     """`poetc_transfer`."""
 
     _fields_ = [
+        ("trailer", ctypes.c_uint8 * 4),
         ("offset", ctypes.c_uint32),
         ("length", ctypes.c_uint32),
         ("data", ctypes.c_void_p),
-        ("trailer", ctypes.c_uint8 * 4),
         ("direction", ctypes.c_uint8),
         ("verify", ctypes.c_bool),
         ("tag", ctypes.c_uint32),

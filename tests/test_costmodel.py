@@ -139,6 +139,12 @@ def test_missing_file(tmp_path):
         ("flops_per_s = 1e6", "flops_per_s = 0", "board.toml:3:1: flops_per_s: must be positive"),
         ("flops_per_s = 1e6", "flops_per_s = nan", "board.toml:3:1: flops_per_s: must be finite"),
         ("bytes = 4", "bytes = 3", "board.toml:8:1: alignment_bytes: must be a power of two"),
+        (
+            "ram_bytes = 1024",
+            "ram_bytes = 1024\ncache_line_bytes = 48",
+            "board.toml:8:1: cache_line_bytes: must be a power of two and at least 4, got 48",
+        ),
+        ("ram_bytes = 1024", "ram_bytes = 1024\ncache_line_bytes = 2", "and at least 4, got 2"),
         ("= 1024", "= " + "9" * 5000, "board.toml is not valid: Exceeds the limit"),
         (
             "= 1024",

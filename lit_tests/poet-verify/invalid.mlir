@@ -501,3 +501,38 @@ poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}, %w: !poet.page<tensor<4
   poet.free %v : tensor<4xf32>
   poet.return %y : tensor<4xf32>
 }
+
+// -----
+
+// Cache lines of 32 bytes: %y is written to the line of %v while that is paged in.
+// CHECK: %y (poet.compute "f") at offset 48 shares a cache line with %v (poet.wait) at offset 32, which is not waited for
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}, %w: !poet.page<tensor<4xf32>> {poet.role = "param", poet.offset = 1024 : i64}) -> tensor<4xf32> attributes {arena_bytes = 64 : i64, storage_bytes = 1044 : i64, storage_unit = 512 : i64, bank_bytes = 0 : i64, cache_line_bytes = 32 : i64} {
+  %u = poet.pagein_start %w offset 32 : !poet.page<tensor<4xf32>> -> !poet.transfer<tensor<4xf32>>
+  %y = poet.compute "f" (%a = %x : tensor<4xf32>) -> tensor<4xf32> offsets [48] {
+    poet.yield %a : tensor<4xf32>
+  }
+  %v = poet.wait %u : !poet.transfer<tensor<4xf32>> -> tensor<4xf32>
+  poet.free %x : tensor<4xf32>
+  poet.free %v : tensor<4xf32>
+  poet.return %y : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: %v (poet.wait) shares a cache line with %x (argument 0) at offset 0
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}, %w: !poet.page<tensor<4xf32>> {poet.role = "param", poet.offset = 1024 : i64}) -> tensor<4xf32> attributes {arena_bytes = 64 : i64, storage_bytes = 1044 : i64, storage_unit = 512 : i64, bank_bytes = 0 : i64, cache_line_bytes = 32 : i64} {
+  %u = poet.pagein_start %w offset 16 : !poet.page<tensor<4xf32>> -> !poet.transfer<tensor<4xf32>>
+  %v = poet.wait %u : !poet.transfer<tensor<4xf32>> -> tensor<4xf32>
+  poet.free %v : tensor<4xf32>
+  poet.return %x : tensor<4xf32>
+}
+
+// -----
+
+// CHECK: %v (poet.wait) at offset 32 shares the last cache line of the arena, which has 48 bytes
+poet.graph @g(%x: tensor<4xf32> {poet.offset = 0 : i64}, %w: !poet.page<tensor<4xf32>> {poet.role = "param", poet.offset = 1024 : i64}) -> tensor<4xf32> attributes {arena_bytes = 48 : i64, storage_bytes = 1044 : i64, storage_unit = 512 : i64, bank_bytes = 0 : i64, cache_line_bytes = 32 : i64} {
+  %u = poet.pagein_start %w offset 32 : !poet.page<tensor<4xf32>> -> !poet.transfer<tensor<4xf32>>
+  %v = poet.wait %u : !poet.transfer<tensor<4xf32>> -> tensor<4xf32>
+  poet.free %v : tensor<4xf32>
+  poet.return %x : tensor<4xf32>
+}

@@ -30,6 +30,9 @@ DEFAULT_WRITE_UNIT_BYTES = 512
 MIN_WRITE_UNIT_BYTES = 16
 """A unit holds at least the record that commits a step."""
 
+NO_CACHE_LINE_BYTES = 4
+"""The "line" of a device without a cache: its words."""
+
 _DEVICES = Path(__file__).parent / "devices"
 
 
@@ -58,7 +61,8 @@ class Device:
     `flops_per_s` and `memory_bytes_per_s` are what one core reaches on float32 kernels and on RAM.
     `active_power_w` is drawn while computing, `idle_power_w` during the whole step (zero where it
     is not known or already part of the active powers). `dma` says whether transfers run beside
-    compute. `alignment_bytes` is the alignment of tensors in RAM.
+    compute. `alignment_bytes` is the alignment of tensors in RAM. `cache_line_bytes` is the line of
+    a data cache that transfers beside compute do not go through; 4, if there is none or they do.
 
     `clock_hz` and `cycles_per_instruction` turn a profile in instructions into time; zero where
     they are not known. With a `profile`, kernels and transfers take what it says, instead of what
@@ -75,6 +79,7 @@ class Device:
     alignment_bytes: int
     dma: bool
     storage: Storage | None
+    cache_line_bytes: int = NO_CACHE_LINE_BYTES
     clock_hz: float = 0.0
     cycles_per_instruction: float = 0.0
     profile: "Profile | None" = None
@@ -170,10 +175,11 @@ def _load(path: Path) -> Device:
                 f"must be a power of two and at least {MIN_WRITE_UNIT_BYTES}, got {unit}",
             )
     device = Device(**source.values(Device, table, None), storage=storage)
-    if device.alignment_bytes & (device.alignment_bytes - 1):
-        raise source.error(
-            "alignment_bytes", None, f"must be a power of two, got {device.alignment_bytes}"
-        )
+    for key, least in (("alignment_bytes", 1), ("cache_line_bytes", NO_CACHE_LINE_BYTES)):
+        value = getattr(device, key)
+        if value & (value - 1) or value < least:
+            above = f" and at least {least}" if least > 1 else ""
+            raise source.error(key, None, f"must be a power of two{above}, got {value}")
     return device
 
 

@@ -44,11 +44,11 @@ def predicted_time_ns(
                 assert written is not None
                 place = written + (memory.bank_bytes or 0 if v in banked else 0)
                 pages[v] = place
-                spent += transfers.cost(True, place, problem.tensors[v].bytes, buffer)
+                spent += transfers.cost(True, place, problem.tensors[v].stored_bytes, buffer)
             case PageIn(v):
                 place = pages[v]
                 assert place is not None
-                spent += transfers.cost(False, place, problem.tensors[v].bytes, buffer)
+                spent += transfers.cost(False, place, problem.tensors[v].stored_bytes, buffer)
             case _:
                 pass
     return time_ns + (profiled_time_ns(spent, device) if spent else 0)

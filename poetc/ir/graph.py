@@ -63,13 +63,15 @@ class Storage:
     """The auxiliary storage of a device, as far as a schedule depends on it.
 
     `pagein` and `pageout` give the cost of moving that many bytes. With `dma`, transfers overlap
-    computing. `capacity_bytes` None means that it never runs out.
+    computing. `capacity_bytes` None means that it never runs out. What is paged in takes whole
+    lines of `line_bytes`: transfers do not go through the cache that has them.
     """
 
     pagein: Callable[[int], Transfer]
     pageout: Callable[[int], Transfer]
     dma: bool = False
     capacity_bytes: int | None = None
+    line_bytes: int = 1
 
 
 FREE_STORAGE = Storage(lambda _: Transfer(0, 0), lambda _: Transfer(0, 0))
@@ -203,6 +205,9 @@ class _Numbering:
         self._number()
         self.callers = {self.index[value] for value in self.caller_values}
         self.replaces = self._replaced()
+        self.line_bytes = max(
+            graph.cache_line_bytes or 1, self.storage.line_bytes if self.storage else 1
+        )
         self.free_of_charge = self._outside_scope() if ram_scope == "activations" else set()
 
     def _number(self) -> None:
@@ -328,6 +333,22 @@ class _Numbering:
                 outside.add(v)
         return outside
 
+    def _on_lines(self, tensors: Sequence[Tensor], operations: Sequence[Operation]) -> set[int]:
+        """The tensors that are alone on the lines of the cache that they touch: those that are
+        paged in, or may be, and those in whose buffers they may be made."""
+        if self.graph.is_scheduled:
+            found = {step.tensor for step in self.steps if isinstance(step, PageIn)}
+        else:
+            found = {v for v, tensor in enumerate(tensors) if tensor.pageable}
+        before = -1
+        while len(found) > before:
+            before = len(found)
+            # A parameter and its new value are one buffer.
+            found |= {new for new, old in self.replaces.items() if old in found}
+            for operation in reversed(operations):
+                found |= {old for new, old in operation.inplace if new in found}
+        return found
+
     def _tensor(self, v: int, end: Place | None) -> Tensor:
         value = self.values[v]
         is_argument = isinstance(value, BlockArgument)
@@ -388,10 +409,21 @@ class _Numbering:
     def view(self, ram_bytes: int | None, deadline_ns: int | None, idle_power_nw: int) -> GraphView:
         graph, storage = self.graph, self.storage
         ends = self._ends()
+        operations = tuple(map(self._operation, self.computes))
+        tensors = [self._tensor(v, ends.get(v)) for v in range(len(self.values))]
+        if self.line_bytes > self.align:
+            for v in self._on_lines(tensors, operations):
+                bytes = tensors[v].bytes
+                tensors[v] = replace(
+                    tensors[v],
+                    bytes=round_up(bytes, self.line_bytes),
+                    align=self.line_bytes,
+                    payload_bytes=bytes,
+                )
         try:
             problem = Problem(
-                operations=tuple(map(self._operation, self.computes)),
-                tensors=tuple(self._tensor(v, ends.get(v)) for v in range(len(self.values))),
+                operations=operations,
+                tensors=tuple(tensors),
                 ram_bytes=ram_bytes,
                 deadline_ns=deadline_ns,
                 storage_bytes=storage.capacity_bytes if storage else None,

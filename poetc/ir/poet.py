@@ -282,7 +282,8 @@ class GraphOp(IRDLOperation):
     Discardable attributes that passes leave on the graph: `ram` (budget), `arena_bytes`,
     `storage_bytes`, `schedule` (dictionary of what the scheduler proved), and where parameters are
     on storage `bank_bytes` (from the place of an old value to that of the new one) and
-    `storage_unit` (bytes that a write which is cut off may spoil together).
+    `storage_unit` (bytes that a write which is cut off may spoil together). `cache_line_bytes` is
+    there for devices whose transfers do not go through a data cache with such lines.
     """
 
     name = "poet.graph"
@@ -444,6 +445,11 @@ class GraphOp(IRDLOperation):
     def storage_unit(self) -> int | None:
         """Bytes of storage that a write which is cut off may spoil together."""
         return self._int_attribute("storage_unit")
+
+    @property
+    def cache_line_bytes(self) -> int | None:
+        """The line of the data cache that transfers do not go through, None without one."""
+        return self._int_attribute("cache_line_bytes")
 
     @property
     def io(self) -> str:

@@ -27,6 +27,7 @@ _LEFT_BY_PASSES = (
     "storage_bytes",
     "bank_bytes",
     "storage_unit",
+    "cache_line_bytes",
 )
 
 

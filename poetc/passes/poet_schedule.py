@@ -29,7 +29,12 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.passes import ModulePass
 
-from poetc.costmodel.device import DEFAULT_WRITE_UNIT_BYTES, Device, device_of
+from poetc.costmodel.device import (
+    DEFAULT_WRITE_UNIT_BYTES,
+    NO_CACHE_LINE_BYTES,
+    Device,
+    device_of,
+)
 from poetc.costmodel.predict import predicted_time_ns
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.ir.graph import (
@@ -179,7 +184,9 @@ def storage_of(device: Device) -> Storage | None:
     def write(bytes: int) -> Transfer:
         return Transfer(*pageout_cost(page_bytes(bytes), device))
 
-    return Storage(read, write, device.dma)
+    # A processor that moves pages itself does so through its cache.
+    line_bytes = device.cache_line_bytes if device.dma else NO_CACHE_LINE_BYTES
+    return Storage(read, write, device.dma, line_bytes=line_bytes)
 
 
 def problem_view(
@@ -604,7 +611,7 @@ class _Scheduler:
             instance,
             steps,
             arena_bytes,
-            self.options.align,
+            max(self.options.align, *(tensor.align for tensor in instance.tensors), 1),
             self.late,
             rounds=rounds,
             most_nj=most_nj,
@@ -736,6 +743,13 @@ def _idle_power_nw(device: Device | None) -> int:
     return round(device.idle_power_w * 1e9) if device else 0
 
 
+def mark_cache_line(graph: GraphOp, device: Device | None) -> None:
+    """Leaves on the graph that pages do not go through the cache of `device`, if that is so."""
+    storage = storage_of(device) if device else None
+    if storage is not None and storage.line_bytes > NO_CACHE_LINE_BYTES:
+        graph.attributes["cache_line_bytes"] = IntegerAttr(storage.line_bytes, i64)
+
+
 def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) -> None:
     """Leaves on the graph what was asked and what was found."""
     if options.ram_bytes is not None:
@@ -745,6 +759,7 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
     if any(graph.is_stored(i) for i in range(len(graph.arguments))):
         # For the memory planner, which knows no device.
         graph.attributes["storage_unit"] = IntegerAttr(_unit_bytes(options), i64)
+    mark_cache_line(graph, options.device)
     use, unlimited = report.use, report.unlimited
     numbers = {
         "energy_nj": use.energy_nj,

@@ -9,6 +9,9 @@ nothing is used after its end, and the bytes in RAM never exceed the budget `ram
 planned, no two buffers that are in use at the same time overlap, neither in the arena nor in
 auxiliary storage, and all lie within `arena_bytes` and `storage_bytes`.
 
+Where transfers do not go through the cache of the processor, what is paged in is alone on the lines
+of the cache that it touches until the wait: a line that is forgotten then has bytes of nobody else.
+
 Transfers that are split into a start and a wait end in the order in which they start, each before
 the graph does. What is paged in takes its place in RAM at the start and is not used before the
 wait; what is paged out stays in RAM until the wait.
@@ -319,6 +322,32 @@ class _Walk:
                 f"{_value(value)} at offset {offset} is not aligned to its {element} byte elements",
             )
         self._verify_free(op, _value(value), offset, size)
+        if isinstance(op, PageInOp | PageInStartOp):
+            first, last = self._lines(offset, size)
+            arena = self.graph.arena_bytes
+            if first < 0 or (arena is not None and last > arena):
+                raise _error(
+                    op,
+                    f"{_value(value)} at offset {offset} shares the last cache line "
+                    f"of the arena, which has {arena} bytes",
+                )
+            self._verify_alone(op, _value(value), first, last - first)
+
+    def _lines(self, offset: int, size: int) -> tuple[int, int]:
+        """Where the cache lines that these bytes touch begin and end."""
+        line = self.graph.cache_line_bytes or 1
+        return offset // line * line, -(-(offset + size) // line) * line
+
+    def _verify_alone(self, op: Operation, what: str, offset: int, size: int) -> None:
+        """Nobody else has bytes of cache lines that `what` takes."""
+        for other, other_size in self.in_ram.items():
+            at = offset_of(other)
+            if (
+                other not in self.callers
+                and at is not None
+                and _overlap(offset, size, at, other_size)
+            ):
+                raise _error(op, f"{what} shares a cache line with {_value(other)} at offset {at}")
 
     def _verify_workspace(self, op: ComputeOp) -> None:
         size = op.cost.workspace if op.cost else 0
@@ -352,6 +381,18 @@ class _Walk:
                     op,
                     f"{what} at offset {offset} with {size} bytes overlaps {_value(other)} "
                     f"at offset {at} with {other_size} bytes",
+                )
+        for start in self.under_way:
+            if not isinstance(start, PageInStartOp) or start.tensor not in self.in_ram:
+                continue
+            at = offset_of(start.tensor)
+            assert at is not None
+            first, last = self._lines(at, tensor_bytes(start.tensor.type))
+            if _overlap(offset, size, first, last - first):
+                raise _error(
+                    op,
+                    f"{what} at offset {offset} shares a cache line with {_value(start.tensor)} at "
+                    f"offset {at}, which is not waited for",
                 )
 
 

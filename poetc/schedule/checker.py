@@ -69,7 +69,7 @@ class _Replay:
 
     def on_storage(self) -> int:
         """Bytes of all pages. They stay until the end, those of replaced tensors too."""
-        return sum(self.problem.tensors[v].bytes for v in self.stored)
+        return sum(self.problem.tensors[v].stored_bytes for v in self.stored)
 
     def wait_to_read(self, v: int) -> None:
         """Computing goes on once `v` has arrived; it may be read while it is being paged out."""
@@ -146,7 +146,7 @@ class _Replay:
         else:
             self.clock_ns += time_ns
         self.counts[type(step)] += 1
-        self.moved[type(step)] += self.problem.tensors[v].bytes
+        self.moved[type(step)] += self.problem.tensors[v].stored_bytes
         return self.in_ram()
 
     def page_out(self, step: PageOut, index: int) -> int:

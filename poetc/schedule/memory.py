@@ -26,7 +26,7 @@ from poetc.page import page_bytes
 from poetc.schedule.arena import Buffer, Packing, most_alive, never, pack, round_up
 from poetc.schedule.arena_check import check_packing
 from poetc.schedule.checker import replay
-from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
+from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step, Tensor
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class Layout:
-    """The buffers that steps need in RAM: names, bytes, and the first and last step of each.
+    """The buffers that steps need in RAM: names, bytes, first and last step, and alignment of each.
 
     `start[v]` is the buffer of tensor v at the start, `made[s]` are those of what step s brings
     into RAM, `workspace[s]` is that of its workspace.
@@ -64,6 +64,7 @@ class Layout:
     bytes: list[int]
     first: list[int]
     last: list[int]
+    align: list[int]
     start: tuple[int | None, ...]
     made: tuple[tuple[int, ...], ...]
     workspace: tuple[int | None, ...]
@@ -76,7 +77,7 @@ def lay_out(problem: Problem, steps: Sequence[Step]) -> Layout:
     stay: dict[int, int] = {}  # tensor in RAM -> its buffer
     for v, tensor in enumerate(problem.tensors):
         if tensor.start is Place.RAM:
-            start[v] = stay[v] = ram.begin(tensor.name, tensor.bytes, -1)
+            start[v] = stay[v] = ram.begin_tensor(tensor, -1)
     made: list[tuple[int, ...]] = []
     workspace: list[int | None] = []
     for s, step in enumerate(steps):
@@ -93,11 +94,10 @@ def lay_out(problem: Problem, steps: Sequence[Step]) -> Layout:
                     ram.end(scratch, s)
                 taken = {o: stay.pop(i) for o, i in takes_over.items()}
                 for v in operation.outputs:
-                    tensor = problem.tensors[v]
-                    stay[v] = taken[v] if v in taken else ram.begin(tensor.name, tensor.bytes, s)
+                    stay[v] = taken[v] if v in taken else ram.begin_tensor(problem.tensors[v], s)
                     new.append(stay[v])
             case PageIn(v):
-                stay[v] = ram.begin(problem.tensors[v].name, problem.tensors[v].bytes, s)
+                stay[v] = ram.begin_tensor(problem.tensors[v], s)
                 new.append(stay[v])
             case Free(v):
                 ram.end(stay.pop(v), s)
@@ -108,7 +108,14 @@ def lay_out(problem: Problem, steps: Sequence[Step]) -> Layout:
     for buffer in stay.values():
         ram.end(buffer, len(steps))
     return Layout(
-        ram.names, ram.bytes, ram.first, ram.last, tuple(start), tuple(made), tuple(workspace)
+        ram.names,
+        ram.bytes,
+        ram.first,
+        ram.last,
+        ram.align,
+        tuple(start),
+        tuple(made),
+        tuple(workspace),
     )
 
 
@@ -137,7 +144,7 @@ def plan_memory(
         if isinstance(step, PageOut) and step.tensor not in image.places:
             tensor = problem.tensors[step.tensor]
             written[s] = page[step.tensor] = storage.begin(
-                tensor.name, page_bytes(tensor.bytes, align), s
+                tensor.name, page_bytes(tensor.stored_bytes, align), s
             )
         elif isinstance(step, PageIn) and step.tensor in page:
             storage.end(page[step.tensor], s)
@@ -189,7 +196,7 @@ class _Image:
         self.end = 2 * unit_bytes
 
         def place(v: int) -> int:
-            at, self.end = self.end, self.end + page_bytes(tensors[v].bytes, align)
+            at, self.end = self.end, self.end + page_bytes(tensors[v].stored_bytes, align)
             return at
 
         for v in there:
@@ -211,13 +218,18 @@ class _Buffers:
         self.bytes: list[int] = []
         self.first: list[int] = []
         self.last: list[int] = []
+        self.align: list[int] = []
 
-    def begin(self, name: str, bytes: int, step: int) -> int:
+    def begin(self, name: str, bytes: int, step: int, align: int = 1) -> int:
         self.names.append(name)
         self.bytes.append(bytes)
         self.first.append(step)
         self.last.append(step)
+        self.align.append(align)
         return len(self.names) - 1
+
+    def begin_tensor(self, tensor: Tensor, step: int) -> int:
+        return self.begin(tensor.name, tensor.bytes, step, tensor.align)
 
     def end(self, buffer: int, step: int) -> None:
         self.last[buffer] = step
@@ -232,16 +244,25 @@ def _pack(
 ) -> Packing:
     """A packing that the validator has accepted."""
     lifetimes = list(zip(buffers.first, buffers.last, strict=True))
-    boxes = [Buffer(b, *life) for b, life in zip(buffers.bytes, lifetimes, strict=True)]
+    boxes = [
+        Buffer(b, *life, own)
+        for b, life, own in zip(buffers.bytes, lifetimes, buffers.align, strict=True)
+    ]
     if offsets is None:
         packing = pack(boxes, align, effort, stop)
     else:
         top = max(
             (o + round_up(b.bytes, align) for o, b in zip(offsets, boxes, strict=True)), default=0
         )
-        bound = most_alive([replace(box, align=align) for box in boxes])
+        bound = most_alive([replace(box, align=max(box.align, align)) for box in boxes])
         packing = Packing(tuple(offsets), top, bound)
     check_packing(
-        buffers.bytes, lifetimes, packing.offsets, packing.arena_bytes, align, buffers.names
+        buffers.bytes,
+        lifetimes,
+        packing.offsets,
+        packing.arena_bytes,
+        align,
+        buffers.names,
+        buffers.align,
     )
     return packing

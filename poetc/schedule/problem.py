@@ -33,6 +33,9 @@ class Tensor:
     given. `replaces` is the index of the tensor whose buffer this one takes over: the new value of
     a parameter. Once it is made, the old value can be had no more. On storage each has a page of
     its own: the only good copy is never overwritten.
+
+    In RAM it takes `bytes`, at a multiple of `align` (a power of two); on storage
+    `payload_bytes`, where that is less.
     """
 
     name: str
@@ -45,6 +48,13 @@ class Tensor:
     pageout_time_ns: int = 0
     pageout_energy_nj: int = 0
     replaces: int | None = None
+    align: int = 1
+    payload_bytes: int | None = None
+
+    @property
+    def stored_bytes(self) -> int:
+        """What is moved when it is paged."""
+        return self.bytes if self.payload_bytes is None else self.payload_bytes
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from poetc.backends.c.printer import (
 )
 from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.text import guarded
+from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.errors import InputError
 from poetc.image import layout_text
 from poetc.ir.graph import graphs
@@ -214,6 +215,8 @@ def generate(
         example = "firmware.c"
         copied |= board_sources(board)
     copied[example] = renamed(copied[example], name)
+    if (line := found[0].cache_line_bytes) is not None:
+        copied["poetc_store.h"] = on_lines(copied["poetc_store.h"], line)
     files |= {file: _marked(text) for file, text in copied.items()}
     if program.image is not None:
         comment = f"{MARK} Parameters on storage, for poetc pack and poetc unpack."
@@ -233,6 +236,16 @@ def generate(
     files[LINKER_SCRIPT] = linker_script(firmware, MARK)
     files["Makefile"] = makefile(firmware, MARK)
     return indexed("Makefile", files)
+
+
+_LINE = "#define POETC_CACHE_LINE_BYTES "
+
+
+def on_lines(header: str, line_bytes: int) -> str:
+    """`poetc_store.h` for a cache with such lines."""
+    before, line, after = header.partition(f"{_LINE}{NO_CACHE_LINE_BYTES}\n")
+    assert line
+    return f"{before}{_LINE}{line_bytes}\n{after}"
 
 
 def check_library(name: str | None, layout: str, board: Board | None) -> None:

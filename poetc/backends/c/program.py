@@ -61,7 +61,7 @@ _ARENA = """\
 static union {{
     uint32_t alignment;
     uint8_t bytes[{macro}_ARENA_BYTES];
-}} arena;
+}} arena{on_lines};
 """
 
 _AT = """\
@@ -220,7 +220,8 @@ class Program:
 
     def arena(self) -> str:
         """The arena."""
-        return _ARENA.format(macro=self.macro)
+        on_lines = " POETC_ON_LINES" if self.graph.cache_line_bytes else ""
+        return _ARENA.format(macro=self.macro, on_lines=on_lines)
 
     def functions(self) -> list[str]:
         """`model_step`, and what it needs."""

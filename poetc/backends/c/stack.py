@@ -21,7 +21,8 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
 from poetc.backends.c.emit import generate
 from poetc.errors import InputError
-from poetc.ir.graph import graphs, write_schedule
+from poetc.ir.graph import graphs, round_up, write_schedule
+from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import FEW, most_under_way, split_at_once
 from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
@@ -48,7 +49,7 @@ SLACK_BYTES = 32
 """What a step may take beyond what was expected before it was scheduled."""
 
 TRANSFER_BYTES = 48
-"""The most that a `poetc_transfer` takes, of which a step has some on its stack."""
+"""The most that a `poetc_transfer` takes without a cache; a step has some on its stack."""
 
 _DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?(\w+)\(([^;{}]*)\)\n\{\n(.*?)^\}", re.M | re.S)
 _INDIRECT = re.compile(r"->\s*(\w+)\(")
@@ -115,6 +116,13 @@ def measure_stack(
     return _deepest(f"{name}_step", calls, frames)
 
 
+def transfer_bytes(graph: GraphOp) -> int:
+    """The most that a `poetc_transfer` takes: with a cache, a line for the trailer and whole ones
+    for the rest."""
+    line = graph.cache_line_bytes
+    return TRANSFER_BYTES if line is None else line + round_up(TRANSFER_BYTES, line)
+
+
 def expected_stack(
     module: ModuleOp,
     compiler: tuple[str, ...],
@@ -128,7 +136,7 @@ def expected_stack(
     programs are measured: one with nothing but calls in place, and one with as many transfers as
     `options` may lead to. `SLACK_BYTES` are added for what is between them.
     """
-    from poetc.passes.poet_schedule import problem_view
+    from poetc.passes.poet_schedule import mark_cache_line, problem_view
     from poetc.schedule.solve import solve
 
     asked = replace(options, ram_bytes=None, deadline_ns=None, ram_scope="all", params="ram")
@@ -143,13 +151,14 @@ def expected_stack(
         write_schedule(view, steps(view.problem))
         # Of a graph where nothing is freed or moved, nothing else says so.
         graph.attributes.setdefault("schedule", DictionaryAttr({}))
+        mark_cache_line(graph, options.device)
         plan_graph_memory(graph, options.align)
         if options.device is None or not options.device.dma or (board and not board.dma):
             return measure_stack(copy, compiler, board=board, executor=executor)
         split_at_once(graph)
         use = measure_stack(copy, compiler, board=board, executor=executor)
         more = FEW - 1 if most_under_way(graph) else 0
-        return replace(use, bytes=use.bytes + more * TRANSFER_BYTES)
+        return replace(use, bytes=use.bytes + more * transfer_bytes(graph))
 
     def most_transfers(problem: Problem) -> Sequence[Step]:
         return _with_most_transfers(problem, limited and options.paging)

@@ -21,6 +21,7 @@ from poetc.backends.c.text import defines, local_table, unique, wrapped
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
 from poetc.backends.plan.table import WORD_BYTES, Numbered, table_of, tensor_count
+from poetc.errors import InputError
 from poetc.ir.poet import GraphOp
 from poetc.kernels.analysis import buffers
 from poetc.schedule.arena import round_up
@@ -75,6 +76,12 @@ class PlanProgram(Program):
         static_bytes: int,
     ) -> None:
         super().__init__(module, graph, name, stack_bytes, static_bytes)
+        if graph.cache_line_bytes is not None:
+            # A device that is sent a plan does not check that buffers keep to the lines.
+            raise InputError(
+                "plans know nothing of cache lines: for a device with cache_line_bytes, use "
+                "--executor=c"
+            )
         self.has_null = True
         table = self.numbered.table
         self.plan = encode(plan_of(self.numbered, graph), table)

@@ -46,20 +46,31 @@ typedef struct poetc_store poetc_store;
 
 enum { POETC_TRANSFER_NONE = 0, POETC_TRANSFER_IN, POETC_TRANSFER_OUT };
 
+/* The line of a data cache that the DMA of the store does not go through; 4 if there is none. The
+ * bytes that a transfer moves then share a line with nothing else, until it is waited for.
+ */
+#define POETC_CACHE_LINE_BYTES 4
+
+#if POETC_CACHE_LINE_BYTES > 4
+#define POETC_ON_LINES __attribute__((aligned(POETC_CACHE_LINE_BYTES)))
+#else
+#define POETC_ON_LINES
+#endif
+
 /* A page on its way between its start and the wait for it. Before its first use it is all zeros, or
  * poetc_transfers_init has seen it.
  */
 typedef struct poetc_transfer {
-    /* What a store moves: `length` bytes from `data.out`, or to `data.in`, and then the trailer. On
-     * storage they are one behind the other, from `offset` on.
+    /* What a store moves: `length` bytes from `data.out`, or to `data.in`, and then the 4 bytes of
+     * the trailer. On storage they are one behind the other, from `offset` on.
      */
+    uint8_t trailer[POETC_CACHE_LINE_BYTES] POETC_ON_LINES;
     uint32_t offset;
     uint32_t length;
     union {
         const void *out;
         void *in;
     } data;
-    uint8_t trailer[POETC_TRAILER_BYTES];
     uint8_t direction;
     bool verify; /* `data` is read back, and checked, when it has been written */
     uint32_t tag;
