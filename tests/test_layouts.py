@@ -357,10 +357,8 @@ def check_user(program: Path, fw: Path, data: Path, host: dict[int, bytes]) -> N
     """Results, and parameters on storage, are those of the host."""
     write_arguments(fw, data / "data")
     run(program, data / "data", str(STEPS), data / "data" / "storage.bin")
-    for path in fw.glob("*_image.json"):
+    for path in fw.glob("*.json"):
         (data / path.name).write_text(path.read_text())
-    for header in fw.rglob("model.h"):
-        (data / "model.h").write_text(header.read_text())
     assert all_results(data) == host
 
 
@@ -496,7 +494,7 @@ def unpacked(directory: Path, header: Path, image: Path) -> dict[int, bytes]:
     file = image.with_suffix(".npz")
     assert main(["unpack", "-q", str(directory), str(image), "-o", str(file)]) == 0
     with np.load(file) as arrays:
-        return {r: arrays[f"arg{a}"].tobytes() for r, a in updated(header.parent).items()}
+        return {r: arrays[f"arg{a}"].tobytes() for r, a in updated(directory).items()}
 
 
 # Arduino

@@ -181,9 +181,8 @@ def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace)
     type_ = element_c_type(place.type.element_type)
     comment = c_comment(f"{title} {i}: {place.name}, {type_} {shape}{role}")
     offset = f"{prefix}_PAGE_OFFSET" if place.on_storage else f"{prefix}_OFFSET"
-    unknown = place.of_caller or (place.in_arena and not program.fixed_places)
-    sizes = [] if unknown else [(offset, place.offset)]
-    if place.part_offsets:
-        sizes = [(f"{prefix}_PART{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
+    published = program.published_offset(place)
+    sizes = [] if published is None else [(offset, published)]
+    sizes += [(f"{prefix}_PART{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
     sizes.append((f"{prefix}_BYTES", place.bytes))
     return comment + "\n" + defines(sizes).rstrip()

@@ -36,7 +36,8 @@ from poetc.backends.c.printer import (
 )
 from poetc.backends.c.text import WIDTH, guarded, indented, local_table, unique, wrapped
 from poetc.errors import InputError
-from poetc.image import ImageLayout, layout_of
+from poetc.image import ImageLayout, image_file, layout_of
+from poetc.ir.dense import dtype_of
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.locations import source_location
 from poetc.ir.poet import (
@@ -55,6 +56,7 @@ from poetc.ir.poet import (
     transfer_of,
 )
 from poetc.ir.transfers import transfer_slots
+from poetc.tensors import ProgramTensor, ProgramTensors
 
 _ARENA = """\
 /* Aligned for the element types of all tensors. */
@@ -143,6 +145,38 @@ class Program:
         self.names = _value_names(graph)
         self.slots = transfer_slots(graph)
         self.transfers = max(self.slots.values(), default=-1) + 1
+
+    def published_offset(self, place: TensorPlace) -> int | None:
+        """The offset of an argument or result that others may rely on, if it has one."""
+        unknown = place.of_caller or (place.in_arena and not self.fixed_places)
+        return None if unknown or place.part_offsets else place.offset
+
+    def tensors(self) -> ProgramTensors:
+        """Arguments, results and sizes as data."""
+        return ProgramTensors(
+            self.name,
+            tuple(map(self._tensor, self.arguments)),
+            tuple(map(self._tensor, self.results)),
+            self.arena_bytes,
+            self.static_bytes,
+            self.stack_bytes,
+            self.ram_bytes,
+            self.storage_bytes,
+            None if self.image is None else image_file(self.name),
+        )
+
+    def _tensor(self, place: TensorPlace) -> ProgramTensor:
+        return ProgramTensor(
+            place.name,
+            str(dtype_of(place.type.element_type)),
+            place.shape,
+            place.bytes,
+            "storage" if place.on_storage else "caller" if place.of_caller else "arena",
+            self.published_offset(place),
+            place.part_offsets,
+            place.is_param,
+            place.updates,
+        )
 
     def _kernels(self) -> list[Kernel]:
         functions = {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}

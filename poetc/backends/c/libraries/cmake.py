@@ -94,7 +94,7 @@ install(EXPORT {name} NAMESPACE poetc:: FILE {name}-config.cmake DESTINATION lib
         **core,
         **file,
         **thread,
-        **library.image_files(),
+        **library.described_files(),
         "example/main.c": library.files["main.c"],
         "CMakeLists.txt": text,
     }

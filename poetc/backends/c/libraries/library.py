@@ -21,14 +21,14 @@ class Library:
     """A model's program.
 
     `name` begins its symbols and file names. `files` are its files by name: C of the model and the
-    runtime, the example `main.c`, the description of the image. `image`, if parameters are on
-    storage, is the name of the last. `ram_bytes` is all of the RAM of a step, `stack_bytes` its
-    stack and `storage_bytes` the auxiliary storage it uses. `marked` adds the mark to a C file.
+    runtime, the example `main.c`, and the `described`, which describe it as data. `ram_bytes` is
+    all of the RAM of a step, `stack_bytes` its stack and `storage_bytes` the auxiliary storage it
+    uses. `marked` adds the mark to a C file.
     """
 
     name: str
     files: Mapping[str, str]
-    image: str | None
+    described: tuple[str, ...]
     ram_bytes: int
     stack_bytes: int
     storage_bytes: int
@@ -41,16 +41,17 @@ class Library:
 
     def core_files(self) -> dict[str, str]:
         """Sources and headers that every target compiles: without example and stores of hosts."""
-        left_out = {"main.c", self.image, *self.unit("store_file"), *self.unit("store_thread")}
+        hosts = (*self.unit("store_file"), *self.unit("store_thread"))
+        left_out = {"main.c", *self.described, *hosts}
         return {n: t for n, t in self.files.items() if n not in left_out}
 
     def unit(self, stem: str) -> dict[str, str]:
         """A source and its header."""
         return {name: self.files[name] for name in (f"{stem}.c", f"{stem}.h")}
 
-    def image_files(self) -> dict[str, str]:
-        """The description of the storage image, which stays where `poetc pack` looks for it."""
-        return {} if self.image is None else {self.image: self.files[self.image]}
+    def described_files(self) -> dict[str, str]:
+        """What describes the program as data, which stays where `poetc pack` and others look."""
+        return {name: self.files[name] for name in self.described}
 
     def source(self, path: str) -> str:
         """A C file of this package (or, from `boards/`, of a board), for this model."""

@@ -108,7 +108,7 @@ CONFIG_MAIN_STACK_SIZE={library.stack_bytes + _STACK_ABOVE_BYTES}
     return {
         **core,
         **disk,
-        **library.image_files(),
+        **library.described_files(),
         "zephyr/module.yml": module,
         "CMakeLists.txt": cmake,
         "Kconfig": kconfig,
