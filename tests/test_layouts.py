@@ -569,7 +569,7 @@ def test_arduino_sources_compile(arduino_library: Path, tmp_path: Path) -> None:
 def test_arduino_does_not_fuse(arduino_library: Path, tmp_path: Path) -> None:
     """A library cannot choose compiler options, and those of the core would fuse."""
     m4 = CPU_FLAGS["cortex-m4"]
-    for options in ("-Os", "-O3 -ffast-math", "-O2 -flto -ffat-lto-objects"):
+    for options in ("-Os", "-O3 -ffp-contract=fast", "-O2 -flto -ffat-lto-objects"):
         source = arduino_library / "src" / "kernels.c"
         run("arm-none-eabi-gcc", *m4, "-std=gnu11", *options.split(), "-c", source, cwd=tmp_path)
         code = run("arm-none-eabi-objdump", "-d", tmp_path / "kernels.o")

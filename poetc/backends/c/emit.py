@@ -3,8 +3,8 @@
     model.h, model.c       the arena, `model_step`, access to arguments and results
     kernels.h, kernels.c   the loop nests, one function for all computes that are equal
     poetc_math.h, .c       the mathematical functions in use, printed from kernels/math.mlir
-    poetc_scalar.h, poetc_store.*, poetc_image.*, store_memory.*, store_file.*, main.c
-                           from runtime/
+    poetc_scalar.h, poetc_check.h, poetc_store.*, poetc_image.*, store_memory.*, store_file.*,
+    main.c                 from runtime/
     model_tensors.json     the arguments and results as data (poetc/tensors.py)
     model_image.json       where parameters on storage are, if there are any (poetc/image.py)
     kernels_tvm.s          kernels that are compiled already (--kernels=tvm), not in kernels.c
@@ -199,7 +199,7 @@ def generate(
         f"{name}.h": header(program),
         f"{name}.c": program.source(),
         "kernels.h": program.kernels_header(),
-        "kernels.c": program.kernels_source(printed, "poetc_math.h" if used else None),
+        "kernels.c": program.kernels_source(printed, used),
     }
     if compiler is not None and compiled:
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)

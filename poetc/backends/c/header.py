@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poetc.backends.c.check import ABOUT
 from poetc.backends.c.layout import TensorPlace
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import c_comment, element_c_type
@@ -104,6 +105,9 @@ extern "C" {{
 
 {c_comment(step)}
 {newline.join(program.prototype(";"))}
+
+{c_comment(ABOUT)}
+poetc_status {n}_check(void);
 
 {_caller_access(program)}{c_comment(where)}
 void *{n}_argument(uint32_t i);

@@ -6,7 +6,7 @@ offsets of the memory plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -14,6 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from poetc.backends.c.buffers import kernel_buffers, overlapping_arguments
+from poetc.backends.c.check import check_function
 from poetc.backends.c.layout import (
     TensorPlace,
     arena_offset,
@@ -259,7 +260,16 @@ class Program:
 
     def functions(self) -> list[str]:
         """`model_step`, and what it needs."""
-        return [*self.prototype(""), "{", *self._steps(), "}", ""]
+        return [*self.prototype(""), "{", *self.check(), *self._steps(), "}", ""]
+
+    def check(self) -> list[str]:
+        """The beginning of a step: nothing is done where it would be done wrong."""
+        return [
+            f"    const poetc_status checked = {self.name}_check();",
+            "    if (checked != POETC_OK) {",
+            "        return checked;",
+            "    }",
+        ]
 
     def more_functions(self) -> str:
         """Declarations of what this kind of program has beside the others."""
@@ -439,11 +449,11 @@ class Program:
             f"{self.macro}_KERNELS_H", about, ["#include <stdint.h>"], ["\n".join(prototypes)]
         )
 
-    def kernels_source(self, kernels: Sequence[Kernel], math_header: str | None) -> str:
+    def kernels_source(self, kernels: Sequence[Kernel], symbols: Collection[str]) -> str:
+        """`kernels.c` with these kernels, which call the mathematical functions `symbols`."""
+        headers = [f"{self.name}.h", "poetc_check.h", *(["poetc_math.h"] if symbols else [])]
         includes = ['#include "kernels.h"', ""]
-        if math_header is not None:
-            includes.append(f'#include "{math_header}"')
-        includes.append('#include "poetc_scalar.h"')
+        includes += [f'#include "{header}"' for header in (*headers, "poetc_scalar.h")]
         parts = [c_comment(f"{MARK} Kernels of {self.name}."), "\n".join(includes) + "\n"]
         tables = dict.fromkeys(t for kernel in kernels for t in tables_of(kernel.function))
         parts += [print_table(table) for table in tables]
@@ -453,6 +463,7 @@ class Program:
                 + "\n"
                 + print_function(kernel.function, kernel.signature)
             )
+        parts.append(check_function(self.name, symbols))
         return "\n".join(parts)
 
     def _origin(self, kernel: Kernel) -> str:
