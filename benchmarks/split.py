@@ -55,7 +55,7 @@ def _row(name: str) -> str:
     run_passes(make_context(), module, (StableHLOSimplifyPass(),), lambda *_: None)
     whole = split_candidate(make_context(), module, options, ())
     # So little that the search goes as far as it can.
-    options = replace(options, ram_bytes=whole.other_bytes)
+    options = replace(options, ram_bytes=whole.ends_bytes)
     *_, found = split_candidates(make_context(), module, options, whole, lambda *_: None)
     before, after = _least(whole), _least(found)
     cells = (

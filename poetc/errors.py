@@ -8,6 +8,23 @@ from xdsl.utils.exceptions import DiagnosticException
 
 
 @dataclass(frozen=True)
+class Tried:
+    """One way to have the parameters, and what came of it.
+
+    `params` is where they are between steps, "ram" or "storage"; `splits` are those in parts, as
+    `--split` has them. `energy_nj` is that of the best schedule, None where there is none.
+    `bound_nj`: no schedule uses less; None where there provably is none at all. Without `searched`
+    the bound alone said that nothing better is to be found.
+    """
+
+    params: str
+    splits: str
+    energy_nj: int | None
+    bound_nj: int | None
+    searched: bool
+
+
+@dataclass(frozen=True)
 class SourceLocation:
     """A place in an input file; lines and columns count from 1."""
 
@@ -54,14 +71,29 @@ def collected(faults: Sequence[InputError]) -> InputError:
     return InputError("\n".join((f"{len(found)} faults:", *lines)), first.location)
 
 
-class InfeasibleError(PoetcError):
-    """Proven: no schedule meets the RAM budget or the deadline. Where that is proven for the order
-    of the operations at hand only, and none was found in others, the message says so."""
+class UnscheduledError(PoetcError):
+    """There is no schedule within the RAM budget and the deadline, or none was found. `tried` says
+    for which places of the parameters, like that of `ScheduleReport`."""
+
+    def __init__(
+        self,
+        message: str,
+        location: SourceLocation | None = None,
+        *,
+        tried: tuple[Tried, ...] = (),
+    ) -> None:
+        super().__init__(message, location)
+        self.tried = tried
+
+
+class InfeasibleError(UnscheduledError):
+    """Proven: no schedule meets the RAM budget or the deadline, whatever the user left open."""
 
     exit_code = 3
 
 
-class TimeLimitError(PoetcError):
-    """The search ended without a schedule, and without a proof that there is none."""
+class TimeLimitError(UnscheduledError):
+    """The search ended without a schedule, and without a proof that there is none. What it says of
+    some schedules, such as those in one order or with some parameters in parts, may be proven."""
 
     exit_code = 4

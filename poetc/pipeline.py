@@ -28,8 +28,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from poetc.backends.c.layout import static_ram_bytes
 from poetc.costmodel.device import Device
-from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
-from poetc.ir.graph import ALIGN_BYTES, graphs
+from poetc.errors import (
+    InfeasibleError,
+    InputError,
+    PoetcError,
+    TimeLimitError,
+    UnscheduledError,
+)
+from poetc.ir.graph import ALIGN_BYTES, GraphView, graphs
 from poetc.ir.locations import kernel_location
 from poetc.ir.poet import GraphOp
 from poetc.passes.poet_annotate import PoetAnnotatePass
@@ -40,9 +46,12 @@ from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.passes.poet_schedule import (
     ScheduleOptions,
     ScheduleReport,
+    Tried,
     deadline_of,
+    describe,
     problem_view,
     schedule_and_plan,
+    with_bound,
 )
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
@@ -53,8 +62,11 @@ from poetc.passes.stablehlo_split import (
     splittable,
 )
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
+from poetc.schedule.bounds import ram_needed_in_any_order
 from poetc.schedule.errors import InfeasibleProblem
-from poetc.split_search import Candidate, candidates, other_bytes
+from poetc.schedule.instance import Instance
+from poetc.schedule.limits import least_ram
+from poetc.split_search import Candidate, candidates, ends_bytes
 from poetc.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -62,6 +74,16 @@ if TYPE_CHECKING:
     from poetc.backends.c.emit import Executor
     from poetc.backends.c.stack import StackUse
     from poetc.schedule.solve import Progress
+
+PATIENCE = 0.5
+"""Share of the time after which a search without a schedule leaves the rest to parameters in parts,
+or to finer ones."""
+
+BETTER_SHARE = 0.3
+"""Share of the time that is left, where there is a schedule, for parts that may be better."""
+
+LEAST_RAM_S = 0.3
+"""For the least RAM that an error names, where the search has not found it out."""
 
 Observer = Callable[[str, ModuleOp, float], None]
 """Called after each pass with its name, the module and the seconds it took."""
@@ -211,14 +233,8 @@ def compile_module(
     report = None
     started = time.monotonic()
     if not given:
-        try:
-            report = _schedule(graph, options, progress)
-        except (InfeasibleError, TimeLimitError) as error:
-            if whole is None:
-                raise _without_split(error, asked) from error.__cause__
-            graph, options, report = _schedule_split(
-                ctx, _unsplit(module, options, error), whole, asked, error, progress, observe
-            )
+        search = _Search(ctx, module, options, asked, whole, progress, observe)
+        graph, options, report = search.run()
         observe("poet-schedule", module, time.monotonic() - started)
     elif graph.arena_bytes is None:
         plan_graph_memory(graph)
@@ -308,105 +324,261 @@ def _fastest_ns(error: PoetcError) -> float:
     return math.inf if found.fastest_ns is None else found.fastest_ns
 
 
-def _without_split(error: PoetcError, options: Options) -> PoetcError:
+def _without_split(error: UnscheduledError, options: Options) -> UnscheduledError:
     """`error`, with a word on parameters that were not split though that might have helped."""
     if not isinstance(error, InfeasibleError) or not _is_about_ram(error):
         return error
     if isinstance(options.split, tuple):
         return error
-    why = _why_not_split(options) or "the input is poet IR"
-    return type(error)(f"{error.message}; parameters were not split ({why})", error.location)
+    return _with_words(
+        error, f"parameters were not split ({_why_not_split(options) or 'the input is poet IR'})"
+    )
 
 
-def _unsplit(module: ModuleOp, options: Options, failure: PoetcError) -> Candidate:
-    """A module without parts that could not be scheduled; raises `failure` if its parameters cannot
-    be on storage, where parts are."""
-    try:
-        return _candidate((), module, _only_graph(module), options)
-    except InputError as error:
-        words = f"; parameters were not split ({error.message})"
-        message = f"{failure.message}{words}"
-        raise type(failure)(message, failure.location) from failure.__cause__
+def _with_words(error: UnscheduledError, words: str, kind: type | None = None) -> UnscheduledError:
+    """`error`, which is of that kind then, with more to say."""
+    more = (kind or type(error))(f"{error.message}; {words}" if words else error.message)
+    more.__cause__ = error.__cause__
+    return more
 
 
-def _schedule_split(
-    ctx: Context,
-    unsplit: Candidate,
-    whole: ModuleOp,
-    options: Options,
-    failure: PoetcError,
-    progress: Callable[[Progress], bool | None] | None,
-    observe: Observer,
-) -> tuple[GraphOp, Options, ScheduleReport]:
-    """Schedules `whole`, the module as it came, with parameters in parts, and puts that in place of
-    the module of `unsplit`.
+@dataclass(frozen=True)
+class _Found:
+    """A schedule, with what it is for."""
 
-    Raises `failure`, which is that of `unsplit`, or one of what is in parts: the last without a
-    proof; else, where the deadline is what is missed, that of the fastest; else the last.
+    module: ModuleOp
+    graph: GraphOp
+    options: Options
+    report: ScheduleReport
+
+
+class _Search:
+    """Schedules `module`, which is poet IR, or `whole`, the same as it came, with parameters in
+    parts; the latter if that may be of use. All of it takes the time limit of `asked`, what the
+    user asked for; `options` are the same with what is known of the program beside the arena.
     """
-    module = unsplit.module
-    deadline_ns = deadline_of(unsplit.graph, options.deadline)
-    found = _problem(failure)
-    if deadline_ns is not None and found is not None and not _is_about_ram(failure):
-        # Parts make neither computing nor transfers less.
-        least_ns = unsplit.base_time_ns
-        if least_ns > deadline_ns:
-            parts = f"; with parameters in parts it takes at least {format_time(least_ns)}"
-            words = parts if least_ns < (found.time_bound_ns or 0) else ""
-            raise type(failure)(f"{failure.message}{words}", failure.location) from failure
-    left_s = options.time_limit_s
-    failures: list[tuple[tuple[Split, ...], PoetcError]] = [((), failure)]
-    for tried in split_candidates(ctx, whole, options, unsplit, observe):
-        if not tried.splits or left_s <= 0:
-            break
-        started_s = time.monotonic()
+
+    def __init__(
+        self,
+        ctx: Context,
+        module: ModuleOp,
+        options: Options,
+        asked: Options,
+        whole: ModuleOp | None,
+        progress: Callable[[Progress], bool | None] | None,
+        observe: Observer,
+    ) -> None:
+        self.ctx, self.module, self.options, self.asked = ctx, module, options, asked
+        self.whole, self.progress, self.observe = whole, progress, observe
+        self.graph = _only_graph(module)
+        self.deadline_ns = deadline_of(self.graph, options.deadline)
+        self.end_s = time.monotonic() + options.time_limit_s
+        self.best: _Found | None = None
+        self.tried: list[Tried] = []
+        self.failures: list[tuple[Candidate | None, UnscheduledError]] = []
+        self.splittable = True
+
+    def run(self) -> tuple[GraphOp, Options, ScheduleReport]:
+        """The graph in `module`, which is scheduled then; with its options, and how it was found.
+
+        Raises InfeasibleError where it is proven that there is no schedule, and TimeLimitError
+        where none was found; both say how much RAM is known to be enough, and how much is needed.
+        """
+        self._try(self.module, self.graph, self.options, None)
+        failure = self.failures[-1][1] if self.failures else None
+        if self.whole is not None:
+            try:
+                unsplit = _candidate((), self.module, self.graph, self.options)
+            except InputError as error:
+                if failure is not None:
+                    failure = _with_words(failure, f"parameters were not split ({error.message})")
+            else:
+                failure = self._in_parts(self.whole, unsplit)
+        elif failure is not None:
+            failure = _without_split(failure, self.asked)
+        if self.best is None:
+            assert failure is not None
+            raise _with_words(failure, self._ram_words()) from failure.__cause__
+        return self._chosen(self.best)
+
+    def _chosen(self, best: _Found) -> tuple[GraphOp, Options, ScheduleReport]:
+        """The best that was found, in place of the module, with the bound for all that was tried.
+
+        What is said on the graph is said again, as the bound is part of it."""
+        bounds = [tried.bound_nj for tried in self.tried if tried.bound_nj is not None]
+        report = with_bound(best.report, min(bounds), self.asked.gap)
+        report = replace(report, tried=tuple(self.tried))
+        describe(best.graph, report)
+        if best.module is not self.module:
+            for op in list(self.module.ops):
+                op.detach()
+                op.erase(safe_erase=False)
+            for op in list(best.module.ops):
+                op.detach()
+                self.module.body.block.add_op(op)
+        return best.graph, best.options, report
+
+    def _try(
+        self, module: ModuleOp, graph: GraphOp, options: Options, candidate: Candidate | None
+    ) -> None:
+        """Schedules one module. Where parts may be tried after it, a search without a schedule
+        leaves time for them."""
+        splits = splits_text(candidate.splits) if candidate is not None else ""
+        left_s = max(0.0, self.end_s - time.monotonic())
+        patience = 1.0 if self.whole is None else PATIENCE
         try:
-            report = _schedule(tried.graph, replace(tried.options, time_limit_s=left_s), progress)
-        except (InfeasibleError, TimeLimitError) as error:
-            failures.append((tried.splits, error))
-            left_s -= time.monotonic() - started_s
-            continue
-        for op in list(module.ops):
-            op.detach()
-            op.erase(safe_erase=False)
-        for op in list(tried.module.ops):
-            op.detach()
-            module.body.block.add_op(op)
-        return tried.graph, tried.options, report
-    unproven = [entry for entry in failures if isinstance(entry[1], TimeLimitError)]
-    late = [entry for entry in failures if not _is_about_ram(entry[1])]
-    splits, failure = (unproven or failures)[-1]
-    best = "best"
-    if late and not unproven:
-        splits, failure = min(late, key=lambda entry: _fastest_ns(entry[1]))
-        best = "fastest"
-    words = "; splitting parameters does not help"
-    if splits:
-        words = f"; that is with --split={splits_text(splits)}, the {best} that was found"
-    elif options.ram_bytes is not None and unsplit.other_bytes > options.ram_bytes:
-        words += f": what has no parameters needs at least {format_bytes(unsplit.other_bytes)}"
-    raise type(failure)(f"{failure.message}{words}", failure.location) from failure.__cause__
+            report = _schedule(
+                graph, replace(options, time_limit_s=left_s), self.progress, patience
+            )
+        except UnscheduledError as error:
+            self.failures.append((candidate, error))
+            if candidate is not None:
+                none = isinstance(error, InfeasibleError)
+                bound_nj = None if none else candidate.least_nj
+                self.tried.append(Tried("storage", splits, None, bound_nj, searched=True))
+            else:
+                self.tried += error.tried
+            return
+        self.tried += [replace(tried, splits=splits) for tried in report.tried]
+        if self.best is None or report.use.energy_nj < self.best.report.use.energy_nj:
+            self.best = _Found(module, graph, options, report)
+
+    def _in_parts(self, whole: ModuleOp, unsplit: Candidate) -> UnscheduledError | None:
+        """Tries parameters in parts, ever finer ones until there is a schedule, and further as long
+        as they may be better than it. What to raise if there is no schedule."""
+        asked = self.asked
+        begin_s = time.monotonic()
+        until_s = begin_s + BETTER_SHARE * max(0.0, self.end_s - begin_s)
+        # Parts make neither computing nor transfers less.
+        hopeless = self.deadline_ns is not None and unsplit.base_time_ns > self.deadline_ns
+        run_passes(self.ctx, whole, (StableHLOSimplifyPass(),), lambda name, module, seconds: None)
+        most_parts = splittable(whole)
+        self.splittable = any(most > 1 for _, most in most_parts.values())
+
+        def over(candidate: Candidate = unsplit) -> bool:
+            """Whether this one, and those that are finer, are of no interest."""
+            if self.best is None:
+                return hopeless or time.monotonic() >= self.end_s
+            energy_nj = self.best.report.use.energy_nj
+            # Transfers of parts take no less than those of the whole.
+            late = time.monotonic() >= until_s or self.best.report.interrupted
+            return late or candidate.least_nj >= energy_nj * (1 - asked.gap)
+
+        if not over(unsplit):
+            seen = self.observe
+            for tried in split_candidates(self.ctx, whole, asked, unsplit, seen, over):
+                if not tried.splits or over(tried):
+                    break
+                self._try(tried.module, tried.graph, tried.options, tried)
+        return None if self.best is not None else self._failure(unsplit, hopeless)
+
+    def _failure(self, unsplit: Candidate, hopeless: bool) -> UnscheduledError:
+        """What to raise where there is no schedule, with or without parts: that of what was tried
+        last without a proof; else, where the deadline is what is missed, that of the fastest; else
+        the last. It is a proof if no parts can change what is proven."""
+        first = self.failures[0][1]
+        ram_bytes = self.options.ram_bytes
+        assert ram_bytes is not None
+        if hopeless and isinstance(first, InfeasibleError):
+            found = _problem(first)
+            least_ns = unsplit.base_time_ns
+            shorter = found is not None and least_ns < (found.time_bound_ns or 0)
+            parts = f"with parameters in parts it takes at least {format_time(least_ns)}"
+            return _with_words(first, parts if shorter else "")
+        if unsplit.ends_bytes > ram_bytes and isinstance(first, InfeasibleError):
+            what = "splitting parameters does not help: what is in RAM before and after the step"
+            return _with_words(first, f"{what} takes {format_bytes(unsplit.ends_bytes)}")
+        unproven = [entry for entry in self.failures if isinstance(entry[1], TimeLimitError)]
+        late = [entry for entry in self.failures if not _is_about_ram(entry[1])]
+        candidate, failure = (unproven or self.failures)[-1]
+        best = "best"
+        if late and not unproven:
+            candidate, failure = min(late, key=lambda entry: _fastest_ns(entry[1]))
+            best = "fastest"
+        if not self.splittable:
+            return _with_words(failure, "there is no parameter that could be split")
+        if candidate is not None:
+            splits = splits_text(candidate.splits)
+            words = f"that is with --split={splits}, the {best} that was found"
+        elif len(self.failures) > 1:
+            words = "parameters in parts do no better"
+        else:
+            words = "no parameters in parts that may do were found"
+        return _with_words(failure, f"{words}; of others nothing is proven", TimeLimitError)
+
+    def _ram_words(self) -> str:
+        """What is known and what is proven of the RAM that is needed, whatever time it takes."""
+        options = self.options
+        if options.ram_bytes is None:
+            return ""
+        view = _most_frugal(self.graph, options)
+        bound = ram_needed_in_any_order(_instance(view, options))[0]
+        if self.whole is not None and self.splittable:
+            bound = min(bound, ends_bytes(view.problem))
+        known: list[tuple[int, str]] = []
+        for candidate, error in self.failures:
+            found = _problem(error)
+            bytes = None if found is None else found.least_ram_bytes
+            if bytes is None and candidate in (None, self.failures[-1][0]):
+                graph, asked = self.graph, options
+                if candidate is not None:
+                    graph, asked = candidate.graph, candidate.options
+                instance = _instance(_most_frugal(graph, asked), asked)
+                bytes = least_ram(instance, LEAST_RAM_S, other_orders=False).known
+            if bytes is not None:
+                splits = splits_text(candidate.splits) if candidate is not None else ""
+                known.append((bytes, f" with --split={splits}" if splits else ""))
+        reserved = 0
+        if options.ram_scope == "all":
+            reserved = options.static_bytes + options.stack_bytes
+        words = "none was found"
+        if known:
+            bytes, how = min(known)
+            words = f"{format_bytes(bytes + reserved)}{how}"
+        words = f"least RAM known to work: {words}; proven: {format_bytes(bound + reserved)}"
+        if self.deadline_ns is not None:
+            words = f"without a deadline, {words}"
+        if options.strategy != "auto":
+            words += "; a strategy other than auto may need more"
+        return words + (f"; {reserved} B of that are static data and stack" if reserved else "")
+
+
+def _most_frugal(graph: GraphOp, options: Options) -> GraphView:
+    """The problem with the parameters where they need least RAM, of where they may be."""
+    asked = schedule_options(options, None, None)
+    may_be_stored = options.device.storage is not None and options.ram_scope == "all"
+    if graph.has_parts or (options.params != "ram" and may_be_stored):
+        try:
+            return problem_view(graph, replace(asked, params="storage"))
+        except InputError:
+            if options.params == "storage":
+                raise
+    return problem_view(graph, replace(asked, params="ram"))
+
+
+def _instance(view: GraphView, options: Options) -> Instance:
+    return Instance(view.problem, remat=options.remat, paging=options.paging)
 
 
 def split_candidates(
-    ctx: Context, module: ModuleOp, options: Options, unsplit: Candidate, observe: Observer
+    ctx: Context,
+    module: ModuleOp,
+    options: Options,
+    unsplit: Candidate,
+    observe: Observer,
+    late: Callable[[], bool] = lambda: False,
 ) -> Iterator[Candidate]:
-    """`module`, which is StableHLO, with its parameters in parts and on storage so that it may fit
-    into the RAM that `options` give; see `split_search.candidates`. The search ends after the time
-    limit."""
+    """`module`, which is simplified StableHLO, with its parameters in parts and on storage so that
+    it may fit into the RAM that `options` give; see `split_search.candidates`. The search ends when
+    it is `late`."""
     assert options.ram_bytes is not None
-    run_passes(ctx, module, (StableHLOSimplifyPass(),), lambda name, module, seconds: None)
-    spent_s = 0.0
 
     def build(splits: tuple[Split, ...]) -> Candidate | None:
-        nonlocal spent_s
-        if spent_s > options.time_limit_s:
+        if late():
             return None
         started = time.monotonic()
         found = _unordered(ctx, module, options, splits)
-        seconds = time.monotonic() - started
-        spent_s += seconds
-        observe(StableHLOSplitPass.name, found.module, seconds)
+        observe(StableHLOSplitPass.name, found.module, time.monotonic() - started)
         return found
 
     for found in candidates(build, unsplit, splittable(module), options.ram_bytes):
@@ -451,11 +623,8 @@ def _candidate(
     splits: tuple[Split, ...], module: ModuleOp, graph: GraphOp, options: Options
 ) -> Candidate:
     """What an unscheduled graph needs at least, with parameters on storage."""
-    from poetc.schedule.bounds import ram_needed_in_any_order
-    from poetc.schedule.instance import Instance
-
     view = problem_view(graph, replace(schedule_options(options, None, None), params="storage"))
-    instance = Instance(view.problem, remat=options.remat, paging=options.paging)
+    instance = _instance(view, options)
     needed_bytes, operation = ram_needed_in_any_order(instance)
     beside = options.static_bytes + options.stack_bytes
     kernel = None if operation is None else view.computes[operation]
@@ -465,9 +634,10 @@ def _candidate(
         graph,
         options,
         needed_bytes + beside,
-        other_bytes(view.problem) + beside,
+        ends_bytes(view.problem) + beside,
         kernel,
         instance.base_time_ns,
+        instance.least_energy_nj,
     )
 
 
@@ -564,7 +734,9 @@ def _schedule(
     graph: GraphOp,
     options: Options,
     progress: Callable[[Progress], bool | None] | None,
+    patience: float,
 ) -> ScheduleReport:
+    """Schedules one graph in place, in the time of `options`; errors are in the user's terms."""
     if options.params == "storage" or graph.has_parts:
         what = "parameters in parts" if graph.has_parts else "--params=storage"
         if options.params == "ram":
@@ -582,29 +754,26 @@ def _schedule(
         )
     started_s = time.monotonic()
     try:
-        asked = schedule_options(options, budget, deadline_ns)
+        asked = replace(schedule_options(options, budget, deadline_ns), patience=patience)
         if graph.has_parts:
             asked = replace(asked, params="storage")
         return schedule_and_plan(graph, asked, progress)
-    except InfeasibleError as error:
+    except UnscheduledError as error:
+        kind, message = InfeasibleError, error.message
         if isinstance(error.__cause__, InfeasibleProblem):
-            raise _explain(error.__cause__, graph, options) from error
-        reserved = options.static_bytes + options.stack_bytes
-        beside = f"; {reserved} B of --ram are set aside for static data and stack"
-        shown = beside if options.ram_scope == "all" and reserved else ""
-        raise InfeasibleError(f"{error.message}{shown}") from error
-    except TimeLimitError as error:
-        raise TimeLimitError(
-            f"{error.message}; {_what_may_help(options, time.monotonic() - started_s)}"
-        ) from error
+            message = _explain(error.__cause__, graph, options)
+        if isinstance(error, TimeLimitError):
+            kind = TimeLimitError
+            message += f"; {_what_may_help(options, time.monotonic() - started_s)}"
+        raise kind(message, tried=error.tried) from error
 
 
 def _what_may_help(options: Options, seconds: float) -> str:
     """What to change where a search that took `seconds` found nothing."""
     changes = ["more --ram"] if options.ram_bytes is not None else []
     changes += ["a later --deadline"] if options.deadline is not None else []
-    # With --params=auto, each of two searches has half of the time.
-    if seconds >= options.time_limit_s / 2:
+    # A search that finds nothing leaves time for others.
+    if seconds >= options.time_limit_s * PATIENCE**2 / 2:
         changes.append("a longer --time-limit")
     return f"{' or '.join(changes) or 'another --strategy'} may help"
 
@@ -628,8 +797,8 @@ def schedule_options(
     )
 
 
-def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> InfeasibleError:
-    """The proof of infeasibility in the user's terms: all of the RAM, names of kernels.
+def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> str:
+    """What is proven, in the user's terms: all of the RAM, names of kernels.
 
     Where the proof is for the order of the operations at hand only, the message says so.
     """
@@ -650,7 +819,7 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
             lines.append(f"the step takes at least {format_time(found.time_bound_ns)}")
         if found.fastest_ns is not None:
             lines.append(f"the fastest schedule known takes {format_time(found.fastest_ns)}")
-        return InfeasibleError("; ".join(lines))
+        return "; ".join(lines)
     reserved = 0
     if options.ram_scope == "all":
         reserved = options.static_bytes + options.stack_bytes
@@ -658,20 +827,10 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> Infe
     if found.ram_bound_bytes is not None:
         needed = format_bytes(found.ram_bound_bytes + reserved)
         lines.append(f"at least {needed} are needed{where}")
-    if found.least_ram_bytes is not None:
-        works = format_bytes(found.least_ram_bytes + reserved)
-        # What is needed in one order of the operations may be more than what works in another.
-        other = found.ram_bound_bytes is not None and found.least_ram_bytes < found.ram_bound_bytes
-        elsewhere = " in another order of the kernels" if other else ""
-        lines.append(f"least RAM known to work{elsewhere}: {works}")
-        if options.strategy != "auto":
-            lines.append("a strategy other than auto may need more")
-    if reserved:
-        lines.append(f"{reserved} B of that are static data and stack")
     overlaps = options.device.dma and (options.board is None or options.board.dma)
     if options.stack_compiler is not None and overlaps:
         lines.append("the stack takes less without transfers beside computing (dma = false)")
-    return InfeasibleError("; ".join(lines))
+    return "; ".join(lines)
 
 
 def _restrictions(options: Options) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
 
 from poetc.backends.c.layout import static_ram_bytes
-from poetc.errors import InputError
+from poetc.errors import InputError, Tried
 from poetc.ir.graph import ALIGN_BYTES, GraphView, tensor_bytes, view_scheduled
 from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
 from poetc.ir.locations import kernel_location
@@ -164,6 +165,7 @@ class Summary:
     gap: float | None = None
     status: str | None = None
     strategy: str | None = None
+    tried: tuple[Tried, ...] | None = None
     solver_seconds: float | None = None
     interrupted: bool = False
 
@@ -171,7 +173,8 @@ class Summary:
         """The same as plain data."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         timeline = None if self.timeline is None else self.timeline.to_json()
-        return plain | {"ram": self.ram.to_json(), "timeline": timeline}
+        tried = None if self.tried is None else [asdict(each) for each in self.tried]
+        return plain | {"ram": self.ram.to_json(), "timeline": timeline, "tried": tried}
 
     def to_text(self) -> str:
         """The summary for a terminal, one topic a block."""
@@ -245,6 +248,9 @@ class Summary:
         if self.bound_nj is not None and self.gap is not None:
             bound = format_energy(self.bound_nj)
             yield "Energy bound", f"{bound} (gap {self.gap:.2%}, {self.status})"
+        if self.tried is not None and len(self.tried) > 1:
+            for at, tried in enumerate(self.tried):
+                yield "" if at else "  compared", _tried_text(tried)
         if self.strategy is not None:
             took = "" if self.solver_seconds is None else f", {self.solver_seconds:.1f} s"
             yield "Solver", f"{self.strategy}{took}"
@@ -261,6 +267,19 @@ def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
         text += longest.tensor
     yield "  stalls", text
     yield "  bus in use", f"{format_time(timeline.bus_ns)} ({timeline.bus_use:.2%} of the time)"
+
+
+def _tried_text(tried: Tried) -> str:
+    where = "in RAM" if tried.params == "ram" else "on storage"
+    where += f", {tried.splits} in parts" if tried.splits else ""
+    if tried.bound_nj is None:
+        what = "no schedule"
+    elif tried.energy_nj is not None:
+        what = f"{format_energy(tried.energy_nj)}, at least {format_energy(tried.bound_nj)}"
+    else:
+        found = "none found" if tried.searched else "not searched"
+        what = f"at least {format_energy(tried.bound_nj)}, {found}"
+    return f"parameters {where}: {what}"
 
 
 def _against(text: str, value: int, unlimited: int | None) -> str:
@@ -342,6 +361,7 @@ _SCHEDULE_ATTRIBUTES = {
     "gap": "gap",
     "status": "status",
     "strategy": "strategy",
+    "tried": "tried",
 }
 """Entries of a graph's `schedule` and the fields of `Summary` that they are."""
 
@@ -353,14 +373,38 @@ def _left_by_scheduler(graph: GraphOp) -> dict[str, Any]:
     return {name: _plain(entries.get(entry)) for entry, name in _SCHEDULE_ATTRIBUTES.items()}
 
 
-def _plain(attribute: object) -> int | float | str | None:
+def _plain(attribute: object) -> int | float | str | tuple[Tried, ...] | None:
     match attribute:
         case IntegerAttr() | FloatAttr():
             return attribute.value.data
         case StringAttr():
             return attribute.data
+        case ArrayAttr():
+            return tuple(_tried(each) for each in attribute)
         case _:
             return None
+
+
+def _tried(attribute: Attribute) -> Tried:
+    assert isinstance(attribute, DictionaryAttr)
+    data = attribute.data
+
+    def text(name: str) -> str:
+        found = data[name]
+        assert isinstance(found, StringAttr)
+        return found.data
+
+    def number(name: str) -> int | None:
+        found = data.get(name)
+        return found.value.data if isinstance(found, IntegerAttr) else None
+
+    return Tried(
+        params=text("params"),
+        splits=text("splits"),
+        energy_nj=number("energy_nj"),
+        bound_nj=number("bound_nj"),
+        searched=bool(number("searched")),
+    )
 
 
 def ram_report(

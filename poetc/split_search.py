@@ -33,9 +33,9 @@ class Candidate:
     """A module with one graph, ready to be scheduled with `options`, whose parameters are split.
 
     `needed_bytes` is what it needs at least, of all of the RAM, and `kernel` the one that needs
-    that (None: what is in RAM at the start or the end). `other_bytes` is the same for what no split
-    can change: kernels without parameters, the start and the end. `base_time_ns` is what computing
-    and transfers take at least.
+    that (None: what is in RAM at the start or the end). `ends_bytes` is the same for what no split
+    can change: the start and the end. `base_time_ns` and `least_nj` are what kernels and transfers
+    take at least, with parameters on storage.
     """
 
     splits: tuple[Split, ...]
@@ -43,25 +43,17 @@ class Candidate:
     graph: GraphOp
     options: Options
     needed_bytes: int
-    other_bytes: int
+    ends_bytes: int
     kernel: ComputeOp | None
     base_time_ns: int
+    least_nj: int
 
 
-def other_bytes(problem: Problem) -> int:
-    """What kernels without parameters on storage, the start and the end need at least."""
+def ends_bytes(problem: Problem) -> int:
+    """What is in RAM at the start or at the end, whichever is more."""
     tensors = problem.tensors
-    sizes = [tensor.bytes for tensor in tensors]
-    stored = {v for v, t in enumerate(tensors) if Place.STORAGE in (t.start, t.end)}
     start = sum(t.bytes for t in tensors if t.start is Place.RAM)
-    most = max(start, sum(t.bytes for t in tensors if t.end is Place.RAM))
-    for operation in problem.operations:
-        inputs, outputs = set(operation.inputs), set(operation.outputs)
-        if stored.isdisjoint(inputs | outputs):
-            # An output may take over the buffer of an input.
-            least = max(sum(sizes[v] for v in inputs), sum(sizes[v] for v in outputs))
-            most = max(most, least + operation.workspace_bytes)
-    return most
+    return max(start, sum(t.bytes for t in tensors if t.end is Place.RAM))
 
 
 Build = Callable[[tuple[Split, ...]], Candidate | None]
@@ -81,7 +73,7 @@ def candidates(
     many parts these can be had. Iterating further means that the candidate before did not fit
     after all.
     """
-    if unsplit.other_bytes > ram_bytes:
+    if unsplit.ends_bytes > ram_bytes:
         return
     best = unsplit
     exhausted: set[int] = set()
@@ -135,13 +127,40 @@ def _finer(
 
 
 def _parameters(candidate: Candidate) -> list[tuple[int, int]]:
-    """The parameters that the kernel which needs most reads or updates, largest first, with the
-    bytes of the largest of their parts among its operands."""
-    graph, kernel = candidate.graph, candidate.kernel
+    """The parameters whose parts may make the kernel smaller that needs most, with the bytes of its
+    largest tensor that would be in parts.
+
+    First those that it reads or updates, largest first; then those that are read or updated beside
+    its results and operands, such as what a gradient that is stored is for.
+    """
+    kernel = candidate.kernel
+    if kernel is None:
+        return []
+    own = _arguments(candidate.graph, kernel)
+    beside: dict[int, int] = {}
+    for value in (*kernel.results, *kernel.operands):
+        others = [use.operation for use in value.uses]
+        if isinstance(value.owner, ComputeOp):
+            others.append(value.owner)
+        for other in others:
+            if isinstance(other, ComputeOp) and other is not kernel:
+                for argument in _arguments(candidate.graph, other).keys() - own.keys():
+                    size = tensor_bytes(value.type)
+                    beside[argument] = max(beside.get(argument, 0), size)
+    return [
+        item
+        for found in (own, beside)
+        for item in sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _arguments(graph: GraphOp, kernel: ComputeOp) -> dict[int, int]:
+    """The parameters that a kernel reads or updates, with the bytes of the largest of their parts
+    among its operands."""
     found: dict[int, int] = {}
-    for operand in kernel.operands if kernel is not None else ():
+    for operand in kernel.operands:
         if isinstance(operand, BlockArgument) and graph.updates(operand.index) is not None:
             part = graph.part(operand.index)
             argument = operand.index if part is None else part.argument
             found[argument] = max(found.get(argument, 0), tensor_bytes(operand.type))
-    return sorted(found.items(), key=lambda item: -item[1])
+    return found

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from poetc.backends.c.emit import emit
 from poetc.cli import main
 from poetc.costmodel.device import load_device
-from poetc.errors import InfeasibleError
+from poetc.errors import UnscheduledError
 from poetc.interpreter import InterpreterError, run_graph
 from poetc.ir.graph import graphs, view_unscheduled
 from poetc.ir.poet import GraphOp
@@ -135,7 +135,7 @@ def test_random_graphs(random: RandomGraph, share: float, remat: bool, params: s
     )
     try:
         schedule_and_plan(graph, options)
-    except InfeasibleError:
+    except UnscheduledError:
         return
     module.verify()
     check_planned(graph)

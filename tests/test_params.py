@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,13 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from poetc.cli import main
 from poetc.costmodel import device as device_module
 from poetc.costmodel.device import load_device
-from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
+from poetc.errors import (
+    InfeasibleError,
+    InputError,
+    PoetcError,
+    TimeLimitError,
+    UnscheduledError,
+)
 from poetc.interpreter import InterpreterError, Run, run_func, run_graph
 from poetc.ir.graph import graphs, view_scheduled
 from poetc.ir.poet import GraphOp, PageType
@@ -241,22 +248,26 @@ def small() -> GraphOp:
 def test_auto_takes_storage_when_half_of_the_time_found_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """And goes on in RAM then: for all that is known a schedule there is better."""
     seen: list[tuple[str, float]] = []
     solve = poet_schedule._Scheduler.solve
 
     def slow(self, budget):
-        seen.append((self.options.params, self.patience))
+        now_s = time.monotonic()
+        share = (self.patient_until_s - now_s) / (self.end_s - now_s)
+        seen.append((self.options.params, round(share, 1)))
         if self.options.params == "ram":
             raise TimeLimitError("nothing found")
         return solve(self, budget)
 
     monkeypatch.setattr(poet_schedule._Scheduler, "solve", slow)
     graph = small()
-    assert schedule_graph(graph, options(1 << 20, "auto")).params == "storage"
-    assert seen == [("ram", 0.5), ("storage", 1.0)]
+    report = schedule_graph(graph, options(1 << 20, "auto"))
+    assert report.params == "storage" and report.status == "feasible"
+    assert seen == [("ram", 0.5), ("storage", 1.0), ("ram", 1.0)]
 
 
-def failure(kind: type[PoetcError], cause: Exception | None = None) -> PoetcError:
+def failure(kind: type[UnscheduledError], cause: Exception | None = None) -> UnscheduledError:
     error = kind("none")
     error.__cause__ = cause
     return error
@@ -281,7 +292,7 @@ UNKNOWN = failure(TimeLimitError)
     ],
 )
 def test_the_error_when_neither_works(
-    in_ram: PoetcError | None, on_storage: PoetcError, raised: PoetcError
+    in_ram: UnscheduledError | None, on_storage: UnscheduledError, raised: UnscheduledError
 ) -> None:
     assert poet_schedule._neither(in_ram, on_storage) is raised
 

@@ -5,8 +5,8 @@ schedule is checked, and the graph is rewritten to it. `schedule_and_plan` does 
 the transfer and memory planners, and schedules again with less RAM where the arena does not fit.
 
 With `params=storage` parameters are on auxiliary storage between steps: those arguments and the
-results that update them become pages. `params=auto` does that where a schedule with parameters in
-RAM does not exist or is not found.
+results that update them become pages. `params=auto` looks for schedules both ways, as far as the
+second may be better than the first, and takes the one that uses less energy.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DictionaryAttr,
     Float64Type,
     FloatAttr,
@@ -36,7 +37,7 @@ from poetc.costmodel.device import (
     device_of,
 )
 from poetc.costmodel.predict import predicted_time_ns
-from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
+from poetc.errors import InfeasibleError, InputError, TimeLimitError, Tried, UnscheduledError
 from poetc.ir.graph import (
     ALIGN_BYTES,
     GraphView,
@@ -68,6 +69,7 @@ from poetc.schedule.order import low_peak_order
 from poetc.schedule.problem import Problem, Schedule, Step
 from poetc.schedule.relocate import ROUNDS, relocate
 from poetc.schedule.reorder import permuted
+from poetc.schedule.search import TOLERANCE
 from poetc.schedule.transfers import overlap_transfers, without_overlap
 from poetc.units import format_time
 
@@ -77,17 +79,16 @@ if TYPE_CHECKING:
     ProgressCallback = Callable[[Progress], bool | None]
 
 PARAMS = ("auto", "ram", "storage")
-"""Where parameters are between steps; "auto": in RAM if that is possible within the limits."""
+"""Where parameters are between steps; "auto": where that takes less energy within the limits."""
 
 MAX_ATTEMPTS = 8
 """How often a graph is scheduled, with ever less RAM, until its arena fits."""
 
-LEAST_TIME_S = 1.0
+LEAST_TIME_S = 0.3
 """What the solver gets for another attempt when the time limit has passed in the first one."""
 
-PACK_EFFORT = 2_000_000
-"""Effort of `arena.pack` for each order of the transfers: to be within the RAM, and once more to
-have no waste."""
+PACK_EFFORT = 1_000_000
+"""Effort of `arena.pack` for each order of the transfers."""
 
 WASTE_PRICE = 0.002
 """What it may cost, of the energy, that an arena has no more bytes than are alive at once."""
@@ -101,8 +102,9 @@ ARENA_SHARE, MOST_ARENA_S = 0.2, 5.0
 MAX_LATE = 6
 """How often a step with a profile is scheduled again until what is predicted for it is in time."""
 
-GRACE_S = 4.0
-"""That search ends so long after the time limit at the latest."""
+GRACE_S, GRACE_SHARE = 0.5, 0.05
+"""The search for an arena ends so long after the time limit at the latest, or after that share of
+it, whichever is more."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class ScheduleOptions:
 
     `ram_bytes` None is no limit: the program order with frees. `deadline_ns` bounds the makespan.
     Without a `device` there is no auxiliary storage. `gap` is the optimality gap to stop at,
-    relative to the energy. `params` is one of `PARAMS`.
+    relative to the energy. `params` is one of `PARAMS`. `patience` is the share of the time limit
+    after which a search without any schedule ends.
     """
 
     ram_bytes: int | None = None
@@ -125,6 +128,7 @@ class ScheduleOptions:
     ram_scope: str = "all"
     align: int = ALIGN_BYTES
     params: str = "ram"
+    patience: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -133,8 +137,8 @@ class ScheduleReport:
 
     `use` is what the checker counted; `unlimited` the same for the program order with unlimited
     RAM, parameters in RAM, without recomputing or paging. `params` says where parameters are
-    between steps: "ram" or "storage". `bound_nj`: no schedule within the limits that has them there
-    uses less.
+    between steps: "ram" or "storage". `bound_nj`: no schedule within the limits uses less, with the
+    parameters in any of the ways that were `tried`.
     `budget_bytes` is the RAM that it was scheduled for, less than asked where the arena would not
     have fitted otherwise; `attempts` counts the tries, `moves` the page-ins that are there only so
     that an arena fits. `memory` is None until memory is planned.
@@ -159,6 +163,7 @@ class ScheduleReport:
     interrupted: bool = False
     params: str = "ram"
     predicted_ns: int | None = None
+    tried: tuple[Tried, ...] = ()
 
     @property
     def waste_bytes(self) -> int:
@@ -305,7 +310,7 @@ def _plan_in_time(
     end_s = time.monotonic() + options.time_limit_s
 
     def attempt(limit_ns: int | None, left_s: float) -> tuple[GraphView, ScheduleReport]:
-        asked = replace(options, deadline_ns=limit_ns, time_limit_s=max(LEAST_TIME_S, left_s))
+        asked = replace(options, deadline_ns=limit_ns, time_limit_s=left_s)
         view, report = _choose(graph, asked, progress, _Scheduler.solve_until_it_fits)
         if device is None or device.profile is None:
             return view, report
@@ -324,7 +329,8 @@ def _plan_in_time(
         assert predicted_ns is not None
         if predicted_ns <= deadline_ns:
             return view, report
-        if turn == MAX_LATE or low_ns >= high_ns:
+        left_s = end_s - time.monotonic()
+        if turn == MAX_LATE or low_ns >= high_ns or left_s <= 0:
             break
         # The deadline, off as the last plan was; or half way between what is known.
         limit_ns = makespan_ns - predicted_ns + deadline_ns
@@ -332,7 +338,7 @@ def _plan_in_time(
         if not low_ns < limit_ns <= high_ns:
             limit_ns = (low_ns + high_ns + 1) // 2
         try:
-            view, report = attempt(limit_ns, end_s - time.monotonic())
+            view, report = attempt(limit_ns, left_s)
         except (InfeasibleError, TimeLimitError):
             if not device.profile.transfers.block_bytes:
                 raise
@@ -346,6 +352,34 @@ def _plan_in_time(
     )
 
 
+@dataclass
+class _Way:
+    """A place of the parameters, and what is known of it so far.
+
+    `bound_nj`: no schedule uses less, inf where there is none. Is that all there is to say, it is
+    `settled`.
+    """
+
+    view: GraphView
+    params: str
+    bound_nj: float
+    report: ScheduleReport | None = None
+    failure: UnscheduledError | None = None
+    searched: bool = False
+    settled: bool = False
+    spent_s: float = 0.0
+
+    @property
+    def energy_nj(self) -> float:
+        return math.inf if self.report is None else self.report.use.energy_nj
+
+    @property
+    def tried(self) -> Tried:
+        energy_nj = None if self.report is None else self.report.use.energy_nj
+        bound_nj = None if math.isinf(self.bound_nj) else int(self.bound_nj)
+        return Tried(self.params, "", energy_nj, bound_nj, self.searched)
+
+
 def _choose(
     graph: GraphOp,
     options: ScheduleOptions,
@@ -354,8 +388,9 @@ def _choose(
 ) -> tuple[GraphView, ScheduleReport]:
     """Solves with parameters where `options` want them; the view and what was found for it.
 
-    For "auto", parameters in RAM are given up when that is proven impossible, or when half of the
-    time has passed without a schedule.
+    For "auto" that is in RAM first. On storage is searched too, unless what is found first uses
+    less than any schedule with them there; half of the time is left for that. What is cut short and
+    may still be better is searched again in the time that is left in the end.
     """
     if options.params not in PARAMS:
         raise InputError(f"params is {', '.join(PARAMS)}, not {options.params}")
@@ -364,32 +399,104 @@ def _choose(
     in_ram = problem_view(graph, replace(options, params="ram"), may_share)
     reference = replace(in_ram.problem, ram_bytes=None, deadline_ns=None)
     unlimited = replay(reference, _keep_all(reference).steps)
-
-    def attempt(view: GraphView, params: str, patience: float) -> ScheduleReport:
-        chosen = replace(options, params=params)
-        return solve(_Scheduler(view, chosen, progress, unlimited, end_s, patience))
-
-    if options.params == "storage":
-        view = problem_view(graph, options, may_share)
-        return view, attempt(view, "storage", 1.0)
-    stored = _alternative(graph, options, may_share)
-    if stored is None:
-        return in_ram, attempt(in_ram, "ram", 1.0)
-    failure: PoetcError | None = None
-    if _may_fit(in_ram, options):
+    ways = _ways(graph, in_ram, options, may_share)
+    interrupted: SolverInterrupted | None = None
+    for turn, way in [(turn, way) for turn in range(2) for way in ways]:
+        energy_nj = min(w.energy_nj for w in ways)
+        left_s = end_s - time.monotonic()
+        if way.settled or way.bound_nj >= energy_nj:
+            continue
+        if turn and (left_s <= way.spent_s or _good(energy_nj, way.bound_nj, options.gap)):
+            continue
+        others = [w.bound_nj for w in ways[ways.index(way) + 1 :] if not turn]
+        scheduler = _Scheduler(
+            way.view,
+            replace(options, params=way.params),
+            progress,
+            unlimited,
+            end_s,
+            options.patience / (1 + len(others)),
+            min(others, default=math.inf),
+        )
         try:
-            return in_ram, attempt(in_ram, "ram", 0.5)
-        except (InfeasibleError, TimeLimitError) as error:
-            failure = error
-    try:
-        return stored, attempt(stored, "storage", 1.0)
-    except (InfeasibleError, TimeLimitError) as error:
-        chosen = _neither(failure, error)
+            _search(way, scheduler, solve)
+        except SolverInterrupted as stop:
+            interrupted = stop
+        if interrupted or (way.report is not None and way.report.interrupted):
+            break
+    best = min(ways, key=lambda way: way.energy_nj)
+    if best.report is None and interrupted:
+        raise interrupted
+    if best.report is None:
+        failures = [way.failure for way in ways]
+        chosen = _neither(failures[0] if len(ways) > 1 else None, failures[-1])
+        chosen.tried = tuple(way.tried for way in ways)
         raise chosen from chosen.__cause__
+    report = replace(
+        best.report,
+        tried=tuple(way.tried for way in ways),
+        interrupted=best.report.interrupted or interrupted is not None,
+    )
+    bounds = [way.tried.bound_nj for way in ways if way.tried.bound_nj is not None]
+    return best.view, with_bound(report, min(bounds), options.gap)
 
 
-def _alternative(graph: GraphOp, options: ScheduleOptions, may_share: MayShare) -> GraphView | None:
-    """The problem with parameters on storage, where "auto" may fall back on it."""
+def with_bound(report: ScheduleReport, bound_nj: int, gap: float) -> ScheduleReport:
+    """`report` with a bound that holds for more than its own search."""
+    report = replace(report, bound_nj=min(report.bound_nj, bound_nj))
+    if report.status == "optimal" and not _good(report.use.energy_nj, report.bound_nj, gap):
+        report = replace(report, status="feasible")
+    return report
+
+
+def _good(energy_nj: float, bound_nj: float, gap: float) -> bool:
+    """Whether nothing that is left out may be better by more than the gap."""
+    return energy_nj - bound_nj <= max(gap, TOLERANCE) * max(energy_nj, 1.0)
+
+
+def _search(
+    way: _Way, scheduler: _Scheduler, solve: Callable[[_Scheduler], ScheduleReport]
+) -> None:
+    """Searches one way, and notes in it what comes of that."""
+    started_s = time.monotonic()
+    way.searched = True
+    try:
+        found = solve(scheduler)
+    except (InfeasibleError, TimeLimitError) as error:
+        if way.report is None:
+            way.failure = error
+            # Also where that is proven for one order only: so are bounds.
+            way.settled = isinstance(error.__cause__, InfeasibleProblem)
+            way.bound_nj = math.inf if way.settled else max(way.bound_nj, scheduler.bound_nj)
+    else:
+        if found.use.energy_nj < way.energy_nj:
+            way.report = found
+        way.bound_nj = min(max(way.bound_nj, scheduler.bound_nj), way.energy_nj)
+        way.settled = found.status == "optimal"
+    way.spent_s = time.monotonic() - started_s
+
+
+def _ways(
+    graph: GraphOp, in_ram: GraphView, options: ScheduleOptions, may_share: MayShare
+) -> list[_Way]:
+    """Where parameters may be, in the order in which that is tried. What takes no search to see
+    that it does not fit is settled, if there is another one."""
+    stored = _stored(graph, options, may_share)
+    ways = []
+    if options.params != "storage":
+        ways.append(_Way(in_ram, "ram", _instance(in_ram, options).least_energy_nj))
+    if stored is not None:
+        ways.append(_Way(stored, "storage", _instance(stored, options).least_energy_nj))
+    if len(ways) > 1 and not _may_fit(in_ram, options):
+        ways[0].bound_nj, ways[0].settled = math.inf, True
+    return ways
+
+
+def _stored(graph: GraphOp, options: ScheduleOptions, may_share: MayShare) -> GraphView | None:
+    """The problem with parameters on storage, where they may or must be there."""
+    asked = replace(options, params="storage")
+    if options.params == "storage":
+        return problem_view(graph, asked, may_share)
     device = options.device
     if (
         options.params != "auto"
@@ -401,7 +508,7 @@ def _alternative(graph: GraphOp, options: ScheduleOptions, may_share: MayShare) 
     ):
         return None
     try:
-        return problem_view(graph, replace(options, params="storage"), may_share)
+        return problem_view(graph, asked, may_share)
     except InputError:
         # They cannot be on storage, but nobody said that they must.
         return None
@@ -411,11 +518,15 @@ def _may_fit(view: GraphView, options: ScheduleOptions) -> bool:
     """False where it takes no search to see that the RAM is too little."""
     from poetc.schedule.bounds import ram_needed_in_any_order
 
-    instance = Instance(view.problem, remat=options.remat, paging=options.paging)
-    return options.ram_bytes is None or ram_needed_in_any_order(instance)[0] <= options.ram_bytes
+    needed, _ = ram_needed_in_any_order(_instance(view, options))
+    return options.ram_bytes is None or needed <= options.ram_bytes
 
 
-def _neither(in_ram: PoetcError | None, stored: PoetcError) -> PoetcError:
+def _instance(view: GraphView, options: ScheduleOptions) -> Instance:
+    return Instance(view.problem, remat=options.remat, paging=options.paging)
+
+
+def _neither(in_ram: UnscheduledError | None, stored: UnscheduledError | None) -> UnscheduledError:
     """The error to raise when there is no schedule with parameters in RAM (None: by a bound) nor
     with them on storage.
 
@@ -423,6 +534,7 @@ def _neither(in_ram: PoetcError | None, stored: PoetcError) -> PoetcError:
     in before it and out after it. So what is proven about RAM on storage is proven for both. Only a
     deadline may be easier to meet with parameters in RAM.
     """
+    assert stored is not None
     found = stored.__cause__
     about_time = isinstance(found, InfeasibleProblem) and found.ram_bound_bytes is None
     if in_ram is None or not about_time:
@@ -435,7 +547,7 @@ def _neither(in_ram: PoetcError | None, stored: PoetcError) -> PoetcError:
     return min(in_ram, stored, key=_fastest_ns)
 
 
-def _fastest_ns(error: PoetcError) -> float:
+def _fastest_ns(error: UnscheduledError) -> float:
     found = error.__cause__
     assert isinstance(found, InfeasibleProblem)
     return min(
@@ -447,8 +559,8 @@ def _fastest_ns(error: PoetcError) -> float:
 class _Scheduler:
     """Solves one problem, possibly several times with less RAM, until `end_s` on the clock.
 
-    `unlimited` is the program with unlimited RAM, for comparison. Without a schedule the search
-    ends after the fraction `patience` of the time.
+    `unlimited` is the program with unlimited RAM, for comparison. Without a schedule that uses at
+    most `enough_nj` the search ends after the fraction `patience` of the time.
     """
 
     def __init__(
@@ -459,9 +571,16 @@ class _Scheduler:
         unlimited: Report,
         end_s: float,
         patience: float,
+        enough_nj: float,
     ) -> None:
         self.view, self.options, self.progress = view, options, progress
-        self.unlimited, self.end_s, self.patience = unlimited, end_s, patience
+        self.unlimited, self.enough_nj = unlimited, enough_nj
+        started_s = time.monotonic()
+        self.end_s = end_s
+        self.patient_until_s = started_s + patience * (end_s - started_s)
+        self.latest_s = end_s + max(GRACE_S, GRACE_SHARE * options.time_limit_s)
+        self.bound_nj = 0
+        """No schedule uses less: what is proven for all of the RAM."""
         self.name = f"graph @{view.graph.sym_name.data}"
 
     def solve(self, budget_bytes: int | None, left_s: float = 0.0) -> ScheduleReport:
@@ -475,6 +594,7 @@ class _Scheduler:
         problem = replace(self.view.problem, ram_bytes=budget_bytes)
         started_s = time.monotonic()
         time_limit_s = max(LEAST_TIME_S, self.end_s - left_s - started_s)
+        patience_s = max(LEAST_TIME_S, self.patient_until_s - left_s - started_s)
         interrupted = False
         try:
             if budget_bytes is None and problem.deadline_ns is None and options.strategy == "auto":
@@ -484,7 +604,8 @@ class _Scheduler:
                     problem,
                     strategy=options.strategy,
                     time_limit_s=time_limit_s,
-                    patience_s=self.patience * time_limit_s,
+                    patience_s=patience_s,
+                    enough_nj=self.enough_nj,
                     gap=options.gap,
                     remat=options.remat,
                     paging=options.paging,
@@ -499,11 +620,20 @@ class _Scheduler:
                 # To others, operations are numbered as in the graph.
                 compute = self.view.computes[error.operation]
                 error.operation = self.view.graph.computes.index(compute)
-            raise InfeasibleError(f"{self.name}: {error}") from error
+            # Who leaves the order open wants a proof for all of them.
+            proven = options.strategy != "auto" or (
+                isinstance(error, InfeasibleProblem) and error.any_order
+            )
+            kind = InfeasibleError if proven else TimeLimitError
+            raise kind(f"{self.name}: {error}") from error
         except StrategyUndefinedError as error:
             raise InputError(f"{self.name}: {error}") from error
         except SolverTimeLimit as error:
+            if budget_bytes == options.ram_bytes:
+                self.bound_nj = error.bound_nj
             raise TimeLimitError(f"{self.name}: {error}") from error
+        if budget_bytes == options.ram_bytes:
+            self.bound_nj = schedule.bound_nj
         return ScheduleReport(
             problem=problem,
             steps=schedule.steps,
@@ -541,7 +671,7 @@ class _Scheduler:
             and attempts < MAX_ATTEMPTS
             and low < budget < high
             and not self.good(best, first)
-            and time.monotonic() < self.end_s + (GRACE_S if best is None else 0)
+            and time.monotonic() < (self.latest_s if best is None else self.until_s(best))
         ):
             attempts += 1
             try:
@@ -581,9 +711,14 @@ class _Scheduler:
             best = replace(best, status="feasible")
         return best
 
+    def until_s(self, found: ScheduleReport) -> float:
+        """How long a better schedule than the one that was found is looked for."""
+        patient = found.use.energy_nj > self.enough_nj
+        return self.patient_until_s if patient else self.end_s
+
     def late(self) -> bool:
         """Whether the time for arenas is over, too: it is that of the solver and a little more."""
-        return time.monotonic() > self.end_s + GRACE_S
+        return time.monotonic() > self.latest_s
 
     def good(self, found: ScheduleReport | None, first: ScheduleReport) -> bool:
         """Whether `found` is as good as can be told within the gap."""
@@ -676,9 +811,16 @@ class _Scheduler:
             try:
                 use = replay(problem, steps)
             except ScheduleError:
-                # It takes longer than it may.
+                # It takes longer than it may; the last one does not.
                 continue
-            memory = self.packed(everything, steps, ram)
+            memory = plan_memory(
+                everything,
+                steps,
+                align=options.align,
+                effort=PACK_EFFORT,
+                unit_bytes=_unit_bytes(options),
+                stop=self.late,
+            )
             found = replace(report, problem=problem, steps=steps, use=use, memory=memory)
             if best is None:
                 best = found
@@ -694,43 +836,24 @@ class _Scheduler:
             raise ScheduleError("the schedule takes longer than it may")
         return best, _excess(best, ram)
 
-    def packed(self, problem: Problem, steps: Sequence[Step], ram: int | None) -> MemoryPlan:
-        """A plan within `ram`, if one is found, and then the lowest that is."""
-
-        def attempt(target_bytes: int) -> MemoryPlan:
-            return plan_memory(
-                problem,
-                steps,
-                align=self.options.align,
-                effort=PACK_EFFORT,
-                unit_bytes=_unit_bytes(self.options),
-                stop=self.late,
-                target_bytes=target_bytes,
-            )
-
-        plan = attempt(ram or 0)
-        if ram is None or not plan.arena_bound_bytes < plan.arena_bytes <= ram:
-            return plan
-        return min(plan, attempt(0), key=lambda plan: plan.arena_bytes)
-
     def _variants(self, problem: Problem, report: ScheduleReport) -> Iterator[tuple[Step, ...]]:
-        """The steps with less and less overlap of transfers and computing."""
+        """The steps with less and less overlap of transfers and computing, and in the end as they
+        are. Some may miss the deadline."""
+        problem = replace(problem, deadline_ns=None)
 
         def overlapped(steps: tuple[Step, ...], room: int | None) -> tuple[Step, ...]:
             return tuple(steps[i] for i in overlap_transfers(problem, steps, room))
 
         steps, ram = report.steps, problem.ram_bytes
-        yield overlapped(steps, None)
-        if not problem.dma or ram is None or self.options.ram_scope != "all":
-            return
-        # Transfers that overlap need RAM longer.
-        tight = without_overlap(self.instance(problem), steps)
-        peak = replay(replace(problem, deadline_ns=None), tight).peak_bytes
-        seen = {steps}
-        for variant in (overlapped(tight, (peak + ram) // 2), overlapped(tight, peak), tight):
-            if variant not in seen:
-                seen.add(variant)
-                yield variant
+        variants = [overlapped(steps, None)]
+        yield variants[0]
+        if problem.dma and ram is not None and self.options.ram_scope == "all":
+            # Transfers that overlap need RAM longer.
+            tight = without_overlap(self.instance(problem), steps)
+            peak = replay(problem, tight).peak_bytes
+            variants += [overlapped(tight, (peak + ram) // 2), overlapped(tight, peak), tight]
+        variants.append(steps)
+        yield from list(dict.fromkeys(variants))[1:]
 
 
 def _keep_all(problem: Problem) -> Schedule:
@@ -773,6 +896,11 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
         # For the memory planner, which knows no device.
         graph.attributes["storage_unit"] = IntegerAttr(_unit_bytes(options), i64)
     mark_cache_line(graph, options.device)
+    describe(graph, report)
+
+
+def describe(graph: GraphOp, report: ScheduleReport) -> None:
+    """Leaves on the graph what was found."""
     use, unlimited = report.use, report.unlimited
     numbers = {
         "energy_nj": use.energy_nj,
@@ -795,6 +923,19 @@ def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) 
             "gap": FloatAttr(round(report.gap, 6), Float64Type()),
             **{name: IntegerAttr(value, i64) for name, value in numbers.items()},
             "params": StringAttr(report.params),
+            "tried": ArrayAttr(map(_attribute, report.tried)),
+        }
+    )
+
+
+def _attribute(tried: Tried) -> DictionaryAttr:
+    numbers = {"energy_nj": tried.energy_nj, "bound_nj": tried.bound_nj}
+    return DictionaryAttr(
+        {
+            "params": StringAttr(tried.params),
+            "splits": StringAttr(tried.splits),
+            "searched": IntegerAttr.from_bool(tried.searched),
+            **{name: IntegerAttr(n, i64) for name, n in numbers.items() if n is not None},
         }
     )
 

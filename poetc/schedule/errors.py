@@ -52,7 +52,11 @@ class InfeasibleProblem(SolveError):  # noqa: N818
 
 class SolverTimeLimit(SolveError):  # noqa: N818
     """The search ended, at the time limit or before, without a schedule and without a proof that
-    there is none."""
+    there is none. `bound_nj` is proven: none uses less."""
+
+    def __init__(self, message: str, bound_nj: int = 0) -> None:
+        super().__init__(message)
+        self.bound_nj = bound_nj
 
 
 class StrategyUndefinedError(SolveError):

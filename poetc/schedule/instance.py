@@ -142,6 +142,11 @@ class Instance:
         )
 
     @cached_property
+    def least_energy_nj(self) -> int:
+        """The same in whole nJ, as energies of schedules are; the sum may be rounded a little."""
+        return math.ceil(self.base_energy - max(1e-3, self.base_energy * 1e-15))
+
+    @cached_property
     def base_time_ns(self) -> int:
         """No schedule takes less time."""
         busy = sum(o.time_ns for o in self.operations)

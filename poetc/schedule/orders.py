@@ -195,7 +195,7 @@ class _Orders:
         # Without any schedule the first steps get more time.
         share = max(share, HASTE_SHARE) if search.steps is None else share
         lane.time_limit_s = search.seconds + search.remaining * share
-        lane.patience_s = search.patience_s if search.steps is None else math.inf
+        lane.patience_s = search.patience_s if search.impatient else math.inf
         begin = len(lane.log)
         try:
             return bool(step(lane))
@@ -221,7 +221,7 @@ class _Orders:
             search.raise_bound(min(self.given.bound_nj, self.best.bound_nj))
 
         lane = _Lane(instance, search.time_limit_s, search.gap, progress)
-        lane.begin, lane.stop = search.begin, search.stop
+        lane.begin, lane.stop, lane.enough_nj = search.begin, search.stop, search.enough_nj
         lane.bound_nj = instance.base_energy
         lane.order = order
         return lane

@@ -53,10 +53,11 @@ class Search:
         gap: float,
         progress: Callable[[Progress], bool | None] | None = None,
         patience_s: float = math.inf,
+        enough_nj: float = math.inf,
     ) -> None:
         self.instance, self.gap, self.progress = instance, gap, progress
         self.begin = time.monotonic()
-        self.time_limit_s, self.patience_s = time_limit_s, patience_s
+        self.time_limit_s, self.patience_s, self.enough_nj = time_limit_s, patience_s, enough_nj
         self.stop = threading.Event()
         self.bound_nj = 0.0
         self.steps: tuple[Step, ...] | None = None
@@ -75,9 +76,14 @@ class Search:
     @property
     def remaining(self) -> float:
         limit = self.time_limit_s
-        if self.steps is None:
+        if self.impatient:
             limit = min(limit, self.patience_s)
         return max(0.0, limit - self.seconds)
+
+    @property
+    def impatient(self) -> bool:
+        """Whether the search ends after `patience_s`: without a schedule of `enough_nj` or less."""
+        return self.steps is None or self.energy_nj > self.enough_nj
 
     @property
     def energy_nj(self) -> float:
@@ -173,22 +179,22 @@ class Search:
     def note(self, text: str) -> None:
         self.log.append(f"{self.seconds:8.2f} s  {text}")
 
+    @property
+    def proven_nj(self) -> int:
+        """The bound in whole nJ. So are energies: it is rounded up, but for what HiGHS may be wrong
+        by. The energy that no schedule avoids is a plain sum."""
+        bound = math.ceil(self.bound_nj - TOLERANCE / 4 * max(self.bound_nj, 1.0))
+        return max(0, bound, self.instance.least_energy_nj)
+
     def schedule(self, strategy: str) -> Schedule | None:
         """The best schedule so far."""
         if self.steps is None or self.report is None:
             return None
         report = self.report
-        # Energies are whole nJ, so a bound is rounded up, but for what HiGHS may be wrong by. The
-        # energy that no schedule avoids is a plain sum.
-        base = self.instance.base_energy
-        bound = max(
-            math.ceil(self.bound_nj - TOLERANCE / 4 * max(self.bound_nj, 1.0)),
-            math.ceil(base - max(1e-3, base * 1e-15)),
-        )
         return Schedule(
             steps=self.steps,
             energy_nj=report.energy_nj,
-            bound_nj=max(0, min(bound, report.energy_nj)),
+            bound_nj=min(self.proven_nj, report.energy_nj),
             makespan_ns=report.makespan_ns,
             peak_bytes=report.peak_bytes,
             strategy=strategy,

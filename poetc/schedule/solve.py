@@ -62,6 +62,7 @@ def solve(
     paging: bool = True,
     progress: Callable[[Progress], bool | None] | None = None,
     patience_s: float = math.inf,
+    enough_nj: float = math.inf,
 ) -> Schedule:
     """The schedule of least energy that is found in the time, with a proven bound.
 
@@ -69,7 +70,7 @@ def solve(
     operations to run again, `paging` tensors to move to storage and back (without it only those
     move that start or must end there). `progress` is called with each better schedule or bound; it
     may return False to end the search. `patience_s` is the time limit as long as there is no
-    schedule, where it is the shorter one.
+    schedule of `enough_nj` or less, where it is the shorter one.
 
     Raises `InfeasibleProblem` when it is proven that no schedule keeps to the limits, or none that
     keeps to the stage rules in the given order of the operations, while the search found none in
@@ -84,7 +85,7 @@ def solve(
     if not gap >= 0:
         raise ValueError(f"a gap of {gap}: not a number from 0 on")
     instance = Instance(problem, remat=remat, paging=paging)
-    search = Search(instance, time_limit_s, gap, progress, patience_s)
+    search = Search(instance, time_limit_s, gap, progress, patience_s, enough_nj)
     try:
         search.raise_bound(instance.base_energy)
         limits.refuse_hopeless(search, in_order=strategy != "auto")
@@ -102,7 +103,8 @@ def solve(
         return schedule
     raise SolverTimeLimit(
         f"the search ended after {search.seconds:.1f} s without a schedule, and without a proof "
-        "that there is none"
+        "that there is none",
+        search.proven_nj,
     )
 
 
