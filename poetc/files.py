@@ -1,11 +1,25 @@
-"""Output that appears complete or not at all."""
+"""Output that appears complete or not at all, whatever ends the process and whoever else writes.
+
+What is being written is in a temporary directory beside the target, and takes its place in one
+step. The lock of the directory that both are in lets one process write at a time. What processes
+left that were killed is removed by the next that writes to the same target.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import fcntl
 import os
+import shutil
+import signal
 import stat
 import sys
 import tempfile
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from poetc.errors import InputError
@@ -73,16 +87,99 @@ def _standard_stream(file: os.stat_result) -> int | None:
 
 
 def _replace(target: Path, data: bytes, mode: int) -> None:
-    fresh: Path | None = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=TEMPORARY_PREFIX, delete=False
-        ) as file:
-            fresh = Path(file.name)
-            file.write(data)
+    with temporary_beside(target) as directory:
+        fresh = directory / "file"
+        fresh.write_bytes(data)
         fresh.chmod(mode)
         fresh.replace(target)
-    except BaseException:
-        if fresh is not None:
-            fresh.unlink(missing_ok=True)
-        raise
+
+
+@contextmanager
+def temporary_beside(target: Path) -> Iterator[Path]:
+    """A fresh directory in the same directory as the target, to which nobody else writes meanwhile.
+
+    In the end it is removed if it is still there. SIGTERM waits for that.
+    """
+    prefix = f"{TEMPORARY_PREFIX}{zlib.crc32(os.fsencode(target.name)):08x}."
+    with _locked(target.parent) as locked, _sigterm_waits():
+        if locked:
+            # Who made them would hold the lock.
+            for path in [p for p in target.parent.iterdir() if p.name.startswith(prefix)]:
+                _remove(path)
+        path = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix))
+        try:
+            yield path
+        finally:
+            _remove(path)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[bool]:
+    """Holds the lock of a directory, for which it waits; False if there are no locks here."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError:
+        # It may be that one may write to it, but not read it.
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            locked = True
+        except OSError:
+            locked = False
+        yield locked
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _sigterm_waits() -> Iterator[None]:
+    """Within, SIGTERM waits until the end, unless the program handles it in a way of its own."""
+    usable = threading.current_thread() is threading.main_thread()
+    if not usable or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    # Python forgets a signal that comes while its handler is changed; the pipe does not.
+    arrived, tell = os.pipe()
+    os.set_blocking(arrived, False)
+    os.set_blocking(tell, False)
+    before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.set_wakeup_fd(before)
+        try:
+            came = signal.SIGTERM in os.read(arrived, 1 << 16)
+        except BlockingIOError:
+            came = False
+        os.close(arrived)
+        os.close(tell)
+        if came:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Each gets the name of the other, in one step. Raises OSError where the system or the file
+    system cannot do that."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(one))
+    names = os.fsencode(one), os.fsencode(other)
+    flags = ctypes.c_uint(_RENAME_EXCHANGE)
+    if function(_AT_FDCWD, names[0], _AT_FDCWD, names[1], flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(one), None, str(other))

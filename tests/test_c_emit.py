@@ -322,7 +322,7 @@ def test_what_is_emitted(tmp_path: Path) -> None:
     emit(step_module(), tmp_path / "out")
     generated = {"model.c", "model.h", "kernels.c", "kernels.h", "poetc_math.c", "poetc_math.h"}
     runtime = names(RUNTIME) - {"poetc_plan.c", "poetc_plan.h"}
-    assert names(tmp_path / "out") == generated | runtime | {"Makefile"}
+    assert names(tmp_path / "out") == generated | runtime | {"Makefile", "model_build.h"}
     assert names(tmp_path) == {"out"}
     math = (tmp_path / "out" / "poetc_math.h").read_text()
     assert "poetc_expf" in math and "poetc_tanhf" not in math
@@ -415,7 +415,12 @@ def test_every_file_carries_the_mark() -> None:
 def test_nothing_is_left_of_a_failure(
     call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever move fails, the directory is as it was."""
+    """Whichever move fails where files are put in place one by one, the directory is as it was."""
+
+    def no_exchange(*_: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("poetc.backends.c.directory.exchange", no_exchange)
     out = tmp_path / "out"
     emit(step_module(), out)
     (out / "notes").write_text("mine")

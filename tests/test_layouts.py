@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import re
@@ -153,11 +154,23 @@ def test_lists_that_lead_out_of_the_directory(tmp_path: Path) -> None:
     assert other.exists() and not (out / "Makefile").exists()
 
 
-@pytest.mark.parametrize("method", ["replace", "unlink", "mkdir", "rmdir"])
+def no_exchange(*_: object) -> None:
+    raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.parametrize(
+    ("in_place", "method"),
+    [
+        *((True, method) for method in ("replace", "unlink", "mkdir", "rmdir")),
+        *((False, method) for method in ("write_text", "mkdir")),
+    ],
+)
 def test_nothing_is_left_of_a_failure(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_place: bool, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever operation fails, the directory is as it was."""
+    if in_place:
+        monkeypatch.setattr("poetc.backends.c.directory.exchange", no_exchange)
     out = tmp_path / "out"
     emit(storage_module(), out, layout="arduino")
     before = {p: (out / p).read_bytes() for p in paths(out)}
@@ -188,6 +201,8 @@ def test_nothing_is_left_of_a_failure(
             break
     assert calls == last - 1 > 0
     assert (out / "zephyr" / "module.yml").exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert not list(out.glob(".poetc.*"))
 
 
 # The command line

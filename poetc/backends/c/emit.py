@@ -1,5 +1,6 @@
 """Writes a scheduled and planned graph as a directory of C99.
 
+    model_build.h          the number of the run that all files are of
     model.h, model.c       the arena, `model_step`, access to arguments and results
     kernels.h, kernels.c   the loop nests, one function for all computes that are equal
     poetc_math.h, .c       the mathematical functions in use, printed from kernels/math.mlir
@@ -30,7 +31,9 @@ from poetc.backends.c.boards import (
     check_ram,
     linker_script,
     makefile,
+    template_name,
 )
+from poetc.backends.c.build_id import header_name, with_build_id
 from poetc.backends.c.directory import write_generated
 from poetc.backends.c.header import header
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
@@ -196,6 +199,7 @@ def generate(
     files = {
         f"{name}.h": header(program),
         f"{name}.c": program.source(),
+        header_name(name): "",
         "kernels.h": program.kernels_header(),
         "kernels.c": program.kernels_source(printed, "poetc_math.h" if used else None),
     }
@@ -231,11 +235,14 @@ def generate(
             program.storage_bytes,
             _marked,
         )
-        return indexed(arrangement.index, arrangement.arrange(library))
+        arranged = indexed(arrangement.index, arrangement.arrange(library))
+        return with_build_id(arranged, name, arrangement.index, ())
     firmware = _firmware(program, board, files, ram_bytes)
     files[LINKER_SCRIPT] = linker_script(firmware, MARK)
     files["Makefile"] = makefile(firmware, MARK)
-    return indexed("Makefile", files)
+    template = template_name(board)
+    copied_by_users = () if template is None else (template,)
+    return with_build_id(indexed("Makefile", files), name, "Makefile", copied_by_users)
 
 
 _LINE = "#define POETC_CACHE_LINE_BYTES "

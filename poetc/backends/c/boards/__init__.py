@@ -192,12 +192,12 @@ SECTIONS
 def makefile(firmware: Firmware, mark: str) -> str:
     """Builds `NAME.elf` in build/CPU, and runs it in the emulator if the board has one."""
     board, name = firmware.board, firmware.name
-    sources = [f for f in firmware.sources if f != _template_name(board)]
+    sources = [f for f in firmware.sources if f != template_name(board)]
     cpus = "\n".join(f"FLAGS_{cpu} = {' '.join(CPU_FLAGS[cpu])}" for cpu in board.cpus)
     template, board_source = "", ""
     if board.template is not None:
         template = (
-            f"TEMPLATE = {_template_name(board)}\n"
+            f"TEMPLATE = {template_name(board)}\n"
             "# The template is to be copied to board.c, and filled in.\n"
             "BOARD_SOURCE = $(firstword $(wildcard board.c) $(TEMPLATE))\n"
         )
@@ -302,7 +302,8 @@ run: $(FIRMWARE)
 """
 
 
-def _template_name(board: Board) -> str | None:
+def template_name(board: Board) -> str | None:
+    """The file that users copy and fill in, if there is one."""
     return None if board.template is None else Path(board.template).name
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "indexed_files",
     "known_layouts",
     "load_layout",
+    "with_more_files",
 ]
 
 DEFAULT_LAYOUT = "make"
@@ -85,12 +86,16 @@ def load_layout(name: str) -> Layout:
 
 def indexed(index: str, files: Mapping[str, str]) -> dict[str, str]:
     """The files, with their list at the end of `index`, in which `#` begins comments."""
+    about = "\n# What poetc wrote. A later run removes what it does not write again.\n"
+    return {**files, index: with_more_files(files[index] + about, files)}
+
+
+def with_more_files(index: str, files: Iterable[str]) -> str:
+    """The text of an index that lists these files, too."""
     lines = textwrap.wrap(
         " ".join(sorted(files)), 96 - len(_LIST), break_long_words=False, break_on_hyphens=False
     )
-    about = "# What poetc wrote. A later run removes what it does not write again.\n"
-    text = "\n" + about + "".join(f"{_LIST}{line}\n" for line in lines)
-    return {**files, index: files[index] + text}
+    return index + "".join(f"{_LIST}{line}\n" for line in lines)
 
 
 def indexed_files(text: str) -> Iterable[str]:

@@ -1,0 +1,105 @@
+"""The number that all generated files of one run have, and none of another.
+
+It is made of what is in the files, so the same input gives the same number. `NAME_build.h` defines
+it and every C file checks it, so that files of two runs do not compile together. The Makefile tells
+its own to the compiler, and checks what no compiler reads: linker scripts and assembly.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping
+from pathlib import PurePosixPath
+
+from poetc.backends.c.libraries.library import MARK
+from poetc.backends.c.text import guarded
+
+_C = (".c", ".h", ".ino")
+_HASH_COMMENTS = (".txt", ".properties", ".yml", ".conf")
+_HASH_COMMENT_NAMES = ("Makefile", "Kconfig")
+_C_COMMENTS = (".s", ".ld")
+
+
+def header_name(name: str) -> str:
+    """The header of a model that defines the number."""
+    return f"{name}_build.h"
+
+
+def with_build_id(
+    files: Mapping[str, str], name: str, index: str, copied: Collection[str]
+) -> dict[str, str]:
+    """The files of a model, with the header and the checks of the number; texts begin with a
+    comment. The one called `index` is what builds them. `copied` are those that users copy and
+    change: they are left as they are."""
+    macro = f"{name.upper()}_BUILD"
+    number = zlib.crc32(
+        "\0".join(w for file in sorted(files) for w in (file, files[file])).encode()
+    )
+    number_text = f"0x{number:08x}u"
+    header = header_name(name)
+    made: dict[str, str] = {}
+    for file, text in files.items():
+        path = PurePosixPath(file)
+        if path.name == header:
+            text = _header(macro, number_text)
+        elif path.name in copied:
+            pass
+        elif path.suffix in _C:
+            text = _checked(text, header, macro, number_text)
+        elif path.suffix in _C_COMMENTS:
+            text = f"{text}/* {macro}_ID {number_text} */\n"
+        elif path.suffix in _HASH_COMMENTS or path.name in _HASH_COMMENT_NAMES:
+            text = f"{text}\n# {macro}_ID {number_text}\n"
+        elif path.suffix == ".json":
+            text = f'{text.rstrip().removesuffix("}").rstrip()},\n "build_id": {number}\n}}\n'
+        made[file] = text
+    made[index] += _check_of_builder(made, name, macro, number_text, index)
+    return made
+
+
+def _header(macro: str, number: str) -> str:
+    about = f"{MARK} The number of the run that all files are of."
+    body = f"""\
+#define {macro}_ID {number}
+#if defined({macro}_FILE_ID) && {macro}_FILE_ID != {macro}_ID
+#error "what builds this is of another run of poetc than {macro.lower()}.h: run poetc again"
+#endif
+"""
+    return guarded(f"{macro}_H", about, [], [body])
+
+
+def _checked(text: str, header: str, macro: str, number: str) -> str:
+    """A C file with the check behind its first comment."""
+    end = text.index("*/") + len("*/\n")
+    check = f"""\
+#include "{header}"
+#if {macro}_ID != {number}
+#error "this file is of another run of poetc than {header}: run poetc again"
+#endif
+"""
+    return text[:end] + check + text[end:]
+
+
+def _check_of_builder(
+    files: Mapping[str, str], name: str, macro: str, number: str, index: str
+) -> str:
+    """What the file that builds the others does: it tells the compiler its own number."""
+    define = f"{macro}_FILE_ID={number}"
+    if index == "CMakeLists.txt":
+        if any(PurePosixPath(file).name == "Kconfig" for file in files):
+            return f"""\
+if(CONFIG_POETC_{name.upper()})
+    zephyr_library_compile_definitions({define})
+endif()
+"""
+        return f"target_compile_definitions({name} PRIVATE {define})\n"
+    if index != "Makefile":
+        return ""
+    others = [file for file in files if PurePosixPath(file).suffix in _C_COMMENTS]
+    text = f"REQUIRED += -D{define}\n"
+    if others:
+        text += (
+            f"$(if $(shell grep -L {number} {' '.join(others)}),"
+            "$(error files of two runs of poetc: run it again))\n"
+        )
+    return text

@@ -1,0 +1,258 @@
+"""Whatever ends a writer, and whoever else writes: a directory is of one run, a file is whole."""
+
+import errno
+import itertools
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+from storage_step import storage_module
+from test_layouts import step_module
+
+from poetc.backends.c.directory import write_generated
+from poetc.backends.c.emit import generate
+from poetc.files import write_whole
+
+FOREIGN = {"notes.txt": "mine", "build/a.o": "product", "src/mine.c": "int mine;\n"}
+
+
+@cache
+def versions() -> tuple[Mapping[str, str], ...]:
+    """What three runs write: more files, fewer files, in other places."""
+    return (
+        generate(storage_module()),
+        generate(step_module()),
+        generate(step_module(), layout="cmake"),
+    )
+
+
+def contents(directory: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(directory)): path.read_text()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def write_for_ever(target: Path, seed: int, begun: int) -> None:
+    rng = random.Random(seed)
+    os.write(begun, b".")
+    while True:
+        write_generated(rng.choice(versions()), target)
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Runs in a process of its own, which is this one without the time to start."""
+    process = os.fork()
+    if process == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return process
+
+
+def killed(
+    tmp_path: Path, kills: int, writers: int, signals: tuple[signal.Signals, ...]
+) -> Iterator[Path]:
+    """The directory after each time that all of its writers were killed at a random moment."""
+    rng = random.Random(kills * writers)
+    target = tmp_path / "out"
+    runs = versions()
+    start = time.monotonic()
+    for files in runs:
+        write_generated(files, target)
+    whole_s = time.monotonic() - start
+    for number in range(kills):
+        if number % 20 == 0:
+            shutil.rmtree(target, ignore_errors=True)
+        elif number % 20 == 1:
+            write_generated(versions()[0], target)
+            for name, text in FOREIGN.items():
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                (target / name).write_text(text)
+        begun, tell = os.pipe()
+        processes = [
+            forked(partial(write_for_ever, target, number * writers + w, tell))
+            for w in range(writers)
+        ]
+        os.read(begun, 1)
+        os.close(begun)
+        os.close(tell)
+        time.sleep(rng.uniform(0, whole_s))
+        for process in processes:
+            os.kill(process, rng.choice(signals))
+        for process in processes:
+            _, status = os.waitpid(process, 0)
+            assert os.WIFSIGNALED(status)
+        if number % 20 or target.exists():
+            yield target
+
+
+def build_ids(files: Mapping[str, str]) -> set[str]:
+    return {
+        match for text in files.values() for match in re.findall(r"MODEL_BUILD_ID.* (0x\w+)", text)
+    }
+
+
+@pytest.mark.parametrize("writers", [1, 2])
+def test_a_directory_is_of_one_run_whenever_its_writers_are_killed(
+    writers: int, tmp_path: Path
+) -> None:
+    seen: set[int] = set()
+    built: set[int] = set()
+    for target in killed(tmp_path, 150 // writers, writers, (signal.SIGTERM, signal.SIGKILL)):
+        found = contents(target)
+        mine = {name: found.pop(name) for name in FOREIGN if name in found}
+        assert mine in ({}, FOREIGN)
+        assert found in versions()
+        seen.add(versions().index(found))
+        assert len(build_ids(found)) == 1
+        if seen != built and "Makefile" in found:
+            built = set(seen)
+            copy = tmp_path / f"copy{len(built)}"
+            shutil.copytree(target, copy)
+            subprocess.run(["make", "-s", "CFLAGS=-O0"], cwd=copy, check=True, capture_output=True)
+    assert seen == {0, 1, 2} and built
+    # What killed writers left goes with the next that is not killed.
+    write_generated(versions()[0], tmp_path / "out")
+    left = [path.name for path in tmp_path.iterdir() if not path.name.startswith("copy")]
+    assert left == ["out"]
+
+
+def test_writers_that_are_not_killed_leave_nothing(tmp_path: Path) -> None:
+    def some(seed: int) -> None:
+        for files in random.Random(seed).choices(versions(), k=20):
+            write_generated(files, tmp_path / "out")
+
+    write_generated(versions()[0], tmp_path / "out")
+    (tmp_path / "out" / "mine").write_text("mine")
+    processes = [forked(lambda seed=seed: some(seed)) for seed in range(3)]
+    assert [os.waitpid(process, 0)[1] for process in processes] == [0, 0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    found = contents(tmp_path / "out")
+    assert found.pop("mine") == "mine" and found in versions()
+
+
+def no_exchange(*_: object) -> None:
+    raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_in_place_sigterm_waits_and_what_sigkill_leaves_does_not_build(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where directories cannot be exchanged: killed at each file that is put in place."""
+    monkeypatch.setattr("poetc.backends.c.directory.exchange", no_exchange)
+    old, new = versions()[0], versions()[1]
+    original = Path.replace
+    mixed = 0
+    for last in range(len(new)):
+        write_generated(old, tmp_path / "out")
+        (tmp_path / "out" / "mine").write_text("mine")
+        count = itertools.count()
+
+        def kills(path: Path, target: Path, last: int = last, count: Iterator[int] = count) -> Path:
+            if next(count) == last:
+                os.kill(os.getpid(), number)
+            return original(path, target)
+
+        with monkeypatch.context() as context:
+            context.setattr(Path, "replace", kills)
+            process = forked(lambda: write_generated(new, tmp_path / "out"))
+        assert os.waitpid(process, 0)[1] != 0
+        found = {n: t for n, t in contents(tmp_path / "out").items() if ".poetc." not in n}
+        assert found.pop("mine") == "mine"
+        if number == signal.SIGTERM:
+            assert found == new and not list((tmp_path / "out").glob(".poetc.*"))
+            continue
+        mixed += found not in versions()
+        if last % 7 == 3:
+            made = subprocess.run(["make"], cwd=tmp_path / "out", capture_output=True, text=True)
+            assert made.returncode != 0
+            assert "another run" in made.stderr or "No rule to make target" in made.stderr
+    assert mixed > 0 or number == signal.SIGTERM
+    write_generated(old, tmp_path / "out")
+    assert contents(tmp_path / "out") == {**old, "mine": "mine"}
+
+
+def test_any_file_of_another_run_is_refused(tmp_path: Path) -> None:
+    """One file at a time, also those that no compiler reads."""
+    old, new = versions()[1], generate(step_module(), stack_bytes=2048)
+    assert old.keys() == new.keys()
+    assert all(len(build_ids({n: t})) == 1 for n, t in new.items()), "a file without a number"
+    write_generated(new, tmp_path)
+    subprocess.run(["make", "-s", "CFLAGS=-O0"], cwd=tmp_path, check=True, capture_output=True)
+    for name in new:
+        (tmp_path / name).write_text(old[name])
+        made = subprocess.run(
+            ["make", "-B", "CFLAGS=-O0", "model_example", "model_threads"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert made.returncode != 0 and "another run" in made.stderr, name
+        (tmp_path / name).write_text(new[name])
+
+
+def test_a_directory_that_the_process_stands_in_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "out" / "deep")
+    write_generated(versions()[1], "..")
+    assert Path("../Makefile").read_text() == versions()[1]["Makefile"]
+
+
+def test_what_is_not_generated_stays_the_same_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_generated(versions()[2], out)
+    out.chmod(0o750)
+    for name, text in FOREIGN.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(text)
+    (out / "empty").mkdir()
+    (out / "link").symlink_to("nowhere")
+    (out / "build").chmod(0o500)
+    before = {name: (out / name).stat().st_ino for name in FOREIGN}
+    write_generated(versions()[1], out)
+    assert {name: (out / name).stat().st_ino for name in FOREIGN} == before
+    assert (out / "link").readlink() == Path("nowhere") and (out / "empty").is_dir()
+    assert out.stat().st_mode & 0o777 == 0o750 and (out / "build").stat().st_mode & 0o777 == 0o500
+    assert not (out / "include").exists() and (out / "src").is_dir()
+    (out / "build").chmod(0o700)
+
+
+def test_a_file_is_whole_whenever_its_writers_are_killed(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    texts = [letter * (1 << 16) for letter in "ab"]
+    target.write_text(texts[0])
+
+    def work() -> None:
+        for text in itertools.cycle(texts):
+            write_whole(target, text)
+
+    rng = random.Random(7)
+    for number in range(150):
+        processes = [forked(work) for _ in range(1 + number % 2)]
+        time.sleep(rng.uniform(0, 0.006))
+        for process in processes:
+            os.kill(process, rng.choice((signal.SIGTERM, signal.SIGKILL)))
+            os.waitpid(process, 0)
+        assert target.read_text() in texts
+    write_whole(target, texts[0])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
