@@ -15,6 +15,7 @@ command -v arm-none-eabi-gcc >/dev/null || missing+=(gcc-arm-none-eabi libnewlib
 command -v g++ >/dev/null || missing+=(g++)
 command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
+command -v ld.lld-14 >/dev/null || missing+=(lld-14) # for RISC-V
 command -v nm >/dev/null || missing+=(binutils)
 command -v node >/dev/null || missing+=(nodejs npm) # pyright runs on it
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)

@@ -9,9 +9,6 @@ import numpy as np
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 
-NOISE = 1e-12
-"""Changes that cancel exactly on paper (those of the key bias of attention) are of this size."""
-
 
 def parameter_names(text: str) -> dict[int, str]:
     """How JAX calls the parameters of a step, by argument: `['c'][0]['b']`."""
@@ -61,11 +58,11 @@ def _seeded(name: str, text: str) -> list[np.ndarray]:
     return found
 
 
-def update_error(before: np.ndarray, got: np.ndarray, expected: np.ndarray) -> float:
-    """The largest error of what a step adds to a parameter, relative to the largest change, without
-    what rounding the new parameter explains; 0 where nothing should change by more than noise."""
+def update_error(
+    before: np.ndarray, got: np.ndarray, expected: np.ndarray, at_least: float
+) -> float:
+    """The largest error of what a step adds to a parameter, without what rounding the new parameter
+    explains, relative to the largest change, or to the floor of the step (`poetc.compare`)."""
     change = float(np.max(np.abs(expected.astype(np.float64) - before)))
-    if change <= NOISE:
-        return 0.0
     error = np.abs(got.astype(np.float64) - expected) - np.spacing(np.abs(expected))
-    return max(float(np.max(error)), 0.0) / change
+    return max(float(np.max(error)), 0.0) / max(change, at_least)

@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks import document
 from poetc.backends.c.boards import load_board
 from poetc.cli import main as poetc
+from poetc.tensors import read_tensors
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 
@@ -73,8 +74,7 @@ def _row(case: Case, directory: Path, everything: Path) -> str:
     assert used is not None, printed
     sizes = _make(directory, "size", f"CPU={case.cpu}")
     section = {k: int(v) for k, v in re.findall(r"^(\.[\w.]+) +(\d+)", sizes, re.M)}
-    text = (directory / "model.h").read_text()
-    known = {k: int(v) for k, v in re.findall(r"#define MODEL_(\w+) +(\d+)$", text, re.M)}
+    known = read_tensors(directory)
     board = load_board(case.board)
     assert board is not None
     ram = section[".stack"] + section[".data"] + section[".bss"]
@@ -85,8 +85,8 @@ def _row(case: Case, directory: Path, everything: Path) -> str:
         case.model,
         f"{case.board}, {case.cpu}",
         f"`{' '.join(case.options)}`",
-        f"{known['ARENA_BYTES']:,}",
-        f"{known['STATIC_BYTES']:,}",
+        f"{known.arena_bytes:,}",
+        f"{known.static_bytes:,}",
         f"{int(used[1]):,} of {int(used[2]):,}",
         f"{ram:,}",
         f"{flash:,}",
@@ -131,12 +131,10 @@ def _results(directory: Path) -> dict[int, bytes]:
     if (directory / "model_image.json").exists():
         image, file = directory / "data" / "storage.bin", directory / "trained.npz"
         assert poetc(["unpack", "-q", str(directory), str(image), "-o", str(file)]) == 0
-        text = (directory / "model.h").read_text()
-        updates = re.findall(r"Result (\d+): [^*]*?new value of argument (\d+)", text)
         with np.load(file) as arrays:
-            for result, argument in updates:
-                array = np.ascontiguousarray(arrays[f"arg{argument}"])
-                results[int(result)] = array.tobytes()
+            for k, place in enumerate(read_tensors(directory).results):
+                if place.where == "storage":
+                    results[k] = np.ascontiguousarray(arrays[f"arg{place.updates}"]).tobytes()
     return results
 
 

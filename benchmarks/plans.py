@@ -27,6 +27,7 @@ from poetc.backends.plan.table import table_of
 from poetc.costmodel.device import load_device
 from poetc.ir.text import make_context, parse_module
 from poetc.pipeline import Options, compile_module
+from poetc.tensors import read_tensors
 
 KB = 1024
 DEVICE = "nrf52840"
@@ -144,11 +145,9 @@ def executor() -> None:
                 assert used is not None, printed
                 sizes = _make(directory, "size", f"CPU={cpu}")
                 section = {k: int(v) for k, v in re.findall(r"^(\.[\w.]+) +(\d+)", sizes, re.M)}
-                header = (directory / "model.h").read_text()
-                (found,) = re.findall(r"MODEL_STATIC_BYTES +(\d+)", header)
                 own = load_board(board)
                 assert own is not None
-                static = int(found)
+                static = read_tensors(directory).static_bytes
                 cells = (
                     model,
                     f"{board}, {cpu}",

@@ -3,31 +3,25 @@
     python examples/run_c.py OUT_DIRECTORY ARRAYS.npz [--steps N]
 
 The file holds the arguments (`arg0`, ...) and the expected results of one step (`out0`, ...).
-Parameters on storage are packed into an image first, and their new values unpacked from it.
+Parameters on storage are packed into an image first, and their new values unpacked from it. Which
+those are, and all types and shapes, is in model_tensors.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from poetc.compare import difference, floor
+
 
 def poetc(*arguments: str | Path) -> None:
     subprocess.run([sys.executable, "-m", "poetc.cli", *map(str, arguments), "-q"], check=True)
-
-
-def new_values(directory: Path, image: Path) -> dict[str, np.ndarray]:
-    """The results that are new values of parameters on storage."""
-    poetc("unpack", directory, image, "-o", directory / "trained.npz")
-    trained = np.load(directory / "trained.npz")
-    header = (directory / "model.h").read_text()
-    updates = re.findall(r"Result (\d+): [^*]*?new value of argument (\d+), on storage", header)
-    return {f"out{result}": trained[f"arg{argument}"] for result, argument in updates}
 
 
 def main() -> None:
@@ -37,36 +31,41 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1)
     options = parser.parse_args()
 
+    described = next(options.directory.glob("*_tensors.json"))
+    model = json.loads(described.read_text())
     arrays = np.load(options.arrays)
     data = options.directory / "data"
     data.mkdir(exist_ok=True)
-    for name in arrays:
-        if name.startswith("arg"):
-            np.ascontiguousarray(arrays[name]).tofile(data / f"{name}.bin")
-    program: list[str | Path] = [options.directory / "model_example", data, str(options.steps)]
-    image, stored = data / "image.bin", (options.directory / "model_image.json").exists()
-    if stored:
+    for i, place in enumerate(model["arguments"]):
+        if place["where"] != "storage":
+            np.ascontiguousarray(arrays[f"arg{i}"]).tofile(data / f"arg{i}.bin")
+    example = options.directory / f"{model['name']}_example"
+    program: list[str | Path] = [example, data, str(options.steps)]
+    image, trained = data / "image.bin", options.directory / "trained.npz"
+    if model["image"] is not None:
         poetc("pack", options.directory, options.arrays, "-o", image)
         program.append(image)
     status = subprocess.run(program, check=False).returncode
     if status != 0:
         sys.exit(status)  # It has said why.
-    updated = new_values(options.directory, image) if stored else {}
+    if model["image"] is not None:
+        poetc("unpack", options.directory, image, "-o", trained)
+    stored = np.load(trained) if model["image"] is not None else {}
 
-    results = sorted((n for n in arrays if n.startswith("out")), key=lambda n: int(n[3:]))
-    for name in results:
-        expected = arrays[name]
-        got = updated.get(name)
-        if got is None:
-            got = np.fromfile(data / f"{name}.bin", expected.dtype).reshape(expected.shape)
+    results = {i: p for i, p in enumerate(model["results"]) if f"out{i}" in arrays}
+    at_least = floor(arrays[f"out{i}"] for i in results)
+    for i, place in results.items():
+        name, expected = f"out{i}", arrays[f"out{i}"]
+        if place["where"] == "storage":
+            got = stored[f"arg{place['updates']}"]
+        else:
+            got = np.fromfile(data / f"{name}.bin", place["dtype"]).reshape(place["shape"])
         if options.steps == 1:
-            scale = max(float(np.max(np.abs(expected), initial=0.0)), 1e-30)
-            error = float(np.max(np.abs(got - expected), initial=0.0)) / scale
+            error = difference(got, expected, at_least)
             print(f"{name}: {expected.shape!s:<10} relative difference {error:.1e}")
         elif expected.size == 1:
-            print(
-                f"{name}: {float(got):.6f} after {options.steps} steps, {float(expected):.6f} first"
-            )
+            first = expected.item()
+            print(f"{name}: {got.item():.6f} after {options.steps} steps, {first:.6f} first")
 
 
 if __name__ == "__main__":

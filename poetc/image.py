@@ -423,6 +423,11 @@ def _type(dtype: str, shape: tuple[int, ...]) -> str:
     return f"{dtype} {'x'.join(map(str, shape)) or 'scalar'}"
 
 
+def image_file(name: str) -> str:
+    """The name of the file that describes the storage image of a model."""
+    return f"{name}_image.json"
+
+
 def layout_text(layout: ImageLayout, comment: str) -> str:
     """The file that describes a layout; `comment` stands at its beginning."""
     return json.dumps({"_": comment} | layout.to_json(), indent=1) + "\n"

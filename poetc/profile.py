@@ -23,6 +23,7 @@ from xdsl.ir import SSAValue
 
 from poetc.backends.c.boards import HOST, load_board
 from poetc.backends.c.directory import write_generated
+from poetc.backends.c.libraries.library import OPTIONS
 from poetc.backends.c.measure import Entry, generate, sample
 from poetc.backends.c.measure.emulate import (
     build,
@@ -41,7 +42,7 @@ from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.passes.stablehlo_split import Split
 from poetc.pipeline import front_passes, run_passes
 
-HOST_FLAGS = ("-std=c99", "-ffp-contract=off", "-fno-strict-aliasing")
+HOST_FLAGS = ("-std=c99", *OPTIONS)
 """As in the Makefile of a generated program."""
 
 LOG_FORMAT = 1

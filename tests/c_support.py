@@ -44,3 +44,11 @@ def load_library(
     """Compiles `sources` to a library and loads it."""
     shared = ("-shared", "-fPIC", *flags)
     return ctypes.CDLL(str(compile_c(sources, output, compiler, shared)))
+
+
+def macros(header: Path) -> dict[str, str]:
+    """The macros of a generated header and what they stand for, by the preprocessor."""
+    command = ["gcc", "-E", "-dM", "-P", header]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = (line.split(maxsplit=2) for line in text.splitlines())
+    return {found[1]: found[2] for found in words if len(found) == 3}

@@ -12,6 +12,7 @@ import numpy as np
 from conftest import MODELS, load_arrays
 
 from poetc.cli import main
+from poetc.tensors import read_tensors
 
 QUICK = ("--time-limit=20", "--gap=10%", "-q")
 """For quick tests any schedule that fits will do."""
@@ -113,9 +114,8 @@ def outputs(directory: Path) -> dict[int, bytes]:
 
 def updated(directory: Path) -> dict[int, int]:
     """For each result that is the new value of an argument, the number of that argument."""
-    text = (directory / "model.h").read_text()
-    found = re.findall(r"Result (\d+): [^*]*?new value of argument (\d+)", text)
-    return {int(result): int(argument) for result, argument in found}
+    results = enumerate(read_tensors(directory).results)
+    return {k: place.updates for k, place in results if place.updates is not None}
 
 
 def all_results(directory: Path) -> dict[int, bytes]:

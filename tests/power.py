@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -15,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from poetc.backends.c.emit import emit
 from poetc.image import ImageLayout, layout_of, unpack
 from poetc.ir.graph import graphs
+from poetc.tensors import read_tensors
 
 SOURCE = Path(__file__).parent / "power_store.c"
 OK = 0
@@ -52,7 +52,7 @@ class Machine:
         layout = layout_of(graphs(module)[0])
         assert layout is not None
         self.layout: ImageLayout = layout
-        self.inputs = inputs
+        self.directory, self.inputs = directory, inputs
         emit(module, directory)
         sources = [p for p in directory.glob("*.c") if p.name != "main.c"]
         flags = ("-O2", f"-I{directory}", *flags)
@@ -60,26 +60,24 @@ class Machine:
         library.model_argument.restype = library.model_result.restype = ctypes.c_void_p
         library.power_new.restype = library.power_media.restype = ctypes.c_void_p
         self.library = library
-        header = (directory / "model.h").read_text()
-        self.defines = dict(re.findall(r"^#define (\w+) +(\w+)$", header, re.MULTILINE))
+        self.tensors = read_tensors(directory)
         self.store = ctypes.c_void_p(library.power_new(layout.storage_bytes, layout.unit_bytes))
-        self.results = int(self.defines["MODEL_RESULTS"])
+        self.results = len(self.tensors.results)
 
     def _arena(self) -> int:
-        for kind, count in (("ARG", "ARGUMENTS"), ("RESULT", "RESULTS")):
-            for i in range(int(self.defines[f"MODEL_{count}"])):
-                offset = self.defines.get(f"MODEL_{kind}{i}_OFFSET")
-                if offset is not None:
-                    where = getattr(
-                        self.library, f"model_{'argument' if kind == 'ARG' else 'result'}"
-                    )
-                    return where(i) - int(offset)
+        for where, places in (
+            (self.library.model_argument, self.tensors.arguments),
+            (self.library.model_result, self.tensors.results),
+        ):
+            for i, place in enumerate(places):
+                if place.where == "arena" and place.offset is not None:
+                    return where(i) - place.offset
         raise AssertionError("nothing is in the arena")
 
     def power_on(self, image: bytes) -> None:
         """Starts with this content of the store and nothing in RAM."""
         self.library.power_on(self.store, image)
-        ctypes.memset(self._arena(), GARBAGE, int(self.defines["MODEL_ARENA_BYTES"]))
+        ctypes.memset(self._arena(), GARBAGE, self.tensors.arena_bytes)
 
     def cut(self, event: int, torn: int = 0, spoil: bool = False) -> None:
         """The power will go at that write or sync."""

@@ -106,6 +106,25 @@ def test_larger_models_in_256_kb(model: str, tmp_path: Path, host: Path) -> None
         assert links or "overflowed" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("board", "option", "flags"),
+    [
+        ("microbit", "--params=storage", "-O2 -flto"),
+        ("lm3s6965", "--executor=plan", "-Os -flto"),
+        ("mps2-an386", "--params=ram", "-O3 -ffast-math -flto"),
+    ],
+)
+def test_link_time_optimisation(
+    board: str, option: str, flags: str, tmp_path: Path, host: Path
+) -> None:
+    """Compilers call memset without being asked, at the very end; the bits are the same."""
+    directory = compile_board("gesture_mlp", tmp_path / "fw", board, "--ram=14KB", option)
+    run(directory, STEPS, flags=flags)
+    assert all_results(directory) == host_results("gesture_mlp", STEPS, host)
+    # What nothing uses is left out, such as a handle of a page store.
+    assert sum(sections(directory).values()) <= defines(directory)["MODEL_RAM_BYTES"]
+
+
 def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
     """Parameters of 247,000 bytes on a Cortex-M0 with 32 KB: in parts, in a file."""
     ram = 32 * 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_support import COMPILERS, SANITIZED, compile_c
+from c_support import COMPILERS, SANITIZED, compile_c, macros
 from power import OK, Fault, Machine
 from storage_step import BANK, STEP, UNIT, C, V, W, X, expected, storage_module
 from test_c_runtime import (
@@ -110,8 +110,8 @@ def test_old_values_are_untouched(machine: Machine) -> None:
     assert before[2 * UNIT : 3 * UNIT] == after[2 * UNIT : 3 * UNIT]  # constants
 
 
-def test_header(tmp_path: Path, machine: Machine) -> None:
-    defines = machine.defines
+def test_header(machine: Machine) -> None:
+    defines = macros(machine.directory / "model.h")
     assert defines["MODEL_LAYOUT_ID"] == f"0x{machine.layout.identity:08x}u"
     assert (defines["MODEL_STORAGE_UNIT"], defines["MODEL_BANK_BYTES"]) == ("64", "64")
     assert (defines["MODEL_ARG1_PAGE_OFFSET"], defines["MODEL_ARG1_BYTES"]) == ("192", "16")
@@ -267,7 +267,7 @@ def test_a_parameter_that_is_returned_as_it_came(tmp_path: Path) -> None:
     assert [a.tobytes() for a in arrays] == [
         a.tobytes() for a in (expected(1)[1], C, expected(1)[2])
     ]
-    assert machine.defines["MODEL_RESULT3_PAGE_OFFSET"] == "128"
+    assert macros(machine.directory / "model.h")["MODEL_RESULT3_PAGE_OFFSET"] == "128"
 
 
 CONSTANT = """

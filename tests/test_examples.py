@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from example_scripts import differences
 
 from poetc.cli import main
 
@@ -44,8 +46,28 @@ def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
     subprocess.run(["make", "-s", "-C", out], check=True)
     run = [sys.executable, "examples/run_c.py", out, "examples/gesture_mlp.npz"]
     done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
-    errors = re.findall(r"^out\d+: .* relative difference (\S+)$", done.stdout, re.MULTILINE)
-    assert len(errors) == 7 and all(float(error) < 1e-6 for error in errors)
+    errors = differences(done.stdout)
+    assert len(errors) == 7 and max(errors) < 1e-6
+
+
+@pytest.mark.parametrize("options", [[], ["--params=storage"], ["--ram=8KB"], ["--io=caller"]])
+def test_momentum_with_long_names(options: list[str], tmp_path: Path) -> None:
+    """Names that do not fit into a line of a comment, and results that update something else than
+    the parameter of their number."""
+    cases = ROOT / "tests" / "cases"
+    text = (cases / "long_names.mlir").read_text()
+    model, out = tmp_path / "model.mlir", tmp_path / "out"
+    model.write_text(text.replace("opt_state", "a_name_that_is_long_" * 12))
+    assert main([str(model), *options, "--emit=c", "-q", "--name=long", "-o", str(out)]) == 0
+    subprocess.run(["make", "-s", "-C", out], check=True)
+    run = [sys.executable, "examples/run_c.py", out, cases / "long_names.npz"]
+    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    with np.load(cases / "long_names.npz") as arrays:
+        count = sum(name.startswith("out") for name in arrays)
+    errors = differences(done.stdout)
+    assert len(errors) == count == 9 and max(errors) < 1e-6
+    more = subprocess.run([*run, "--steps", "3"], cwd=ROOT, check=True, capture_output=True)
+    assert b"out8: " in more.stdout and b"after 3 steps" in more.stdout
 
 
 def test_infeasible_budget(

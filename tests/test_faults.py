@@ -6,7 +6,6 @@ The programs are built with the address and undefined-behaviour sanitizers (faul
 
 from __future__ import annotations
 
-import re
 import struct
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +39,7 @@ from poetc.image import layout_of, pack, unpack
 from poetc.image_files import read_layout
 from poetc.ir.graph import graphs
 from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.tensors import read_tensors
 
 TESTS = Path(__file__).parent
 VERIFY, LATER = "-DPOETC_VERIFY_WRITES", "-DLATER"
@@ -89,12 +89,9 @@ class Runner:
         self.layout = layout_of(graph)
         self.directory = directory
         emit(module, directory / "out")
-        header = (directory / "out" / "model.h").read_text()
-        self.defines = dict(re.findall(r"^#define (\w+) +(\w+)$", header, re.MULTILINE))
-        self.storage = int(self.defines["MODEL_STORAGE_BYTES"])
-        count = int(self.defines["MODEL_RESULTS"])
-        sizes = [int(self.defines[f"MODEL_RESULT{i}_BYTES"]) for i in range(count)]
-        self.sizes = [s for i, s in enumerate(sizes) if f"MODEL_RESULT{i}_OFFSET" in self.defines]
+        tensors = read_tensors(directory / "out")
+        self.storage = tensors.storage_bytes
+        self.sizes = [place.bytes for place in tensors.results if place.where == "arena"]
         stored = [a for i, a in enumerate(arguments) if graph.is_stored(i)]
         inputs = [a for i, a in enumerate(arguments) if not graph.is_stored(i)]
         self.before = bytes(self.storage)
@@ -124,9 +121,8 @@ class Runner:
             flags = (*flags, "-O2")
         else:
             sources += [TESTS / "power_store.c"]
-        first = re.search(r"^#define MODEL_ARG(\d+)_OFFSET", header, re.MULTILINE)
-        assert first is not None
-        where = f"model_argument({first[1]})-MODEL_ARG{first[1]}_OFFSET"
+        first = next(i for i, place in enumerate(tensors.arguments) if place.where == "arena")
+        where = f"model_argument({first})-MODEL_ARG{first}_OFFSET"
         flags = (
             *(*SANITIZED, *flags, f"-I{directory / 'out'}", f"-I{TESTS}"),
             *("-Wno-missing-prototypes", f"-DARENA=((uint8_t*){where})", "-pthread"),

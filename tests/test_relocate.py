@@ -122,6 +122,23 @@ def test_is_deterministic_and_stops():
     assert time.monotonic() - began < 5
 
 
+def test_each_loop_asks_whether_to_stop():
+    """Once it is told to stop, it asks a few times more and is over, whatever is left to do."""
+    problem = random_problem(random.Random(3), 60)
+    problem = replace(problem, ram_bytes=None, deadline_ns=None, storage_bytes=None)
+    steps = kept(problem)
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 100
+
+    peak = replay(problem, steps).peak_bytes
+    assert relocate(Instance(problem), steps, peak - 1, 1, stop, rounds=10**9) is None
+    assert 100 < asked < 130
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))
 def test_random_schedules(seed: int, more: int):

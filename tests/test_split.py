@@ -40,6 +40,7 @@ from poetc.passes.stablehlo_split import (
 from poetc.passes.stablehlo_to_poet import updates_of
 from poetc.pipeline import Options, compile_module, front_passes, run_passes
 from poetc.schedule.errors import InfeasibleProblem
+from poetc.tensors import read_tensors
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
@@ -314,10 +315,9 @@ def test_programs_keep_their_bits(name: str, tmp_path: Path) -> None:
     assert layout is not None
     assert any(len(parameter.tensors) > 1 for parameter in layout.parameters)
     program = build(compiled.module, tmp_path, *SANITIZE)
-    defines = dict(re.findall(r"#define (\w+) +(\d+)$", (tmp_path / "model.h").read_text(), re.M))
-    assert int(defines["MODEL_RAM_BYTES"]) <= LITTLE.get(name, 2**31)
-    assert int(defines["MODEL_ARGUMENTS"]) == len(arguments)
-    assert int(defines["MODEL_RESULTS"]) == len(expected)
+    tensors = read_tensors(tmp_path)
+    assert tensors.ram_bytes <= LITTLE.get(name, 2**31)
+    assert len(tensors.arguments) == len(arguments) and len(tensors.results) == len(expected)
     updates = updates_of(main_of(module))
     again = [expected[updates[i]] if i in updates else a for i, a in enumerate(arguments)]
     final = run_func(module, again)

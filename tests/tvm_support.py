@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from compiled import DEVICE, Model, prepare, worst_error
 from conftest import MODELS, read_model
-from test_models import NOISE
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from poetc.compare import floor
 from poetc.costmodel.device import load_device
 from poetc.image import layout_of, pack, unpack
 from poetc.ir.graph import graphs, tensor_bytes
@@ -175,22 +175,16 @@ def broken_promises(module: ModuleOp, executable, program: Run, ram_bytes: int |
 
 
 def largest_error(step: Model, results: Sequence[np.ndarray]) -> float:
-    """Of results, relative to the largest element of each tensor of XLA's; infinite if what should
-    cancel does not."""
-    worst = 0.0
-    for got, expected in zip(results, step.expected, strict=True):
-        if np.max(np.abs(expected)) > NOISE:
-            worst = max(worst, worst_error([got], [expected]))
-        elif np.max(np.abs(got)) > NOISE:
-            worst = float("inf")
-    return worst
+    """The largest difference of the results from XLA's."""
+    return worst_error(list(results), step.expected)
 
 
 def largest_update_error(step: Model, results: Sequence[np.ndarray], program: Program) -> float:
     """The same of what the step adds to its parameters, which is small beside them: relative to the
     largest change of each parameter, without what rounding the new parameter explains."""
+    at_least = floor(step.expected)
     return max(
-        update_error(step.arguments[place.updates], got, expected)
+        update_error(step.arguments[place.updates], got, expected, at_least)
         for place, got, expected in zip(program.results, results, step.expected, strict=True)
         if place.updates is not None
     )

@@ -65,7 +65,9 @@ def plan_graph_memory(
         )
     view = view_scheduled(graph, align=align)
     try:
-        plan = plan_memory(view.problem, view.steps, align, unit_bytes=unit)
+        plan = plan_memory(
+            view.problem, view.steps, align, unit_bytes=unit, target_bytes=graph.ram or 0
+        )
     except ScheduleError as error:
         raise InputError(f"{name}: {error}") from error
     if graph.ram is not None and plan.arena_bytes > graph.ram:

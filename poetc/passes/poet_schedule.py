@@ -87,8 +87,9 @@ MAX_ATTEMPTS = 8
 LEAST_TIME_S = 0.3
 """What the solver gets for another attempt when the time limit has passed in the first one."""
 
-PACK_EFFORT = 1_000_000
-"""Effort of `arena.pack` for each order of the transfers."""
+PACK_EFFORT = 2_000_000
+"""Effort of `arena.pack` for each order of the transfers: to be within the RAM, and once more to
+have no waste."""
 
 WASTE_PRICE = 0.002
 """What it may cost, of the energy, that an arena has no more bytes than are alive at once."""
@@ -813,14 +814,7 @@ class _Scheduler:
             except ScheduleError:
                 # It takes longer than it may; the last one does not.
                 continue
-            memory = plan_memory(
-                everything,
-                steps,
-                align=options.align,
-                effort=PACK_EFFORT,
-                unit_bytes=_unit_bytes(options),
-                stop=self.late,
-            )
+            memory = self.packed(everything, steps, ram)
             found = replace(report, problem=problem, steps=steps, use=use, memory=memory)
             if best is None:
                 best = found
@@ -835,6 +829,25 @@ class _Scheduler:
         if best is None:
             raise ScheduleError("the schedule takes longer than it may")
         return best, _excess(best, ram)
+
+    def packed(self, problem: Problem, steps: Sequence[Step], ram: int | None) -> MemoryPlan:
+        """A plan within `ram`, if one is found, and then the lowest that is."""
+
+        def attempt(target_bytes: int) -> MemoryPlan:
+            return plan_memory(
+                problem,
+                steps,
+                align=self.options.align,
+                effort=PACK_EFFORT,
+                unit_bytes=_unit_bytes(self.options),
+                stop=self.late,
+                target_bytes=target_bytes,
+            )
+
+        plan = attempt(ram or 0)
+        if ram is None or not plan.arena_bound_bytes < plan.arena_bytes <= ram:
+            return plan
+        return min(plan, attempt(0), key=lambda plan: plan.arena_bytes)
 
     def _variants(self, problem: Problem, report: ScheduleReport) -> Iterator[tuple[Step, ...]]:
         """The steps with less and less overlap of transfers and computing, and in the end as they

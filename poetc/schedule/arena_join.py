@@ -10,6 +10,7 @@ another and their borders not meet), so a search that fails on joined buffers pr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 MOST_AT_A_STEP = 12
 """Groups are looked for where at most this many buffers end and begin."""
@@ -34,9 +35,12 @@ def join(blocks: Sequence[Block], room: Sequence[int]) -> list[Block]:
     begin: list[set[Block]] = [set() for _ in room]
     end: list[set[Block]] = [set() for _ in room]
 
+    changed = [False] * len(room)  # what ends at a step, or begins at the next (the last has none)
+
     def put(block: Block) -> None:
         begin[block.first].add(block)
         end[block.last].add(block)
+        changed[block.first - 1] = changed[block.last] = True
 
     def take(old: Sequence[Block]) -> None:
         for block in old:
@@ -46,13 +50,10 @@ def join(blocks: Sequence[Block], room: Sequence[int]) -> list[Block]:
     for block in blocks:
         put(block)
     tight = [t for t in range(len(room) - 1) if not room[t] and not room[t + 1]]
-    changed = True
-    while changed:
-        changed = False
+    while any(changed[t] for t in tight):
         for t in tight:
-            again = True
-            while again:
-                again = False
+            while changed[t]:
+                changed[t] = False
                 for ends, begins in _groups(_sorted(end[t]), _sorted(begin[t + 1])):
                     new: list[Block] = []
                     if len(ends) == len(begins) == 1:
@@ -67,8 +68,8 @@ def join(blocks: Sequence[Block], room: Sequence[int]) -> list[Block]:
                             take(begins)
                     for block in new:
                         put(block)
-                    again = again or bool(new)
-                changed = changed or again
+                        # Others of this step may go together now.
+                        changed[t] = True
     return _sorted({block for group in begin for block in group})
 
 
@@ -97,21 +98,18 @@ def _groups(
     """Smallest sets of `ends` and `begins` of equal sums, disjoint; none if they are ambiguous."""
     if not ends or not begins or max(len(ends), len(begins)) > MOST_AT_A_STEP:
         return []
-    sums: dict[int, list[int]] = {}
-    for mask, total in _subsets(begins):
-        sums.setdefault(total, []).append(mask)
-    balanced = sorted(
-        (mask.bit_count() + other.bit_count(), mask, other)
-        for mask, total in _subsets(ends)
-        for other in sums.get(total, ())
-    )
+    upper, lower = _subsets(ends), _subsets(begins)
     smallest: list[tuple[int, int]] = []
-    for _, mask, other in balanced:
-        if any(m & mask == m and o & other == o for m, o in smallest):
-            continue
-        if any(m & mask or o & other for m, o in smallest):
-            return []
-        smallest.append((mask, other))
+    for number in range(2, len(ends) + len(begins) + 1):
+        for k in range(1, number):
+            others = lower.get(number - k, {})
+            for total, masks in upper.get(k, {}).items():
+                for mask, other in product(masks, others.get(total, ())):
+                    if any(m & mask == m and o & other == o for m, o in smallest):
+                        continue
+                    if any(m & mask or o & other for m, o in smallest):
+                        return []
+                    smallest.append((mask, other))
     return [
         (
             [b for i, b in enumerate(ends) if m >> i & 1],
@@ -121,12 +119,15 @@ def _groups(
     ]
 
 
-def _subsets(blocks: Sequence[Block]) -> list[tuple[int, int]]:
-    """(mask, sum of sizes) of every subset but the empty one."""
+def _subsets(blocks: Sequence[Block]) -> dict[int, dict[int, list[int]]]:
+    """Sets of blocks, as masks, by their number and by the sum of their sizes."""
     sums = [0]
     for block in blocks:
         sums += [total + block.size for total in sums]
-    return list(enumerate(sums))[1:]
+    found: dict[int, dict[int, list[int]]] = {}
+    for mask, total in enumerate(sums):
+        found.setdefault(mask.bit_count(), {}).setdefault(total, []).append(mask)
+    return found
 
 
 def regions(blocks: Sequence[Block], room: Sequence[int]) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from poetc.page import page_bytes
-from poetc.schedule.arena import Buffer, Packing, most_alive, never, pack, round_up
+from poetc.schedule.arena import EFFORT, Buffer, Packing, most_alive, never, pack, round_up
 from poetc.schedule.arena_check import check_packing
 from poetc.schedule.checker import replay
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step, Tensor
@@ -123,16 +123,17 @@ def plan_memory(
     problem: Problem,
     steps: Sequence[Step],
     align: int = 4,
-    effort: int = 4_000_000,
+    effort: int = EFFORT,
     unit_bytes: int = 512,
     stop: Callable[[], bool] = never,
     offsets: Sequence[int] | None = None,
+    target_bytes: int = 0,
 ) -> MemoryPlan:
     """Places everything that `steps` keep in RAM and on storage.
 
-    Raises ScheduleError when `steps` are not legal. `effort` and `stop` are those of
-    `arena.pack`, `unit_bytes` is the unit of the storage image. With `offsets`, the buffers of
-    `lay_out` lie there.
+    Raises ScheduleError when `steps` are not legal. `effort`, `stop` and `target_bytes` are
+    those of `arena.pack`, `unit_bytes` is the unit of the storage image. With `offsets`, the
+    buffers of `lay_out` lie there.
     """
     replay(problem, steps)
     layout = lay_out(problem, steps)
@@ -149,7 +150,7 @@ def plan_memory(
         elif isinstance(step, PageIn) and step.tensor in page:
             storage.end(page[step.tensor], s)
 
-    arena = _pack(layout, align, effort, stop, offsets)
+    arena = _pack(layout, align, effort, stop, offsets, target_bytes)
     # Storage is not scarce: a search for its least size would take the time that the arena needs.
     store = _pack(storage, align, 0, stop)
     pages = [
@@ -241,6 +242,7 @@ def _pack(
     effort: int,
     stop: Callable[[], bool],
     offsets: Sequence[int] | None = None,
+    target_bytes: int = 0,
 ) -> Packing:
     """A packing that the validator has accepted."""
     lifetimes = list(zip(buffers.first, buffers.last, strict=True))
@@ -249,7 +251,7 @@ def _pack(
         for b, life, own in zip(buffers.bytes, lifetimes, buffers.align, strict=True)
     ]
     if offsets is None:
-        packing = pack(boxes, align, effort, stop)
+        packing = pack(boxes, align, effort, stop, target_bytes)
     else:
         top = max(
             (o + round_up(b.bytes, align) for o, b in zip(offsets, boxes, strict=True)), default=0

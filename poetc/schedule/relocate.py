@@ -73,7 +73,7 @@ def relocate(
     found = sweeps.best
     if found is None:
         return None
-    found = _fewer(segments, found, arena_bytes, stop)
+    found = _fewer(segments, found, arena_bytes, align, stop)
     if found.price > most_nj:
         return None
     result = _applied(instance, steps, [cuts[i] for i in sorted(found.cuts)])
@@ -163,11 +163,17 @@ def _segments(instance: Instance, layout: Layout, cuts: Sequence[Cut], align: in
 
 
 def _fewer(
-    segments: Sequence[Segment], found: Found, arena_bytes: int, stop: Callable[[], bool]
+    segments: Sequence[Segment],
+    found: Found,
+    arena_bytes: int,
+    align: int,
+    stop: Callable[[], bool],
 ) -> Found:
     """`found` without cuts that are not needed when everything is packed at once."""
     priced = [s for s in segments if s.cut in found.cuts]
     for needless in sorted(priced, key=lambda s: (-s.price, s.cut)):
+        if stop():
+            break
         cuts = found.cuts - {needless.cut}
         buffers: list[Buffer] = []
         part: list[int] = []  # of each segment
@@ -177,7 +183,7 @@ def _fewer(
             else:
                 buffers[-1] = replace(buffers[-1], last=segment.last)
             part.append(len(buffers) - 1)
-        packing = pack(buffers, effort=EFFORT, stop=stop)
+        packing = pack(buffers, align, EFFORT, stop, arena_bytes)
         if packing.arena_bytes <= arena_bytes:
             offsets = tuple(packing.offsets[at] for at in part)
             found = Found(found.price - needless.price, cuts, offsets)

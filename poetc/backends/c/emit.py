@@ -4,8 +4,9 @@
     model.h, model.c       the arena, `model_step`, access to arguments and results
     kernels.h, kernels.c   the loop nests, one function for all computes that are equal
     poetc_math.h, .c       the mathematical functions in use, printed from kernels/math.mlir
-    poetc_scalar.h, poetc_store.*, poetc_image.*, store_memory.*, store_file.*, main.c
-                           from runtime/
+    poetc_scalar.h, poetc_check.h, poetc_store.*, poetc_image.*, store_memory.*, store_file.*,
+    main.c                 from runtime/
+    model_tensors.json     the arguments and results as data (poetc/tensors.py)
     model_image.json       where parameters on storage are, if there are any (poetc/image.py)
     kernels_tvm.s          kernels that are compiled already (--kernels=tvm), not in kernels.c
     Makefile               builds main.c, the example
@@ -52,11 +53,12 @@ from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.text import guarded
 from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.errors import InputError
-from poetc.image import layout_text
+from poetc.image import image_file, layout_text
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers
 from poetc.kernels import mathlib
+from poetc.tensors import SUFFIX
 
 RUNTIME = Path(__file__).parent / "runtime"
 """The C sources that are copied into every generated directory."""
@@ -201,7 +203,7 @@ def generate(
         f"{name}.c": program.source(),
         header_name(name): "",
         "kernels.h": program.kernels_header(),
-        "kernels.c": program.kernels_source(printed, "poetc_math.h" if used else None),
+        "kernels.c": program.kernels_source(printed, used),
     }
     if compiler is not None and compiled:
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)
@@ -222,6 +224,8 @@ def generate(
     if (line := found[0].cache_line_bytes) is not None:
         copied["poetc_store.h"] = on_lines(copied["poetc_store.h"], line)
     files |= {file: _marked(text) for file, text in copied.items()}
+    described = f"{name}{SUFFIX}"
+    files[described] = program.tensors().to_text(f"{MARK} Arguments and results.")
     if program.image is not None:
         comment = f"{MARK} Parameters on storage, for poetc pack and poetc unpack."
         files[image_file(name)] = layout_text(program.image, comment)
@@ -229,7 +233,7 @@ def generate(
         library = Library(
             name,
             files,
-            None if program.image is None else image_file(name),
+            tuple(file for file in files if file.endswith(".json")),
             program.ram_bytes,
             program.stack_bytes,
             program.storage_bytes,
@@ -299,11 +303,6 @@ def _firmware(
         program.plan_sector_bytes,
         tuple(file for file in files if file.endswith(".s")),
     )
-
-
-def image_file(name: str = DEFAULT_NAME) -> str:
-    """The name of the file that describes the storage image of a model."""
-    return f"{name}_image.json"
 
 
 def math_sources(symbols: Iterable[str]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poetc.backends.c.check import ABOUT
 from poetc.backends.c.layout import TensorPlace
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import c_comment, element_c_type
@@ -105,6 +106,9 @@ extern "C" {{
 {c_comment(step)}
 {newline.join(program.prototype(";"))}
 
+{c_comment(ABOUT)}
+poetc_status {n}_check(void);
+
 {_caller_access(program)}{c_comment(where)}
 void *{n}_argument(uint32_t i);
 uint32_t {n}_argument_bytes(uint32_t i);
@@ -181,9 +185,8 @@ def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace)
     type_ = element_c_type(place.type.element_type)
     comment = c_comment(f"{title} {i}: {place.name}, {type_} {shape}{role}")
     offset = f"{prefix}_PAGE_OFFSET" if place.on_storage else f"{prefix}_OFFSET"
-    unknown = place.of_caller or (place.in_arena and not program.fixed_places)
-    sizes = [] if unknown else [(offset, place.offset)]
-    if place.part_offsets:
-        sizes = [(f"{prefix}_PART{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
+    published = program.published_offset(place)
+    sizes = [] if published is None else [(offset, published)]
+    sizes += [(f"{prefix}_PART{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
     sizes.append((f"{prefix}_BYTES", place.bytes))
     return comment + "\n" + defines(sizes).rstrip()

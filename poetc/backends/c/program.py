@@ -6,7 +6,7 @@ offsets of the memory plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -14,6 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from poetc.backends.c.buffers import kernel_buffers, overlapping_arguments
+from poetc.backends.c.check import check_function
 from poetc.backends.c.layout import (
     TensorPlace,
     arena_offset,
@@ -36,7 +37,8 @@ from poetc.backends.c.printer import (
 )
 from poetc.backends.c.text import WIDTH, guarded, indented, local_table, unique, wrapped
 from poetc.errors import InputError
-from poetc.image import ImageLayout, layout_of
+from poetc.image import ImageLayout, image_file, layout_of
+from poetc.ir.dense import dtype_of
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.locations import source_location
 from poetc.ir.poet import (
@@ -55,6 +57,7 @@ from poetc.ir.poet import (
     transfer_of,
 )
 from poetc.ir.transfers import transfer_slots
+from poetc.tensors import ProgramTensor, ProgramTensors
 
 _ARENA = """\
 /* Aligned for the element types of all tensors. */
@@ -144,6 +147,38 @@ class Program:
         self.slots = transfer_slots(graph)
         self.transfers = max(self.slots.values(), default=-1) + 1
 
+    def published_offset(self, place: TensorPlace) -> int | None:
+        """The offset of an argument or result that others may rely on, if it has one."""
+        unknown = place.of_caller or (place.in_arena and not self.fixed_places)
+        return None if unknown or place.part_offsets else place.offset
+
+    def tensors(self) -> ProgramTensors:
+        """Arguments, results and sizes as data."""
+        return ProgramTensors(
+            self.name,
+            tuple(map(self._tensor, self.arguments)),
+            tuple(map(self._tensor, self.results)),
+            self.arena_bytes,
+            self.static_bytes,
+            self.stack_bytes,
+            self.ram_bytes,
+            self.storage_bytes,
+            None if self.image is None else image_file(self.name),
+        )
+
+    def _tensor(self, place: TensorPlace) -> ProgramTensor:
+        return ProgramTensor(
+            place.name,
+            str(dtype_of(place.type.element_type)),
+            place.shape,
+            place.bytes,
+            "storage" if place.on_storage else "caller" if place.of_caller else "arena",
+            self.published_offset(place),
+            place.part_offsets,
+            place.is_param,
+            place.updates,
+        )
+
     def _kernels(self) -> list[Kernel]:
         functions = {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}
         callers: dict[str, list[ComputeOp]] = {}
@@ -225,7 +260,16 @@ class Program:
 
     def functions(self) -> list[str]:
         """`model_step`, and what it needs."""
-        return [*self.prototype(""), "{", *self._steps(), "}", ""]
+        return [*self.prototype(""), "{", *self.check(), *self._steps(), "}", ""]
+
+    def check(self) -> list[str]:
+        """The beginning of a step: nothing is done where it would be done wrong."""
+        return [
+            f"    const poetc_status checked = {self.name}_check();",
+            "    if (checked != POETC_OK) {",
+            "        return checked;",
+            "    }",
+        ]
 
     def more_functions(self) -> str:
         """Declarations of what this kind of program has beside the others."""
@@ -405,11 +449,11 @@ class Program:
             f"{self.macro}_KERNELS_H", about, ["#include <stdint.h>"], ["\n".join(prototypes)]
         )
 
-    def kernels_source(self, kernels: Sequence[Kernel], math_header: str | None) -> str:
+    def kernels_source(self, kernels: Sequence[Kernel], symbols: Collection[str]) -> str:
+        """`kernels.c` with these kernels, which call the mathematical functions `symbols`."""
+        headers = [f"{self.name}.h", "poetc_check.h", *(["poetc_math.h"] if symbols else [])]
         includes = ['#include "kernels.h"', ""]
-        if math_header is not None:
-            includes.append(f'#include "{math_header}"')
-        includes.append('#include "poetc_scalar.h"')
+        includes += [f'#include "{header}"' for header in (*headers, "poetc_scalar.h")]
         parts = [c_comment(f"{MARK} Kernels of {self.name}."), "\n".join(includes) + "\n"]
         tables = dict.fromkeys(t for kernel in kernels for t in tables_of(kernel.function))
         parts += [print_table(table) for table in tables]
@@ -419,6 +463,7 @@ class Program:
                 + "\n"
                 + print_function(kernel.function, kernel.signature)
             )
+        parts.append(check_function(self.name, symbols))
         return "\n".join(parts)
 
     def _origin(self, kernel: Kernel) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
 from poetc.backends.c.emit import generate
+from poetc.backends.c.libraries.library import OPTIONS
 from poetc.errors import InputError
 from poetc.ir.graph import graphs, round_up, write_schedule
 from poetc.ir.poet import GraphOp
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from poetc.backends.c.emit import Executor
     from poetc.passes.poet_schedule import ScheduleOptions
 
-FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-fstack-usage", "-c")
+FLAGS = ("-std=c99", "-O2", *OPTIONS, "-fstack-usage", "-c")
 """With these the sources are compiled; those of the generated Makefile, and frame sizes."""
 
 NO_RED_ZONE = "-mno-red-zone"

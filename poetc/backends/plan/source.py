@@ -185,6 +185,7 @@ static void *made(const poetc_operation *operation, uint32_t i)
             "",
             *self.prototype(""),
             "{",
+            *self.check(),
             "    return poetc_plan_step(ready(), store);",
             "}",
             "",

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from poetc.backends.tvm.requirement import require_tvm
 from poetc.errors import InputError
 from poetc.files import write_whole
-from poetc.image import layout_of, layout_text
+from poetc.image import image_file, layout_of, layout_text
 from poetc.ir.graph import graphs
 
 HOST = "host"
@@ -82,7 +82,7 @@ def emit(
     layout = layout_of(graphs(module)[0])
     if layout is not None:
         comment = "Parameters on storage, for poetc pack and poetc unpack."
-        described = Path(output).with_name(f"{Path(output).stem}_image.json")
+        described = Path(output).with_name(image_file(Path(output).stem))
         write_whole(described, layout_text(layout, comment))
     write(executable, output, on)
     return note

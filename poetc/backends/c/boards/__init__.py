@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from poetc.backends.c.libraries.library import OPTIONS
 from poetc.errors import InputError
 
 HOST = "host"
@@ -229,9 +230,9 @@ MEMORY = $(foreach name,RAM_BYTES RAM_ORIGIN FLASH_BYTES FLASH_ORIGIN,\
 {cpus}
 $(if $(FLAGS_$(CPU)),,$(error CPU=$(CPU): this firmware is for {" or ".join(board.cpus)}))
 
-# Without -ffp-contract=off, compilers may fuse multiplications and additions, and results differ.
+# Expressions that are changed, and multiplications and additions that are fused, give other bits.
 # Bytes of the arena hold floats and integers by turns, which link-time optimisation must know.
-REQUIRED = -std=c99 -ffp-contract=off -fno-strict-aliasing -ffreestanding \\
+REQUIRED = -std=c99 {" ".join(OPTIONS)} -ffreestanding \\
     -ffunction-sections -fdata-sections $(FLAGS_$(CPU))
 WARNINGS = -Wall -Wextra -Wconversion
 
@@ -251,8 +252,8 @@ $(BUILD)/%.o: %.c $(HEADERS) Makefile
 \t@mkdir -p $(BUILD)
 \t$(CROSS)gcc $(CFLAGS) $(REQUIRED) $(WARNINGS) -c -o $@ $<
 {assemble}
-# Or it would call itself.
-$(BUILD)/memory.o: REQUIRED += -fno-tree-loop-distribute-patterns
+# Or it would call itself. Link-time optimisation leaves out what compilers call by themselves.
+$(BUILD)/memory.o: REQUIRED += -fno-tree-loop-distribute-patterns -fno-lto
 
 size: $(FIRMWARE)
 \t$(CROSS)size -A $(FIRMWARE)

@@ -54,7 +54,7 @@ dot_a_linkage=true
     return {
         **{f"src/{file}": text for file, text in library.core_files().items()},
         **{f"src/{file}": library.source(f"../boards/common/{file}") for file in _BOARD_FILES},
-        **library.image_files(),
+        **library.described_files(),
         f"{_EXAMPLE}/train_over_serial.ino": library.source("arduino/train_over_serial.ino"),
         f"{_EXAMPLE}/serial_steps.h": library.source("common/serial_steps.h"),
         f"{_EXAMPLE}/serial_steps.c": library.source("common/serial_steps.c"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poetc.backends.c.libraries.library import (
     MARK,
+    OPTIONS,
     Library,
     include_and_src,
     sources,
@@ -63,10 +64,12 @@ target_include_directories({name} PUBLIC
 )
 set_target_properties({name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
 
-# Fused multiplications and additions, or any that are exchanged, give other results. Bytes of the
-# arena hold floats and integers by turns, which link-time optimisation must know.
+# Expressions that are changed, and multiplications and additions that are fused, give other bits.
+# Bytes of the arena hold floats and integers by turns, which link-time optimisation must know.
+# A program that is linked with -ffast-math would make all denormal floats zero.
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-    target_compile_options({name} PRIVATE -fno-fast-math -ffp-contract=off -fno-strict-aliasing)
+    target_compile_options({name} PRIVATE {" ".join(OPTIONS)})
+    target_link_options({name} PUBLIC -fno-fast-math)
 else()
     message(WARNING "{name}: make sure that ${{CMAKE_C_COMPILER_ID}} does not fuse multiplications "
         "and additions, or results differ in the last bits between targets")
@@ -94,7 +97,7 @@ install(EXPORT {name} NAMESPACE poetc:: FILE {name}-config.cmake DESTINATION lib
         **core,
         **file,
         **thread,
-        **library.image_files(),
+        **library.described_files(),
         "example/main.c": library.files["main.c"],
         "CMakeLists.txt": text,
     }

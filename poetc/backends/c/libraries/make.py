@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poetc.backends.c.libraries.library import MARK, Library, headers, sources
+from poetc.backends.c.libraries.library import MARK, OPTIONS, Library, headers, sources
 
 
 def check_name(name: str) -> None:
@@ -23,9 +23,9 @@ def arrange(library: Library) -> dict[str, str]:
 CC ?= cc
 CFLAGS ?= -O2
 
-# Without -ffp-contract=off, compilers may fuse multiplications and additions, and results differ.
+# Expressions that are changed, and multiplications and additions that are fused, give other bits.
 # Bytes of the arena hold floats and integers by turns, which link-time optimisation must know.
-REQUIRED = -std=c99 -ffp-contract=off -fno-strict-aliasing
+REQUIRED = -std=c99 {" ".join(OPTIONS)}
 WARNINGS = -Wall -Wextra -Wconversion
 
 SOURCES = {" ".join(others)}
@@ -35,13 +35,13 @@ HEADERS = {" ".join(headers(library.files))}
 OBJECTS = {objects}
 
 {name}_example: $(OBJECTS)
-\t$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(OBJECTS)
+\t$(CC) $(CFLAGS) $(REQUIRED) $(LDFLAGS) -o $@ $(OBJECTS)
 
 # The same with POSIX threads: one of its own moves the pages, as a DMA controller would.
 THREAD_OBJECTS = main_threads.o $(THREAD_SOURCES:.c=.o) $(filter-out main.o,$(OBJECTS))
 
 {name}_threads: $(THREAD_OBJECTS)
-\t$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(THREAD_OBJECTS)
+\t$(CC) $(CFLAGS) $(REQUIRED) $(LDFLAGS) -pthread -o $@ $(THREAD_OBJECTS)
 
 main_threads.o: main.c $(HEADERS)
 \t$(CC) $(CFLAGS) $(REQUIRED) $(WARNINGS) -DPOETC_STORE_THREAD -c -o $@ main.c

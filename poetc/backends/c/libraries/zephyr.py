@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poetc.backends.c.libraries.library import (
     MARK,
+    OPTIONS,
     Library,
     include_and_src,
     sources,
@@ -54,9 +55,10 @@ if(CONFIG_{config})
 {wrapped_list([f"    {file}" for file in sources(core)])}
     )
     zephyr_library_sources_ifdef(CONFIG_{config}_DISK {" ".join(sources(disk))})
-    # Fused multiplications and additions give other results. Bytes of the arena hold floats and
-    # integers by turns, which link-time optimisation must know.
-    zephyr_library_compile_options(-fno-fast-math -ffp-contract=off -fno-strict-aliasing)
+    # Expressions that are changed, and multiplications and additions that are fused, give other
+    # bits. Bytes of the arena hold floats and integers by turns, which link-time optimisation must
+    # know.
+    zephyr_library_compile_options({" ".join(OPTIONS)})
 endif()
 """
     kconfig = f"""\
@@ -108,7 +110,7 @@ CONFIG_MAIN_STACK_SIZE={library.stack_bytes + _STACK_ABOVE_BYTES}
     return {
         **core,
         **disk,
-        **library.image_files(),
+        **library.described_files(),
         "zephyr/module.yml": module,
         "CMakeLists.txt": cmake,
         "Kconfig": kconfig,

@@ -1,11 +1,11 @@
-/* Scalar operations whose C counterpart is undefined, inexact or missing in some case.
- *
- * float must be IEEE-754 binary32 with rounding to nearest. Compile without fused multiply-add
- * (-ffp-contract=off), or results differ in the last bit between targets.
+/* Scalar operations whose C counterpart is undefined, inexact or missing in some case; and what makes
+ * the same program give the same bits on every target, as far as a compiler tells. What it does not
+ * tell, such as the state of the processor, poetc_check.h finds at run time.
  */
 #ifndef POETC_SCALAR_H
 #define POETC_SCALAR_H
 
+#include <float.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,10 +13,31 @@
 #error "int must have 32 bits or more"
 #endif
 
-/* For builds whose options are not ours to choose. With -std=c99, gcc fuses nothing anyway. */
-#if defined(__clang__)
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the target is big-endian: arguments, results and images would be read in the wrong order"
+#endif
+
+#if FLT_RADIX != 2 || FLT_MANT_DIG != 24 || FLT_MIN_EXP != -125 || FLT_MAX_EXP != 128
+#error "float must be IEEE-754 binary32"
+#endif
+
+/* 16: only types that are smaller than float have more. */
+#if !defined(FLT_EVAL_METHOD) || (FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16)
+#error "floats are computed with excess precision: on x86, compile with -msse2 -mfpmath=sse"
+#endif
+
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+#error "-ffast-math and -Ofast change results: compile with -fno-fast-math behind them"
+#elif defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
+#error "-ffinite-math-only changes results: compile with -fno-fast-math behind it"
+#elif defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#error "-funsafe-math-optimizations changes results: compile with -fno-fast-math behind it"
+#endif
+
+/* Whatever the options are. clang with -ffp-contract=fast does not listen. */
+#if defined(__clang__) || !defined(__GNUC__)
 #pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__) && !defined(__STRICT_ANSI__)
+#elif !defined(__STRICT_ANSI__) || defined(__FP_FAST_FMAF)
 #pragma GCC optimize("fp-contract=off,no-strict-aliasing")
 #endif
 

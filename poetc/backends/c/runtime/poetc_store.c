@@ -37,6 +37,14 @@ const char *poetc_status_text(poetc_status status)
         return "the plan needs more RAM or storage than there is";
     case POETC_PLAN_INVALID:
         return "the plan is invalid";
+    case POETC_BYTE_ORDER:
+        return "the target is big-endian";
+    case POETC_FLOAT_ROUNDING:
+        return "floats are not rounded to the nearest";
+    case POETC_FLOAT_DENORMALS:
+        return "denormal floats become zero: no -ffast-math for linking, no flush-to-zero";
+    case POETC_FLOAT_EXPRESSIONS:
+        return "other floats are computed: compile with -fno-fast-math -ffp-contract=off";
     }
     return "unknown status";
 }

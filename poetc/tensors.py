@@ -1,0 +1,113 @@
+"""What a generated program takes and gives, as data: `model_tensors.json` beside `model.h`.
+
+The arguments and results of a step by number, where they are, and how much RAM the program takes:
+what a program on another machine needs to feed the step and to read its results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poetc.errors import InputError
+
+SUFFIX = "_tensors.json"
+"""Ends the name of the file, which begins with that of the model."""
+
+_FORMAT = "poetc tensors 1"
+_PLACES = ("arena", "storage", "caller")
+
+
+@dataclass(frozen=True)
+class ProgramTensor:
+    """An argument or a result. `dtype` is NumPy's name of its type. Its bytes are row-major and
+    little-endian; a bool is one byte.
+
+    `where` is "arena", "storage" or "caller". `offset` is in bytes from the start of the arena, or,
+    of a page, from that of the store (in bank 0). It is None in buffers of the caller, where a plan
+    decides, and for parameters in parts, which have `part_offsets`. `updates` is, for a result, the
+    argument that it is the new value of.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    where: str
+    offset: int | None = None
+    part_offsets: tuple[int, ...] = ()
+    parameter: bool = False
+    updates: int | None = None
+
+
+@dataclass(frozen=True)
+class ProgramTensors:
+    """A program: its arguments and results, and what it takes, in bytes. `image` is the file that
+    describes its storage image, None where no parameters are on storage."""
+
+    name: str
+    arguments: tuple[ProgramTensor, ...]
+    results: tuple[ProgramTensor, ...]
+    arena_bytes: int
+    static_bytes: int
+    stack_bytes: int
+    ram_bytes: int
+    storage_bytes: int
+    image: str | None = None
+
+    def to_text(self, comment: str) -> str:
+        """The file; `comment` stands at its beginning."""
+        return json.dumps({"_": comment, "format": _FORMAT} | asdict(self), indent=1) + "\n"
+
+    @staticmethod
+    def from_json(data: Any) -> ProgramTensors:
+        """What `to_text` wrote. Raises InputError for anything else."""
+        if not isinstance(data, dict) or data.get("format") != _FORMAT:
+            raise InputError(f"not a description of {_FORMAT!r}")
+        try:
+            values: dict[str, Any] = {f.name: data[f.name] for f in fields(ProgramTensors)}
+            for kind in ("arguments", "results"):
+                values[kind] = tuple(_tensor(entry) for entry in values[kind])
+            numbers = [value for name, value in values.items() if name.endswith("_bytes")]
+            good = isinstance(values["name"], str) and all(type(n) is int for n in numbers)
+            if not good or not isinstance(values["image"], str | None):
+                raise TypeError
+            return ProgramTensors(**values)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"a damaged description of {_FORMAT!r}") from error
+
+
+def _tensor(data: Mapping[str, Any]) -> ProgramTensor:
+    values: dict[str, Any] = {field.name: data[field.name] for field in fields(ProgramTensor)}
+    values |= {name: tuple(values[name]) for name in ("shape", "part_offsets")}
+    tensor = ProgramTensor(**values)
+    if tensor.where not in _PLACES:
+        raise ValueError
+    count = int(np.prod(tensor.shape, dtype=np.int64))
+    if count * np.dtype(tensor.dtype).itemsize != tensor.bytes:
+        raise ValueError
+    return tensor
+
+
+def read_tensors(directory: str | Path) -> ProgramTensors:
+    """The description in a directory that `--emit=c` wrote.
+
+    Raises InputError where there is none, or several, or a damaged one.
+    """
+    found = sorted(Path(directory).glob(f"*{SUFFIX}"))
+    if len(found) != 1:
+        what = "no" if not found else "more than one"
+        raise InputError(f"{directory} has {what} *{SUFFIX}; it is not what --emit=c wrote")
+    try:
+        return ProgramTensors.from_json(json.loads(found[0].read_text(encoding="utf-8")))
+    except InputError as error:
+        raise InputError(f"{found[0]}: {error.message}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {found[0]}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{found[0]} is not JSON") from error
