@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from xdsl.dialects import affine, func
-from xdsl.dialects.builtin import MemRefType, TensorType, f32, i1, i32
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.dialects import affine, func, memref
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType, f32, i1, i32
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 import poetc.backends.c
-from poetc.backends.c.printer import Signature, print_function
+from poetc.backends.c.printer import Signature, print_function, print_table
 from poetc.interpreter.functions import run_block
 from poetc.ir import poet
 from poetc.ir.dense import dtype_of
@@ -63,18 +63,42 @@ class Case:
     args: list[Array]
     note: str = ""
     function: func.FuncOp | None = None
+    tables: tuple[memref.GlobalOp, ...] = ()
 
     def __repr__(self) -> str:
-        return f"{self.note} {self.block} on {self.args}"
+        text = "; ".join(map(str, self.block.ops))
+        return f"{self.note}: {text} on {self.args}"
 
     @staticmethod
     def of(build: Callable[..., Any], *args: Array, note: str = "") -> "Case":
         return Case(body(build, args), list(args), note)
 
 
-def compile_functions(functions: Sequence[func.FuncOp], flags: Sequence[str] = ()) -> ctypes.CDLL:
-    """The functions as a shared library. Buffers may overlap."""
-    text = ['#include "poetc_scalar.h"']
+def module_of(cases: Sequence[Case]) -> tuple[ModuleOp, list[Array]]:
+    """One function that does all cases, and its arguments."""
+    types = [argument.type for case in cases for argument in case.block.args]
+    block = Block(arg_types=types)
+    arguments = iter(block.args)
+    results = []
+    for case in cases:
+        values: dict[SSAValue, SSAValue] = {a: next(arguments) for a in case.block.args}
+        for op in case.block.ops:
+            if op is case.block.last_op:
+                results += [values[operand] for operand in op.operands]
+            else:
+                block.add_op(op.clone(values))
+    block.add_op(func.ReturnOp(*results))
+    main = func.FuncOp("main", (types, [result.type for result in results]), Region(block))
+    return ModuleOp([main]), [arg for case in cases for arg in case.args]
+
+
+def compile_functions(
+    functions: Sequence[func.FuncOp],
+    flags: Sequence[str] = (),
+    tables: Sequence[memref.GlobalOp] = (),
+) -> ctypes.CDLL:
+    """The functions, with the tables they read, as a shared library. Buffers may overlap."""
+    text = ['#include "poetc_scalar.h"', *map(print_table, tables)]
     text += [print_function(f, Signature(name)) for name, f in mathlib.functions().items()]
     for function in functions:
         everything = frozenset(range(len(function.body.block.args)))
@@ -159,11 +183,12 @@ def check(cases: Sequence[Case]) -> None:
     """Lowers all cases and compares with the interpreter; results that `may_alias` allows to share
     a buffer with an operand are also run so."""
     for i, case in enumerate(cases):
-        case.function = lower_kernel(case.block, f"kernel{i}").function
+        kernel = lower_kernel(case.block, f"kernel{i}")
+        case.function, case.tables = kernel.function, kernel.globals
         case.function.verify()
         check_in_bounds(case.function)
     functions = [case.function for case in cases if case.function is not None]
-    library = compile_functions(functions)
+    library = compile_functions(functions, tables=[t for case in cases for t in case.tables])
     for case, function in zip(cases, functions, strict=True):
         expected = interpret(case.block, case.args)
         for pairs in [(), *alias_pairs(function)]:
@@ -216,4 +241,13 @@ def check_in_bounds(function: func.FuncOp) -> None:
             assert not wrong.any(), f"{op} out of bounds in\n{function}"
 
 
-__all__ = ["BlockArgument", "Case", "body", "check", "check_in_bounds", "interpret", "same_bits"]
+__all__ = [
+    "BlockArgument",
+    "Case",
+    "body",
+    "check",
+    "check_in_bounds",
+    "interpret",
+    "module_of",
+    "same_bits",
+]

@@ -14,10 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_harness import Array, Case, check
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
+from kernel_harness import Array, Case, check, module_of
 
 from poetc.interpreter import run_func
 from poetc.ir import stablehlo as hlo
@@ -125,24 +122,6 @@ def _removed(dims: GatherDims) -> set[int]:
     return {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
 
 
-def _module(cases: Sequence[Case]) -> tuple[ModuleOp, list[Array]]:
-    """One function that does all cases, and its arguments."""
-    types = [argument.type for case in cases for argument in case.block.args]
-    block = Block(arg_types=types)
-    arguments = iter(block.args)
-    results = []
-    for case in cases:
-        values: dict[SSAValue, SSAValue] = {a: next(arguments) for a in case.block.args}
-        for op in case.block.ops:
-            if op is case.block.last_op:
-                results += [values[operand] for operand in op.operands]
-            else:
-                block.add_op(op.clone(values))
-    block.add_op(ReturnOp(*results))
-    main = FuncOp("main", (types, [result.type for result in results]), Region(block))
-    return ModuleOp([main]), [arg for case in cases for arg in case.args]
-
-
 def _sticks_out(case: Case) -> bool:
     """Whether some window is partly inside the operand and partly outside."""
     op = case.block.first_op
@@ -169,7 +148,7 @@ def test_indexed_access_is_that_of_xla():
     @settings(max_examples=12, deadline=None)
     @given(st.lists(_gathers() | _scatters(), min_size=CASES_IN_ONE, max_size=CASES_IN_ONE))
     def agree(cases: list[Case]) -> None:
-        module, arguments = _module(cases)
+        module, arguments = module_of(cases)
         text = module_text(module)
         expected = xla_results(text, arguments)
         found = run_func(parse_module(text), arguments)

@@ -92,7 +92,7 @@ def test_elementwise_booleans():
     for element in (f32, i32, i1):
         cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), a))
     x, y = SPECIAL[:4], SPECIAL[4:8]
-    cases.append(Case.of(hlo.SelectOp, a, x, y))
+    cases += [Case.of(hlo.SelectOp, pred, x, y) for pred in (a, np.array(True), np.array(False))]
     for direction in ("EQ", "NE", "GE", "GT"):
         cases.append(Case.of(lambda p, q, d=direction: hlo.CompareOp(p, q, d, None), a, b))
     check(cases)

@@ -12,7 +12,7 @@ All sizes and offsets are in bytes, times in nanoseconds, energies in nanojoules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
 from typing import NamedTuple
 
@@ -346,14 +346,19 @@ class GraphOp(IRDLOperation):
 
     def set_arg_attr(self, index: int, name: str, value: Attribute | None) -> None:
         """Sets attribute `name` of argument `index`, or removes it if `value` is None."""
+        self.set_arg_attrs(name, {index: value})
+
+    def set_arg_attrs(self, name: str, values: Mapping[int, Attribute | None]) -> None:
+        """Sets attribute `name` of each argument in `values`, or removes it where that is None."""
         attrs = (
             [dict(a.data) for a in self.arg_attrs]
             if self.arg_attrs is not None
             else [{} for _ in self.arguments]
         )
-        attrs[index].pop(name, None)
-        if value is not None:
-            attrs[index][name] = value
+        for index, value in values.items():
+            attrs[index].pop(name, None)
+            if value is not None:
+                attrs[index][name] = value
         self.arg_attrs = _dictionaries(attrs)
 
     def role(self, index: int) -> str:

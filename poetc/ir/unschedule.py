@@ -81,6 +81,5 @@ def unscheduled(module: ModuleOp) -> GraphOp:
     )
     for name in _LEFT_BY_PASSES:
         graph.attributes.pop(name, None)
-    for i in range(len(graph.arguments)):
-        graph.set_arg_attr(i, "poet.offset", None)
+    graph.set_arg_attrs("poet.offset", dict.fromkeys(range(len(graph.arguments))))
     return graph

@@ -137,6 +137,9 @@ class Builder:
         block.add_op(affine.YieldOp.get(*(result.ssa for result in results)))
         self.scopes.pop()
         var.open = False
+        if not extent:
+            # Compilers warn of what only a loop that never runs would read.
+            return list(inits)
         loop = affine.ForOp.from_region(
             [], [], [init.ssa for init in inits], types, 0, extent, Region(block)
         )

@@ -269,6 +269,9 @@ class Condition:
         return self.index.high < 0
 
 
+NEVER = Condition(constant(-1))
+
+
 def holds(condition: Condition, facts: Iterable[Condition]) -> bool:
     """Whether `condition` follows from variable ranges and one of `facts`. Sound, not complete."""
     index = condition.index
@@ -303,6 +306,8 @@ def _ratio(index: Index, fact: Index) -> int:
 
 def within(index: Index, size: int) -> tuple[Condition, Condition]:
     """The conditions for `0 <= index < size`."""
+    if not size:
+        return NEVER, NEVER
     return Condition(index), Condition(constant(size - 1) - index)
 
 

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from poetc.ir import stablehlo
 from poetc.ir.stablehlo import shape_of
-from poetc.kernels.index import ZERO, Condition, Index, constant, reshape, within
+from poetc.kernels.index import NEVER, ZERO, Condition, Index, constant, reshape, within
 
 Indices = Sequence[Index]
 Read = tuple[SSAValue, list[Index]]
@@ -123,6 +123,8 @@ def tap(
 ) -> tuple[Index, list[Condition]]:
     """The input position that window position `k` of output `out` reads along one dimension, and
     the conditions for it to be neither in the padding nor in a dilation hole."""
+    if not size:
+        return ZERO, [NEVER]
     position = out * stride + k * window_dilation - low
     conditions = [Condition(position), Condition(constant((size - 1) * base_dilation) - position)]
     if base_dilation > 1:

@@ -85,9 +85,11 @@ def write_memory_plan(view: GraphView, plan: MemoryPlan, unit: int) -> None:
     """Sets the offsets of `plan`, whose storage image has that unit, on the graph of `view`."""
     graph = view.graph
     callers = graph.caller_values()
+    places: dict[int, IntegerAttr[I64] | None] = {}
     for i, argument in enumerate(graph.arguments):
         place = plan.start_pages[i] if graph.is_stored(i) else plan.start[i]
-        graph.set_arg_attr(i, "poet.offset", _optional(None if argument in callers else place))
+        places[i] = _optional(None if argument in callers else place)
+    graph.set_arg_attrs("poet.offset", places)
     for op, made, workspace, page in zip(
         view.ops, plan.made, plan.workspace, plan.pages, strict=True
     ):

@@ -1,0 +1,368 @@
+"""Small instances of every operation that is read, of all element types and awkward shapes.
+
+The verifier of an operation decides which of them there are: what it accepts must work everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from kernel_harness import Array, Case
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation
+from xdsl.utils.exceptions import VerifyException
+
+from poetc.ir import dense
+from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
+
+Shape = tuple[int, ...]
+Instance = tuple[Callable[..., Any], Sequence[Array]]
+"""What builds the operation from values, and arguments for them."""
+
+SHAPES: tuple[Shape, ...] = ((), (4,), (0,), (2, 3), (3, 0), (1, 4))
+
+Maker = Callable[[Attribute, Shape], Iterator[Instance]]
+
+
+def numbers(element: Attribute, shape: Sequence[int], seed: int = 0) -> Array:
+    """Numbers of that type, small and of either sign."""
+    rng = np.random.default_rng(seed)
+    dtype = dense.dtype_of(element)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(-9, 9, shape).astype(dtype)
+
+
+def _indices(values: Sequence[Any]) -> Array:
+    return np.array(values, np.int32)
+
+
+def _unary(op: Any) -> Maker:
+    def make(element: Attribute, shape: Shape) -> Iterator[Instance]:
+        yield op, [numbers(element, shape)]
+
+    return make
+
+
+def _binary(op: Any) -> Maker:
+    def make(element: Attribute, shape: Shape) -> Iterator[Instance]:
+        yield op, [numbers(element, shape), numbers(element, shape, 1)]
+        if shape == (4,):
+            yield lambda x: op(x, x), [numbers(element, shape)]
+
+    return make
+
+
+def _convert(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for target in hlo.ELEMENT_TYPES:
+        yield lambda x, to=target: hlo.ConvertOp(x, to), [numbers(element, shape)]
+
+
+def _compare(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    all_directions = ("EQ", "NE", "GE", "GT", "LE", "LT")
+    for direction in all_directions if shape == (4,) else ("LE",):
+        args = [numbers(element, shape), numbers(element, shape, 1)]
+        yield lambda x, y, d=direction: hlo.CompareOp(x, y, d), args
+        if shape == (4,):
+            yield lambda x, d=direction: hlo.CompareOp(x, x, d), args[:1]
+
+
+def _select(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    args = [numbers(element, shape), numbers(element, shape, 1)]
+    yield hlo.SelectOp, [numbers(hlo.i1, shape), *args]
+    for pred in (False, True):
+        yield hlo.SelectOp, [np.array(pred), *args]
+
+
+def _constant(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    yield lambda: hlo.ConstantOp(numbers(element, shape)), []
+    yield lambda: hlo.ConstantOp(np.ones(shape, dense.dtype_of(element))), []
+
+
+def _iota(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for dim in range(len(shape)):
+        yield lambda d=dim: hlo.IotaOp(TensorType(element, shape), d), []
+
+
+def _broadcast(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    rank = len(shape)
+    x = [numbers(element, shape)]
+    wide = [3 if n == 1 else n for n in shape]
+    yield lambda x: hlo.BroadcastInDimOp(x, range(1, rank + 1), (2, *wide)), x
+    yield lambda x: hlo.BroadcastInDimOp(x, range(rank)[::-1], (*wide[::-1], 2)), x
+    yield lambda x: hlo.BroadcastInDimOp(x, range(rank), (*shape, 0)), x
+
+
+def _reshape(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    count = int(np.prod(shape))
+    for target in ((*shape, 1), (count,), shape[::-1], (7, 0, 2)):
+        yield lambda x, to=target: hlo.ReshapeOp(x, to), [numbers(element, shape)]
+
+
+def _transpose(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    yield lambda x: hlo.TransposeOp(x, range(len(shape))[::-1]), [numbers(element, shape)]
+
+
+def _reverse(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for rank in range(len(shape) + 1):
+        yield lambda x, r=rank: hlo.ReverseOp(x, range(r)), [numbers(element, shape)]
+
+
+def _slice(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    x = [numbers(element, shape)]
+    zeros = [0] * len(shape)
+    yield lambda x: hlo.SliceOp(x, zeros, shape, [2] * len(shape)), x
+    yield lambda x: hlo.SliceOp(x, [min(1, n) for n in shape], shape), x
+    yield lambda x: hlo.SliceOp(x, zeros, zeros), x
+
+
+def _pad(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    args = [numbers(element, shape), numbers(element, ())]
+    for low, high, gap in ((1, 2, 0), (0, 1, 2), (-1, 1, 1), (0, -1, 0)):
+        pads = [[n] * len(shape) for n in (low, high, gap)]
+        yield lambda x, value, pads=pads: hlo.PadOp(x, value, *pads), args
+
+
+def _concatenate(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for dim, size in enumerate(shape):
+        longer = [n + (d == dim) for d, n in enumerate(shape)]
+        empty = [0 if d == dim else n for d, n in enumerate(shape)]
+        args = [numbers(element, s) for s in (shape, longer, empty, shape)]
+        yield lambda *inputs, d=dim: hlo.ConcatenateOp(inputs, d), args
+        if size:
+            yield lambda x, d=dim: hlo.ConcatenateOp([x], d), args[:1]
+
+
+# Left and right operand, contracting and batching dimensions of both.
+_DOTS: tuple[tuple[Shape, Shape, tuple[Sequence[int], ...]], ...] = (
+    ((), (), ((), (), (), ())),
+    ((3,), (3,), ((0,), (0,), (), ())),
+    ((2, 3), (3, 4), ((1,), (0,), (), ())),
+    ((2, 3), (4, 3), ((1,), (1,), (), ())),
+    ((2, 0), (0, 3), ((1,), (0,), (), ())),
+    ((0, 3), (3, 2), ((1,), (0,), (), ())),
+    ((2, 1), (1, 3), ((1,), (0,), (), ())),
+    ((2, 3, 4), (2, 4, 2), ((2,), (1,), (0,), (0,))),
+    ((2, 3, 2), (2, 2, 4), ((0, 2), (0, 1), (), ())),
+    ((2,), (3,), ((), (), (), ())),
+)
+
+
+def _dot(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    if shape == ():
+        for left, right, dims in _DOTS:
+            yield (
+                lambda x, y, dims=dims: hlo.DotGeneralOp(x, y, *dims),
+                [numbers(element, left), numbers(element, right, 1)],
+            )
+
+
+def _resumed(kind: Any, first: Any, init: Any, x: Any, y: Any) -> Any:
+    """`kind`, which goes on with the sums `init`, with the properties of `first`."""
+    return kind.create(
+        operands=[init, x, y], result_types=[first.result.type], properties=first.properties
+    )
+
+
+def _dot_from(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for build, args in _dot(element, shape):
+        first = Case.of(build, *args)
+        op = first.block.first_op
+        assert isinstance(op, hlo.DotGeneralOp)
+        init = numbers(element, hlo.shape_of(op.result), 2)
+        yield (lambda z, x, y, op=op: _resumed(hlo.DotFromOp, op, z, x, y)), [init, *args]
+
+
+_NHWC = ConvDims(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
+_NCHW = ConvDims(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3))
+_ONE_D = ConvDims(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
+_NO_D = ConvDims(0, 1, (), 0, 1, (), 0, 1, ())
+_CONVOLUTIONS: tuple[tuple[Shape, Shape, ConvDims, dict[str, Any]], ...] = (
+    ((1, 4, 5, 2), (3, 2, 2, 3), _NHWC, {"padding": ((1, 1), (0, 2))}),
+    ((2, 2, 4, 4), (4, 1, 2, 2), _NCHW, {"feature_groups": 2, "strides": (2, 1)}),
+    ((4, 3, 3, 1), (2, 2, 1, 4), _NHWC, {"batch_groups": 2, "rhs_dilation": (2, 1)}),
+    ((1, 3, 2), (2, 2, 3), _ONE_D, {"lhs_dilation": (3,), "padding": ((-1, 2),)}),
+    ((2, 3), (3, 4), _NO_D, {}),
+    ((0, 4, 4, 1), (3, 3, 1, 2), _NHWC, {}),
+    ((1, 0, 4, 1), (2, 2, 1, 2), _NHWC, {"padding": ((2, 1), (0, 0))}),
+    ((1, 4, 4, 0), (2, 2, 0, 2), _NHWC, {}),
+    ((1, 1, 1, 1), (1, 1, 1, 1), _NHWC, {}),
+    ((1, 4, 4, 1), (2, 2, 1, 0), _NHWC, {}),
+)
+
+
+def _convolution(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    if shape == ():
+        for image, kernel, dims, options in _CONVOLUTIONS:
+            yield (
+                lambda x, y, dims=dims, options=options: hlo.ConvolutionOp(x, y, dims, **options),
+                [numbers(element, image), numbers(element, kernel, 1)],
+            )
+
+
+def _convolution_from(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for build, args in _convolution(element, shape):
+        op = Case.of(build, *args).block.first_op
+        assert isinstance(op, hlo.ConvolutionOp)
+        init = numbers(element, hlo.shape_of(op.result), 2)
+        yield (lambda z, x, y, op=op: _resumed(hlo.ConvolutionFromOp, op, z, x, y)), [init, *args]
+
+
+def _reducers(element: Attribute, shape: Shape) -> list[str]:
+    """All kinds for one shape, two for the others."""
+    kinds = [kind for kind, op in hlo.REDUCERS.items() if element in op.ELEMENTS]
+    return kinds if shape == (2, 3) else kinds[:2]
+
+
+def _reduce(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for kind in _reducers(element, shape):
+        # From another start XLA gives something else: it may start several times, or never.
+        args = [numbers(element, shape), np.asarray(hlo.identity(kind, element))]
+        for dims in {(), tuple(range(len(shape))), tuple(range(len(shape)))[:1]}:
+            yield lambda x, init, d=dims, k=kind: hlo.ReduceOp(x, init, d, k), args
+
+
+def _reduce_window(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    rank = len(shape)
+    for kind in _reducers(element, shape):
+        yield (
+            lambda x, init, k=kind: hlo.ReduceWindowOp(x, init, [2] * rank, k),
+            [numbers(element, shape), np.asarray(hlo.identity(kind, element))],
+        )
+        yield (
+            lambda x, k=kind: hlo.ReduceWindowOp(
+                x,
+                hlo.ConstantOp(np.asarray(hlo.identity(k, element))),
+                [2] * rank,
+                k,
+                [1] * rank,
+                [(2, 1)] * rank,
+                [2] * rank,
+                [1] * rank,
+            ),
+            [numbers(element, shape)],
+        )
+
+
+def _select_and_scatter(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    rank = len(shape)
+    for low, stride, window, direction in ((0, 2, 2, "GE"), (1, 1, 2, "LT"), (1, 2, 3, "GT")):
+        windows = [max(0, n + 2 * low - window) // stride + 1 for n in shape]
+        windows = [w if n + 2 * low >= window else 0 for w, n in zip(windows, shape, strict=True)]
+        yield (
+            lambda x, source, init, low=low, stride=stride, window=window, d=direction: (
+                hlo.SelectAndScatterOp(
+                    x, source, init, [window] * rank, [stride] * rank, [(low, low)] * rank, d
+                )
+            ),
+            [numbers(element, shape), numbers(element, windows, 1), numbers(element, ())],
+        )
+
+
+def _gather(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    table = numbers(element, (5, 3))
+    rows = GatherDims((1,), (0,), (), (), (0,), 1)
+    if shape == ():
+        pick = GatherDims((), (0,), (), (), (0,), 0)
+        yield (
+            lambda x, i: hlo.GatherOp(x, i, pick, (1,)),
+            [numbers(element, (5,)), _indices([7])],
+        )
+        batched = GatherDims((), (1,), (0,), (0,), (1,), 1)
+        yield lambda x, i: hlo.GatherOp(x, i, batched, (1, 1)), [table, _indices([0, 1, 2, 3, -1])]
+        windows = GatherDims((1, 2), (), (), (), (1, 0), 1)
+        yield (
+            lambda x, i: hlo.GatherOp(x, i, windows, (2, 2)),
+            [table, _indices([[2, 4], [-1, 0], [0, 9]])],
+        )
+        yield lambda x, i: hlo.GatherOp(x, i, windows, (0, 2)), [table, _indices([[0, 0]])]
+        yield lambda x, i: hlo.GatherOp(x, i, rows, (1, 2)), [table, _indices([[3], [5]])]
+    if len(shape) == 1:
+        places = np.arange(-1, shape[0] - 1, dtype=np.int32)[:, None]
+        yield lambda x, i: hlo.GatherOp(x, i, rows, (1, 3)), [table, places]
+
+
+def _scatter(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    table = numbers(element, (5, 3))
+    rows = ScatterDims((1,), (0,), (), (), (0,), 1)
+    if shape == ():
+        pick = ScatterDims((), (0,), (), (), (0,), 0)
+        yield (
+            lambda x, i, u: hlo.ScatterOp(x, i, u, pick),
+            [numbers(element, (5,)), _indices([4]), numbers(element, (), 1)],
+        )
+        batched = ScatterDims((), (1,), (0,), (0,), (1,), 1)
+        yield (
+            lambda x, i, u: hlo.ScatterOp(x, i, u, batched),
+            [table, _indices([0, 1, 2, 3, -1]), numbers(element, (5,), 1)],
+        )
+        windows = ScatterDims((1, 2), (), (), (), (1, 0), 1)
+        yield (
+            lambda x, i, u: hlo.ScatterOp(x, i, u, windows),
+            [table, _indices([[1, 3], [2, 0], [0, 0], [1, 3]]), numbers(element, (4, 2, 2), 1)],
+        )
+    if len(shape) == 1:
+        places = np.arange(-1, shape[0] - 1, dtype=np.int32)[:, None]
+        yield (
+            lambda x, i, u: hlo.ScatterOp(x, i, u, rows),
+            [table, places, numbers(element, (shape[0], 3), 1)],
+        )
+
+
+_UNARY = (
+    *(hlo.NegateOp, hlo.AbsOp, hlo.ExponentialOp, hlo.LogOp, hlo.RsqrtOp, hlo.SqrtOp, hlo.TanhOp),
+    *(hlo.SignOp, hlo.NotOp, hlo.IsFiniteOp, hlo.SquareOp, hlo.ErfOp, hlo.ErfcOp),
+)
+_BINARY = (
+    *(hlo.AddOp, hlo.SubtractOp, hlo.MultiplyOp, hlo.DivideOp, hlo.MaximumOp, hlo.MinimumOp),
+    *(hlo.PowerOp, hlo.AndOp, hlo.OrOp, hlo.XorOp),
+)
+
+MAKERS: dict[type[Operation], Maker] = {
+    **{op: _unary(op) for op in _UNARY},
+    **{op: _binary(op) for op in _BINARY},
+    hlo.ConvertOp: _convert,
+    hlo.CompareOp: _compare,
+    hlo.SelectOp: _select,
+    hlo.ConstantOp: _constant,
+    hlo.IotaOp: _iota,
+    hlo.BroadcastInDimOp: _broadcast,
+    hlo.ReshapeOp: _reshape,
+    hlo.TransposeOp: _transpose,
+    hlo.ReverseOp: _reverse,
+    hlo.SliceOp: _slice,
+    hlo.PadOp: _pad,
+    hlo.ConcatenateOp: _concatenate,
+    hlo.DotGeneralOp: _dot,
+    hlo.DotFromOp: _dot_from,
+    hlo.ConvolutionOp: _convolution,
+    hlo.ConvolutionFromOp: _convolution_from,
+    hlo.ReduceOp: _reduce,
+    hlo.ReduceWindowOp: _reduce_window,
+    hlo.SelectAndScatterOp: _select_and_scatter,
+    hlo.GatherOp: _gather,
+    hlo.ScatterOp: _scatter,
+}
+"""What makes the instances of each operation, for an element type and a shape."""
+
+
+def instances(op: type[Operation], shapes: Sequence[Shape] = SHAPES) -> list[Case]:
+    """The instances of an operation that its verifier accepts."""
+    found: list[Case] = []
+    for element in hlo.ELEMENT_TYPES:
+        for shape in shapes:
+            try:
+                for build, args in MAKERS[op](element, shape):
+                    try:
+                        case = Case.of(build, *args, note=f"{op.name} of {element} {shape}")
+                    except VerifyException:
+                        continue
+                    found.append(case)
+            except VerifyException:
+                continue
+    return found

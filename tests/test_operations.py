@@ -1,0 +1,93 @@
+"""Every operation that is read works everywhere: reader, interpreter, kernels, generated C, XLA."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled import FLAGS, SANITIZE, bring, build, run
+from kernel_harness import Array, Case, check, module_of, same_bits
+from operation_instances import MAKERS, instances
+
+from poetc.interpreter import run_func
+from poetc.ir import stablehlo as hlo
+from poetc.ir.text import module_text, parse_module
+from tests.models.make_results import xla_results
+
+OPERATIONS = [op for dialect in (hlo.StableHLO, hlo.CHLO, hlo.Resume) for op in dialect.operations]
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """All instances."""
+    return tuple(case for op in MAKERS for case in instances(op))
+
+
+def is_for_xla(case: Case) -> bool:
+    """Whether XLA has the operation, and does not abort on it, as on one of rank 0."""
+    op = case.block.first_op
+    assert op is not None
+    if isinstance(op, hlo.SelectAndScatterOp):
+        return hlo.shape_of(op.operand) != ()
+    return not op.name.startswith("resume.")
+
+
+def test_every_operation_has_instances():
+    assert set(MAKERS) == set(OPERATIONS) - {hlo.ReturnOp}
+    for op in MAKERS:
+        found = {
+            t
+            for case in instances(op)
+            for o in case.block.ops
+            if type(o) is op
+            for t in (hlo.element_type_of(v) for v in (*o.operands, *o.results))
+        }
+        assert found, op.name
+        assert found.issuperset(getattr(op, "ELEMENTS", ())), op.name
+
+
+def test_kernels_do_what_the_interpreter_does():
+    plain = [case for case in cases() if not case.note.startswith("chlo.")]
+    check(plain)
+
+
+def test_xla_does_what_the_interpreter_does():
+    pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
+    chosen = [case for case in cases() if is_for_xla(case)]
+    module, arguments = module_of(chosen)
+    text = module_text(module)
+    found = run_func(parse_module(text), arguments)
+    for case, a, b in zip(chosen, found, xla_results(text, arguments), strict=True):
+        assert_close(a, b, str(case))
+
+
+def assert_close(found: Array, expected: Array, message: str) -> None:
+    """Equal, floats within a few roundings relative to the largest element."""
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype), message
+    if found.dtype.kind == "f":
+        scale = np.max(np.abs(expected), initial=0, where=np.isfinite(expected))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * scale, err_msg=message)
+    else:
+        np.testing.assert_array_equal(found, expected, err_msg=message)
+
+
+def test_generated_code_does_what_the_interpreter_does(tmp_path: Path):
+    """All instances are one step, so that there is one program to build."""
+    module, arguments = module_of(cases())
+    module = parse_module(module_text(module))
+    like = run_func(module, arguments)
+    scheduled, _ = bring("operations", module, arguments, like).schedule(None)
+    program = build(scheduled, tmp_path, *SANITIZE, "-O0")
+    found = run(program, arguments, like)
+    for case, a, b in zip(cases(), found, like, strict=True):
+        # The meaning of CHLO is rounded once; it is expanded into arithmetic.
+        assert_close(a, b, str(case)) if case.note.startswith("chlo.") else check_bits(a, b, case)
+    sources = sorted(str(path) for path in tmp_path.glob("*.c"))
+    subprocess.run(["clang", *FLAGS, "-fsyntax-only", *sources], check=True)
+
+
+def check_bits(found: Array, expected: Array, case: Case) -> None:
+    assert same_bits(found, expected), f"{found} expected {expected}: {case}"
