@@ -5,12 +5,15 @@ those that others take at t + 1. If some that end have exactly the size of some 
 fewer of them do, they are taken to share one region: one that ends and one that begins become one
 buffer that lives longer; several that end together with equal lifetimes, or begin so, become one
 that is higher. With several such groups at one step that is a guess (two regions could lie on one
-another and their borders not meet), so a search that fails on joined buffers proves nothing.
+another and their borders not meet). So a search that fails on joined buffers proves nothing, and
+the next one may doubt some of the guesses, at random.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
+from random import Random
 
 MOST_AT_A_STEP = 12
 """Groups are looked for where at most this many buffers end and begin."""
@@ -30,8 +33,14 @@ class Block:
     parts: tuple[tuple[int, int], ...]
 
 
-def join(blocks: Sequence[Block], room: Sequence[int]) -> list[Block]:
-    """Fewer blocks for a packing without holes where `room` is 0."""
+def join(
+    blocks: Sequence[Block], room: Sequence[int], doubt: float = 0.0, seed: int = 0
+) -> list[Block]:
+    """Fewer blocks for a packing without holes where `room` is 0.
+
+    Each chance to join some is passed over with probability `doubt`.
+    """
+    rng = Random(seed)
     begin: list[set[Block]] = [set() for _ in room]
     end: list[set[Block]] = [set() for _ in room]
 
@@ -54,6 +63,8 @@ def join(blocks: Sequence[Block], room: Sequence[int]) -> list[Block]:
         for t in tight:
             while changed[t]:
                 changed[t] = False
+                if rng.random() < doubt:
+                    continue
                 for ends, begins in _groups(_sorted(end[t]), _sorted(begin[t + 1])):
                     new: list[Block] = []
                     if len(ends) == len(begins) == 1:
@@ -98,6 +109,19 @@ def _groups(
     """Smallest sets of `ends` and `begins` of equal sums, disjoint; none if they are ambiguous."""
     if not ends or not begins or max(len(ends), len(begins)) > MOST_AT_A_STEP:
         return []
+    masks = _balanced(tuple(b.size for b in ends), tuple(b.size for b in begins))
+    return [
+        (
+            [b for i, b in enumerate(ends) if m >> i & 1],
+            [b for i, b in enumerate(begins) if o >> i & 1],
+        )
+        for m, o in masks
+    ]
+
+
+@lru_cache(maxsize=10_000)
+def _balanced(ends: tuple[int, ...], begins: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The smallest sets of equal sums, as masks; none if they are ambiguous."""
     upper, lower = _subsets(ends), _subsets(begins)
     smallest: list[tuple[int, int]] = []
     for number in range(2, len(ends) + len(begins) + 1):
@@ -108,22 +132,16 @@ def _groups(
                     if any(m & mask == m and o & other == o for m, o in smallest):
                         continue
                     if any(m & mask or o & other for m, o in smallest):
-                        return []
+                        return ()
                     smallest.append((mask, other))
-    return [
-        (
-            [b for i, b in enumerate(ends) if m >> i & 1],
-            [b for i, b in enumerate(begins) if o >> i & 1],
-        )
-        for m, o in smallest
-    ]
+    return tuple(smallest)
 
 
-def _subsets(blocks: Sequence[Block]) -> dict[int, dict[int, list[int]]]:
-    """Sets of blocks, as masks, by their number and by the sum of their sizes."""
+def _subsets(sizes: Sequence[int]) -> dict[int, dict[int, list[int]]]:
+    """Sets of sizes, as masks, by their number and by their sum."""
     sums = [0]
-    for block in blocks:
-        sums += [total + block.size for total in sums]
+    for size in sizes:
+        sums += [total + size for total in sums]
     found: dict[int, dict[int, list[int]]] = {}
     for mask, total in enumerate(sums):
         found.setdefault(mask.bit_count(), {}).setdefault(total, []).append(mask)

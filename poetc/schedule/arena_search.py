@@ -47,6 +47,10 @@ _PATIENCE = 1.3
 """Nodes of the shortest search, for each buffer and possible hole: with luck it needs no more."""
 
 
+_DOUBTS = (0.0, 0.1, 0.3, 0.1)
+"""Shares of the guesses that the restarts do without, in turn."""
+
+
 def _luby(attempt: int) -> int:
     """1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: how patient a restart is (Luby, Sinclair, Zuckerman)."""
     length = (attempt + 1).bit_length()
@@ -87,35 +91,49 @@ class Fit:
 
     def _work(self, plain: "Valleys") -> Iterator[int]:
         """Nodes taken since it was asked last; ends when there is an answer."""
-        searches = [(plain, singles(plain))]
-        if not plain.impossible:
-            joined = join(searches[0][1], plain.room)
-            guess = regions(joined, plain.room)
-            if any(a or b for a, b in guess) or len(joined) < len(plain.sizes):
-                own = (
-                    [(block.first, block.last) for block in joined],
-                    [block.size for block in joined],
-                    [block.align for block in joined],
-                )
-                searches = [
-                    (Valleys(*own, plain.height, guess), joined),
-                    (Valleys(*own, plain.height), joined),
-                    *searches,
-                ]
+        blocks = singles(plain)
+        joined = blocks if plain.impossible else join(blocks, plain.room)
+        guess = regions(joined, plain.room)
+        guessing = any(a or b for a, b in guess) or len(joined) < len(blocks)
+        whole = _valleys(joined, plain.height, guess)
         holes = sum(room > 0 for room in plain.room)
         attempt = 0
         while not plain.impossible:
-            for search, blocks in list(searches):
-                moves = len(blocks) + 8 * holes
-                patience = int(_PATIENCE * moves * _luby(attempt)) + 1
-                yield from search.run(attempt, patience)
-                if search.offsets is not None:
-                    self.offsets = place(blocks, search.offsets)
-                    return
+            searches = [(plain, blocks, attempt)]
+            if guessing:
+                doubt = _DOUBTS[attempt % len(_DOUBTS)]
+                some = join(blocks, plain.room, doubt, attempt)
+                yield len(blocks)  # what that takes
+                searches = [
+                    (whole, joined, attempt),
+                    (_valleys(some, plain.height), some, attempt),
+                    # Seldom found, but the only one that proves anything.
+                    *([(plain, blocks, attempt // 3)] if attempt % 3 == 0 else []),
+                ]
+            for search, parts, number in searches:
                 if search.impossible:
-                    searches.remove((search, blocks))
+                    continue
+                moves = len(parts) + 8 * holes
+                patience = int(_PATIENCE * moves * _luby(number)) + 1
+                yield from search.run(number, patience)
+                if search.offsets is not None:
+                    self.offsets = place(parts, search.offsets)
+                    return
             attempt += 1
         self.impossible = True
+
+
+def _valleys(
+    blocks: Sequence[Block], height: int, guess: Sequence[tuple[int, int]] | None = None
+) -> "Valleys":
+    """A search for places of `blocks`."""
+    return Valleys(
+        [(block.first, block.last) for block in blocks],
+        [block.size for block in blocks],
+        [block.align for block in blocks],
+        height,
+        guess,
+    )
 
 
 def singles(search: "Valleys") -> list[Block]:
