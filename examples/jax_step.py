@@ -15,8 +15,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import jax  # pyright: ignore[reportMissingImports]
-import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
+try:
+    import jax  # pyright: ignore[reportMissingImports]
+    import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
+except ModuleNotFoundError as error:
+    print(f"{error}: pip install 'poetc[jax]'", file=sys.stderr)
+    sys.exit(2)
 
 from poetc.frontends.jax import export
 

@@ -14,16 +14,22 @@ until it is needed. The memory is measured: the heap of the process while the fu
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-import tvm
-from tvm import relax
-from tvm.relax.frontend.torch import from_exported_program
-from tvm.relax.training.loss import CrossEntropyLoss
-from tvm.relax.training.utils import AppendLoss
+
+try:
+    import torch
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.torch import from_exported_program
+    from tvm.relax.training.loss import CrossEntropyLoss
+    from tvm.relax.training.utils import AppendLoss
+except ModuleNotFoundError as error:
+    print(f"{error}: pip install 'poetc[tvm,torch]'", file=sys.stderr)
+    sys.exit(2)
 
 import poetc.tvm
 

@@ -15,8 +15,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch  # pyright: ignore[reportMissingImports]
-from torch import nn  # pyright: ignore[reportMissingImports]
+try:
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch import nn  # pyright: ignore[reportMissingImports]
+except ModuleNotFoundError as error:
+    print(f"{error}: pip install 'poetc[torch]'", file=sys.stderr)
+    sys.exit(2)
 
 from poetc.frontends.torch import export
 

@@ -13,12 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from poetc import __version__
 from poetc.errors import InputError, PoetcError
 from poetc.files import write_whole
-from poetc.units import format_bytes, format_energy, parse_bytes, parse_duration_ns, parse_fraction
+from poetc.units import (
+    format_bytes,
+    format_energy,
+    parse_bytes,
+    parse_count,
+    parse_duration_ns,
+    parse_fraction,
+    parse_seconds,
+)
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -59,13 +67,36 @@ SEARCH_OPTIONS = ("strategy", "paging", "remat", "time_limit", "gap", "ram_scope
 """Options that say how to search, and so mean nothing where nothing is searched."""
 
 
-def _path_or_stdout(path: str) -> str | None:
-    return None if path == "-" else path
+STDOUT = "-"
+"""An output of that name is standard output."""
+
+MAY_BE_EMPTY = ("cflags",)
+"""Options whose empty value means something."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A command line, of which whatever is wrong is one InputError with one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """What argparse calls for bad usage."""
+        raise InputError(f"{message}; see {self.prog} --help")
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """The arguments. Raises InputError for values that are empty, or nobody can read."""
+        arguments = self.parse_args(words)
+        for action in self._actions:
+            value = getattr(arguments, action.dest, None)
+            name = action.option_strings[-1] if action.option_strings else f"{action.dest}"
+            if value == [] or (value == "" and action.dest not in MAY_BE_EMPTY):
+                raise InputError(f"{name} is given without a value; see {self.prog} --help")
+            if isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
+                raise InputError(f"{name}={value!a}: control characters")
+        return arguments
+
+
+def build_parser() -> Parser:
     """The command line, as `poetc --help` shows it."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="poetc",
         description="Compile a neural-network training step (StableHLO or poet IR) into a program "
         "that runs inside a fixed amount of RAM.",
@@ -93,7 +124,6 @@ def build_parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="PATH",
-        type=_path_or_stdout,
         help="file, or directory for --emit=c (default, and -: stdout)",
     )
     add(
@@ -186,11 +216,11 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def build_image_parser(command: str) -> argparse.ArgumentParser:
+def build_image_parser(command: str) -> Parser:
     """The command line of `poetc pack` and `poetc unpack`."""
     packs = command == "pack"
     source, result = ("params.npz", "image.bin") if packs else ("image.bin", "params.npz")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"poetc {command}",
         description=(
             "Make the storage image of a program with parameters on storage."
@@ -209,9 +239,9 @@ def build_image_parser(command: str) -> argparse.ArgumentParser:
     return parser
 
 
-def build_profile_parser() -> argparse.ArgumentParser:
+def build_profile_parser() -> Parser:
     """The command line of `poetc profile`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"poetc {PROFILE_COMMAND}",
         description="Measure what the kernels of a model and the transfers of a board cost: count "
         "instructions in the emulator of a board, or take the time on this machine.",
@@ -223,7 +253,6 @@ def build_profile_parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="FILE",
-        type=_path_or_stdout,
         help="the profile; what it lacks is added if it is there (default, and -: stdout)",
     )
     add("--board", metavar="NAME", help="where to measure (default host, this machine)")
@@ -247,10 +276,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words and words[0] in IMAGE_COMMANDS:
-            return _run_image(words[0], build_image_parser(words[0]).parse_args(words[1:]))
+            return _run_image(words[0], build_image_parser(words[0]).parse(words[1:]))
         if words and words[0] == PROFILE_COMMAND:
-            return _run_profile(build_profile_parser().parse_args(words[1:]))
-        return _run(build_parser().parse_args(words))
+            return _run_profile(build_profile_parser().parse(words[1:]))
+        return _run(build_parser().parse(words))
     except PoetcError as error:
         print(f"poetc: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -281,22 +310,23 @@ def _run(arguments: argparse.Namespace) -> int:
 
         names = known_devices()
         lines = [f"{name:<12} {load_device(name).description}\n" for name in names]
-        _write_text(None, "".join(lines))
+        _write(None, "".join(lines))
         return 0
     if arguments.list_boards:
         from poetc.backends.c.boards import board_list
 
-        _write_text(None, "".join(f"{name:<12} {text}\n" for name, text in board_list()))
+        _write(None, "".join(f"{name:<12} {text}\n" for name, text in board_list()))
         return 0
     if arguments.input is None:
         raise InputError("no input file; see poetc --help")
     options = _options(arguments)
     if arguments.passes is not None:
         _refuse_with_passes(arguments)
-    elif arguments.emit == "c" and arguments.output is None:
+    elif arguments.emit == "c" and arguments.output in (None, STDOUT):
         raise InputError("--emit=c needs -o DIRECTORY")
     elif arguments.emit == "plan" and arguments.output is None:
-        raise InputError("--emit=plan needs -o FILE")
+        raise InputError("--emit=plan needs -o FILE, or -o - for standard output")
+    arguments.output = _file_name(arguments.output)
     _check_library(arguments)
     _check_tvm(arguments)
     _check_writable(arguments.output)
@@ -387,9 +417,7 @@ def _tuning(arguments: argparse.Namespace) -> TuningOptions | None:
         return None
     if arguments.tune is None:
         return TuningOptions(arguments.tuning)
-    if not arguments.tune.isdecimal() or int(arguments.tune) == 0:
-        raise InputError(f"--tune={arguments.tune}: not a positive number of trials")
-    return TuningOptions(arguments.tuning, int(arguments.tune))
+    return TuningOptions(arguments.tuning, parse_count(arguments.tune, "--tune", "trials"))
 
 
 def _run_image(command: str, arguments: argparse.Namespace) -> int:
@@ -422,6 +450,7 @@ def _run_profile(arguments: argparse.Namespace) -> int:
     from poetc.image_files import refuse_overwriting
     from poetc.profile import labels_for, merged, profile_of
 
+    arguments.output = _file_name(arguments.output)
     output, model, log_file = arguments.output, arguments.input, arguments.log
     given = _given(arguments, "output") + (["--from"] if log_file is not None else [])
     if arguments.program is not None and given:
@@ -440,7 +469,7 @@ def _run_profile(arguments: argparse.Namespace) -> int:
         log, labels = measured
     new = profile_of(log, labels, output or "-")
     profile = merged(known, new)
-    _write_text(output, profile.to_toml())
+    _write(output, profile.to_toml())
     if not arguments.quiet:
         text = f"{len(new.kernels)} kernels measured, {len(profile.kernels)} in all"
         print(f"{profile.origin}: {text}, in {profile.unit}", file=sys.stderr)
@@ -611,26 +640,25 @@ def _compile(
         from poetc.backends.plan.codec import identity_of
         from poetc.backends.plan.lower import plan_bytes
 
-        assert arguments.output is not None
         plan = plan_bytes(compiled.graph)
-        write_whole(arguments.output, plan)
+        _write(arguments.output, plan)
         if not arguments.quiet and not arguments.json:
             text = f"a plan of {len(plan)} bytes for table 0x{identity_of(plan):08x}"
-            print(f"{arguments.output}: {text}", file=sys.stderr)
+            print(f"{arguments.output or 'standard output'}: {text}", file=sys.stderr)
     elif arguments.emit == "tvm":
         from poetc.backends.tvm.emit import HOST, emit, text
 
         if arguments.output is None:
-            _write_text(None, text(compiled.module))
+            _write(None, text(compiled.module))
         else:
             target, tuning = _target(arguments, HOST), _tuning(arguments)
             note = emit(compiled.module, arguments.output, target, tuning)
             if note is not None and not arguments.quiet and not arguments.json:
                 print(f"{arguments.output}: {note}", file=sys.stderr)
     elif arguments.emit == "report":
-        _write_text(arguments.output, json.dumps(summary().to_json(), indent=2) + "\n")
+        _write(arguments.output, json.dumps(summary().to_json(), indent=2) + "\n")
     else:
-        _write_text(arguments.output, module_text(compiled.module))
+        _write(arguments.output, module_text(compiled.module))
     observer.finish()
     interrupted = compiled.report is not None and compiled.report.interrupted
     if not any(compiled.graph.updates(i) is not None for i in range(len(compiled.graph.arguments))):
@@ -685,7 +713,7 @@ def _run_passes(
             if type(step).__module__.startswith("poetc."):
                 raise
             raise InputError(f"--passes: {step.name} does not apply here: {error}") from error
-    _write_text(arguments.output, module_text(module))
+    _write(arguments.output, module_text(module))
     observer.finish()
     return 0
 
@@ -732,12 +760,9 @@ def _options(arguments: argparse.Namespace) -> Options:
     deadline = None
     if arguments.deadline is not None:
         deadline = parse_duration_ns(arguments.deadline, "--deadline")
-    try:
-        time_limit_s = 60.0 if arguments.time_limit is None else float(arguments.time_limit)
-    except ValueError:
-        time_limit_s = -1.0
-    if not 0 < time_limit_s < float("inf"):
-        raise InputError(f"--time-limit={arguments.time_limit}: not a positive number of seconds")
+    time_limit_s = 60.0
+    if arguments.time_limit is not None:
+        time_limit_s = parse_seconds(arguments.time_limit, "--time-limit")
     device = device_of(arguments.device, arguments.profile, DEFAULT_DEVICE)
     device_name = arguments.device or DEFAULT_DEVICE
     if arguments.device is None and device.profile is not None:
@@ -818,7 +843,11 @@ def _check_writable(output: str | None) -> None:
     if output is None:
         return
     target = Path(os.path.realpath(output))
-    if target.exists() and not target.is_file():
+    try:
+        special = target.exists() and not target.is_file()
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror}") from error
+    if special:
         # A directory that gets files, or a device that is written as it is.
         if not os.access(target, os.W_OK):
             raise InputError(f"cannot write {output}: permission denied")
@@ -830,15 +859,23 @@ def _check_writable(output: str | None) -> None:
         raise InputError(f"cannot write {output}: {parent} is not writable")
 
 
-def _write_text(output: str | None, text: str) -> None:
+def _file_name(output: str | None) -> str | None:
+    """The name of an output file, None for standard output."""
+    return None if output == STDOUT else output
+
+
+def _write(output: str | None, content: str | bytes) -> None:
     """Write all of a file or nothing; without a name, standard output."""
     if output is not None:
-        write_whole(output, text)
+        write_whole(output, content)
         return
     if sys.stdout is None:
         raise InputError("cannot write standard output: it is closed")
     try:
-        sys.stdout.write(text)
+        if isinstance(content, str):
+            sys.stdout.write(content)
+        else:
+            sys.stdout.buffer.write(content)
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 from poetc.errors import InputError
 
@@ -24,12 +26,12 @@ def parse_bytes(text: str, option: str) -> int:
     unit = _BYTES.get(match.group(2).upper()) if match else None
     if match is None or unit is None:
         raise InputError(f"{option}={text}: not a size; write for example 32KB, 1.5MB or 4096")
-    size = float(match.group(1)) * unit
-    if size <= 0:
+    number = Decimal(match.group(1))
+    if number <= 0:
         raise InputError(f"{option}={text}: must be more than zero")
-    if size > _LARGEST:
+    if number > _LARGEST or (size := Fraction(number) * unit) > _LARGEST:
         raise InputError(f"{option}={text}: too large")
-    if size != int(size):
+    if size.denominator != 1:
         raise InputError(f"{option}={text}: not a whole number of bytes")
     return int(size)
 
@@ -53,6 +55,24 @@ def parse_duration_ns(text: str, option: str) -> int | float:
     if unit not in _TIME_NS:
         raise InputError(f"{option}={text}: needs a unit; {hint}")
     return max(1, round(value * _TIME_NS[unit]))
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """A positive number of seconds: `60`, `0.5`. Raises `InputError` naming the option."""
+    match = _NUMBER.fullmatch(text.strip())
+    value = float(match.group(1)) if match is not None and not match.group(2) else 0.0
+    if not 0 < value < float("inf"):
+        raise InputError(f"{option}={text}: not a positive number of seconds")
+    return value
+
+
+def parse_count(text: str, option: str, what: str) -> int:
+    """A positive whole number. Raises `InputError` naming the option and `what` is counted."""
+    match = _NUMBER.fullmatch(text.strip())
+    value = float(match.group(1)) if match is not None and not match.group(2) else 0.0
+    if not 0 < value < _LARGEST or value != int(value):
+        raise InputError(f"{option}={text}: not a positive number of {what}")
+    return int(value)
 
 
 def parse_fraction(text: str, option: str) -> float:

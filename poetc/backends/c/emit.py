@@ -78,6 +78,9 @@ _EXECUTOR = {"poetc_plan.c", "poetc_plan.h"}
 DEFAULT_NAME = "model"
 """Begins the names of a model's symbols and files."""
 
+MOST_LETTERS = 200
+"""Of such a name: file systems end at 255, and names of files have more than that of the model."""
+
 _SYSTEM = (
     *("aio", "alloca", "assert", "complex", "cpio", "ctype", "dirent", "dlfcn", "endian", "errno"),
     *("fcntl", "features", "fenv", "float", "fmtmsg", "fnmatch", "ftw", "glob", "grp", "iconv"),
@@ -263,6 +266,10 @@ def check_library(name: str | None, layout: str, board: Board | None) -> None:
     """Raises InputError for a name that symbols and files of a model cannot begin with, and for a
     layout that is unknown, or not one for that name or a board."""
     name = DEFAULT_NAME if name is None else name
+    if len(name) > MOST_LETTERS:
+        raise InputError(
+            f"{name[:20]}... has {len(name)} letters; names of files end before {MOST_LETTERS + 1}"
+        )
     if not name or c_identifier(name) != name or not name[0].isalpha():
         raise InputError(f"{name!r} cannot begin the names of C symbols")
     if name.lower().startswith("poetc") or name in _TAKEN_PREFIXES:  # macros are in upper case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def check(output: str | None, target: str, tuning: TuningOptions | None = None) 
         raise InputError("--tuning says how kernels run; -o FILE writes them")
     if tuning.trials and target != HOST:
         raise InputError(f"--tune measures on this machine; that says nothing of {target}")
-    if not tuning.trials and not (Path(tuning.directory) / RECORDS).is_file():
+    if not tuning.trials and not os.path.isfile(Path(tuning.directory) / RECORDS):  # noqa: PTH113
         raise InputError(
             f"--tuning={tuning.directory}: no measurements there; --tune=TRIALS makes them"
         )

@@ -1,0 +1,133 @@
+"""Every option of every command, with values that nobody means: one line says so, or it works."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from poetc.backends.plan.codec import identity_of
+from poetc.cli import (
+    MAY_BE_EMPTY,
+    Parser,
+    build_image_parser,
+    build_parser,
+    build_profile_parser,
+    main,
+)
+
+ROOT = Path(__file__).parent.parent
+SMALL = """\
+func.func public @main(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %x: tensor<4xf32>)
+    -> (tensor<4xf32>) {
+  %0 = stablehlo.add %w, %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+
+EMPTY = ("", "--")
+NUMBERS = (
+    *("1_0", "1_0KB", "\u0661\u0662", "\u0661\u0662KB", "\u2460", "nan", "inf", "-inf", "1e400"),
+    *("-1", "0", "0x10", "4611686018427387905", "9" * 400, "9" * 5000),
+)
+WORDS = (" ", "-", "..", "a/b", "x" * 300, "x" * 5000, "\x1b[31m", "1KB\n", "\udc80", "\0", "%s{}")
+SPLITS = (":", "arg0:1_0", "arg0:\u0662", "a:b:c")
+
+COMMANDS = {
+    "compile": (build_parser(), ("step.mlir", "-q", "--time-limit=2")),
+    "profile": (build_profile_parser(), ("profile", "step.mlir", "-q")),
+    "pack": (build_image_parser("pack"), ("pack", "out", "a.npz", "-q")),
+    "unpack": (build_image_parser("unpack"), ("unpack", "out", "a.bin", "-q")),
+}
+C, TVM = ("--emit=c", "-o", "made"), ("--emit=tvm", "-o", "made.so")
+CONTEXT = {
+    **dict.fromkeys(("name", "layout", "kernels", "board", "executor", "data"), C),
+    **dict.fromkeys(("tuning", "target"), TVM),
+    "tune": (*TVM, "--tuning=records"),
+    "cc": ("--stack=measure",),
+    "emit": ("-o", "made"),
+}
+"""What an option means something with."""
+
+
+def options(parser: Parser) -> list[tuple[str, str]]:
+    """Those that have a value: names as they are in the namespace and on the command line."""
+    actions = (a for a in parser._actions if a.option_strings and a.nargs != 0)
+    return [(action.dest, action.option_strings[-1]) for action in actions]
+
+
+OPTIONS = [(c, *option) for c, (parser, _) in COMMANDS.items() for option in options(parser)]
+
+
+@pytest.mark.parametrize(("command", "dest", "option"), OPTIONS, ids=lambda v: v.lstrip("-"))
+def test_hostile_values(
+    command: str, dest: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never a traceback, nor an internal error, nor a file that is half written."""
+    if CONTEXT.get(dest) is not None and "--emit=tvm" in CONTEXT[dest]:
+        pytest.importorskip("tvm")
+    monkeypatch.chdir(tmp_path)
+    Path("step.mlir").write_text(SMALL)
+    _, words = COMMANDS[command]
+    context = CONTEXT.get(dest, ()) if command == "compile" else ()
+    splits = SPLITS if dest == "split" else ()
+    for value in (*EMPTY, *NUMBERS, *WORDS, *splits):
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main([*words, *context, f"{option}={value}"])
+        what = f"{option}={value[:40]!r}: {code}, {err.getvalue()[:400]}"
+        lines = [line for line in err.getvalue().splitlines() if "poetc: warning: " not in line]
+        assert code in (0, 2, 3), what
+        if code:
+            assert len(lines) == 1 and lines[0].startswith("poetc: error: "), what
+            assert lines[0].isprintable() or "\udc80" in value, what
+        if value in EMPTY and dest not in MAY_BE_EMPTY:
+            assert code == 2 and option in lines[0], what
+    assert not list(tmp_path.glob(".poetc.*"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--time-limit", "1_0"), ("--gap", "0.0_1"), ("--stack", "1_024"), ("--static", "\u0661")],
+)
+def test_numbers_are_ascii_digits(option: str, value: str, tmp_path: Path) -> None:
+    model = tmp_path / "step.mlir"
+    model.write_text(SMALL)
+    err = io.StringIO()
+    with redirect_stderr(err):
+        assert main([str(model), f"{option}={value}"]) == 2
+    assert f"{option}={value}: not a" in err.getvalue()
+
+
+@pytest.mark.parametrize("emit", ["ir", "report", "tvm", "plan"])
+def test_a_dash_is_standard_output_wherever_one_file_is_written(emit: str, tmp_path: Path) -> None:
+    if emit == "tvm":
+        pytest.importorskip("tvm")
+    (tmp_path / "step.mlir").write_text(SMALL)
+    command = [sys.executable, "-m", "poetc.cli", "step.mlir", f"--emit={emit}", "-q", "-o"]
+    done = subprocess.run([*command, "-"], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"") and len(done.stdout) > 10
+    assert [path.name for path in tmp_path.iterdir()] == ["step.mlir"]
+    if emit == "plan":
+        subprocess.run([*command, "plan.bin"], cwd=tmp_path, check=True)
+        assert (tmp_path / "plan.bin").read_bytes() == done.stdout
+        assert identity_of(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("script", "lacks"), [("jax_step", "jax"), ("torch_step", "torch"), ("relax_training", "tvm")]
+)
+def test_examples_without_their_extra(script: str, lacks: str, tmp_path: Path) -> None:
+    """One line says what to install."""
+    (tmp_path / f"{lacks}.py").write_text(f"raise ModuleNotFoundError('no', name='{lacks}')\n")
+    code = (
+        f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', 'y']; "
+        f"runpy.run_path('examples/{script}.py', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1 and f"pip install 'poetc[{lacks}" in done.stderr
