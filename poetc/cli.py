@@ -290,6 +290,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("poetc: interrupted", file=sys.stderr)
         return 130
+    except MemoryError:
+        print("poetc: error: not enough memory for this input", file=sys.stderr)
+        return InputError.exit_code
     except RecursionError:
         print("poetc: error: the input is nested too deeply", file=sys.stderr)
         return InputError.exit_code

@@ -16,6 +16,7 @@ newest valid record is the state (docs/storage.md; backends/c/runtime/poetc_imag
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 import zlib
@@ -61,7 +62,7 @@ class ImageTensor:
     @cached_property
     def bytes(self) -> int:
         """Of the values, without the CRC."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def end(self) -> int:

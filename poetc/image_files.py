@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,10 @@ SUFFIX = "_image.json"
 """Ends the name of the file that describes an image, beside the generated sources."""
 
 
+_MOST_LAYOUT_BYTES = 1 << 26
+_MOST_HEADER_BYTES = 1 << 16
+"""Of an array in an `.npz` file, beside its elements."""
+
 _NOT_ARRAYS = (
     ValueError,
     TypeError,
@@ -28,6 +34,8 @@ _NOT_ARRAYS = (
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,
+    NotImplementedError,
+    OverflowError,
 )
 """What NumPy and zipfile raise for files of other kinds (a .npy file is a TypeError), objects that
 only pickle reads, and damage."""
@@ -62,7 +70,10 @@ def refuse_overwriting(output: str, *inputs: str | Path) -> None:
 def read_layout(file: Path) -> ImageLayout:
     """The layout in a file."""
     try:
-        data = json.loads(_read(file))
+        text = _read(file, _MOST_LAYOUT_BYTES + 1)
+        if len(text) > _MOST_LAYOUT_BYTES:
+            raise InputError(f"{file} is too large to describe an image")
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON") from error
     try:
@@ -71,29 +82,72 @@ def read_layout(file: Path) -> ImageLayout:
         raise InputError(f"{file}: {error.message}") from error
 
 
-def read_arrays(path: str) -> dict[str, np.ndarray]:
-    """The arrays in an `.npz` file by name."""
-    data = _read(Path(path))
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            return dict(file)
-    except _NOT_ARRAYS as error:
-        raise InputError(f"{path} is not an .npz file of arrays, or is damaged") from error
+class ArrayFile(Mapping[str, np.ndarray]):
+    """The arrays in an `.npz` file by name, each read when it is asked for.
+
+    Raises InputError for one that takes more than `most_bytes`, before it is read, and for damage.
+    """
+
+    def __init__(self, path: str, most_bytes: int) -> None:
+        self.path, self.most_bytes = path, most_bytes
+        _require_regular(Path(path))
+        try:
+            with zipfile.ZipFile(path) as file:
+                self._members = {name.removesuffix(".npy"): name for name in file.namelist()}
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        except _NOT_ARRAYS as error:
+            raise self._damaged() from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        member = self._members[name]
+        most = self.most_bytes + _MOST_HEADER_BYTES
+        try:
+            with zipfile.ZipFile(self.path) as file, file.open(member) as stream:
+                # What the directory of the archive says of its size need not be true.
+                data = stream.read(most + 1)
+            if len(data) > most:
+                raise InputError(f"{self.path}: {name} has {self._excess()}")
+            return self._array(name, data)
+        except _NOT_ARRAYS as error:
+            raise self._damaged() from error
+
+    def _array(self, name: str, data: bytes) -> np.ndarray:
+        stream = io.BytesIO(data)
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            header = np.lib.format.read_array_header_1_0(stream)
+        else:
+            header = np.lib.format.read_array_header_2_0(stream)
+        shape, _, dtype = header
+        if math.prod(shape) * dtype.itemsize > self.most_bytes:
+            shape = "x".join(map(str, shape))
+            raise InputError(f"{self.path}: {name} of shape {shape} has {self._excess()}")
+        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+    def _excess(self) -> str:
+        return f"more than the {self.most_bytes:,} bytes that any array of the model has"
+
+    def _damaged(self) -> InputError:
+        return InputError(f"{self.path} is not an .npz file of arrays, or is damaged")
 
 
 def pack_file(layout: ImageLayout, arrays: str, output: str) -> None:
     """Writes the image with the parameters in the `.npz` file `arrays`."""
-    data = _read(Path(arrays))
+    most_bytes = max(sum(t.bytes for t in p.tensors) for p in layout.parameters)
+    file = ArrayFile(arrays, most_bytes)
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            image = pack(layout, file)
+        image = pack(layout, file)
     except InputError as error:
-        raise InputError(f"{arrays}: {error.message}") from error
-    except _NOT_ARRAYS as error:
-        raise InputError(f"{arrays} is not an .npz file of arrays, or is damaged") from error
-    # Whoever trains on the old image would go on with a file that has no name any more.
-    with locked(output):
-        write_whole(output, image)
+        message = error.message.removeprefix(f"{arrays}: ")
+        raise InputError(f"{arrays}: {message}") from error
+    write_whole(output, image)
 
 
 def unpack_file(layout: ImageLayout, image: str, output: str) -> int:
@@ -112,13 +166,21 @@ def unpack_file(layout: ImageLayout, image: str, output: str) -> int:
     return sequence
 
 
-def _read(path: Path, most_bytes: int = -1) -> bytes:
-    """The beginning of a regular file, or all of it."""
+def _require_regular(path: Path) -> None:
+    """Raises InputError for what is there and neither file nor directory."""
     try:
         # Opening a FIFO waits for somebody to write to it.
         mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise InputError(f"cannot read {path}: not a regular file")
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError(f"cannot read {path}: not a regular file")
+
+
+def _read(path: Path, most_bytes: int) -> bytes:
+    """The beginning of a regular file."""
+    _require_regular(path)
+    try:
         with path.open("rb") as file:
             return file.read(most_bytes)
     except (OSError, ValueError) as error:

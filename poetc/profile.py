@@ -9,6 +9,7 @@ built and started by the user, on a real board, whose log is read from a file.
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -171,9 +172,10 @@ def _synthetic(graph: GraphOp, whole: _Types) -> dict[int, np.ndarray]:
 
 def _read_arguments(whole: _Types, path: str) -> dict[int, np.ndarray]:
     """The arguments in an .npz file, named arg0, arg1, ..."""
-    from poetc.image_files import read_arrays
+    from poetc.image_files import ArrayFile
 
-    arrays = read_arrays(path)
+    most_bytes = max((math.prod(s) * t.itemsize for s, t in whole.values()), default=0)
+    arrays = ArrayFile(path, most_bytes)
     found: dict[int, np.ndarray] = {}
     for i, (shape, dtype) in whole.items():
         if f"arg{i}" not in arrays:

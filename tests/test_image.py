@@ -6,6 +6,8 @@ import io
 import json
 import os
 import struct
+import tracemalloc
+import zipfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from poetc.backends.c.emit import generate
 from poetc.cli import main
 from poetc.errors import InputError
 from poetc.image import ImageLayout, ImageTensor, layout_of, layout_text, pack, unpack
+from poetc.image_files import pack_file, read_layout
 from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
 
@@ -472,3 +475,75 @@ def test_only_the_image_is_read(place: Path, capsys: pytest.CaptureFixture[str])
         for command in ("pack", "unpack"):
             error = fails(capsys, place / "out.bin", command, place, source)
             assert error == f"poetc: error: cannot read {source}: not a regular file\n"
+
+
+# Sizes that are not so
+
+
+def npy(shape: tuple[int, ...], data: bytes, descr: str = "<f4") -> bytes:
+    """An array whose header may say anything of what follows."""
+    stream = io.BytesIO()
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_2_0(stream, header)
+    return stream.getvalue() + data
+
+
+def npz(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return stream.getvalue()
+
+
+ZEROS = bytes(64 << 20)
+VALID = {f"{name}.npy": npy(a.shape, a.tobytes(), a.dtype.str) for name, a in NAMED.items()}
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"arg2.npy": npy((10**30,), b"")}, "arg2 of shape 10{30} has more than the 24 bytes"),
+        ({"arg2.npy": npy((2**40, 0), b"")}, "parameter weights is float32 2x3"),
+        ({"arg2.npy": npy((2**31, 2**31), b"")}, "more than the 24 bytes"),
+        ({"arg2.npy": npy((2, 3), ZEROS)}, "arg2 has more than the 24 bytes"),
+        ({"arg2.npy": b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + ZEROS}, "arg2 has more than"),
+        ({"arg2.npy": npy((2, 3), b"")}, "is not an .npz file of arrays, or is damaged"),
+        ({"arg2.npy": npy((-(10**30),), b"")}, "is not an .npz file|parameter weights is"),
+        ({"arg2.npy": npy((1,), ZEROS[:4], "<f4"), "other.npy": ZEROS}, "float32 2x3, not float32"),
+    ],
+)
+def test_sizes_are_bounded_before_anything_is_read(
+    members: dict[str, bytes], message: str, tmp_path: Path
+) -> None:
+    """Of arrays that the model does not have, nothing is read."""
+    arrays = tmp_path / "in.npz"
+    arrays.write_bytes(npz({**VALID, **members}))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=message) as info:
+            pack_file(LAYOUT, str(arrays), str(tmp_path / "out.bin"))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert str(info.value).count("\n") == 0 and info.value.exit_code == 2
+    assert not (tmp_path / "out.bin").exists()
+
+
+def test_a_member_that_nobody_asks_for_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "in.npz").write_bytes(npz({**VALID, "other.npy": ZEROS}))
+    tracemalloc.start()
+    pack_file(LAYOUT, str(tmp_path / "in.npz"), str(tmp_path / "out.bin"))
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", [[10**30], [2**32, 2**32], [2**63, 2], [10**30, 0]])
+def test_shapes_of_a_layout_are_exact(shape: list[int], tmp_path: Path) -> None:
+    data = LAYOUT.to_json()
+    data["tensors"][2]["shape"] = shape
+    file = tmp_path / "model_image.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(InputError) as info:
+        read_layout(file)
+    assert "\n" not in str(info.value)

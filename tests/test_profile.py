@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import subprocess
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -794,3 +795,19 @@ def test_kernels_that_a_board_cannot_hold(capsys: pytest.CaptureFixture[str]) ->
         r'kernel "\w+" has [\d,]+ bytes of operands and results, more than the 31,512 that micro',
         capsys.readouterr().err,
     )
+
+
+@pytest.mark.parametrize("data", [b"", bytes(64 << 20)])
+def test_data_are_bounded_before_they_are_read(
+    data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_2_0(
+        stream, {"descr": "<f4", "fortran_order": False, "shape": (32,) if data else (10**30,)}
+    )
+    with zipfile.ZipFile(tmp_path / "in.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("arg0.npy", stream.getvalue() + data)
+    command = ["profile", GESTURE, f"--data={tmp_path / 'in.npz'}", f"--program={tmp_path / 'out'}"]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "more than the" in error and error.count("\n") == 1
