@@ -197,6 +197,9 @@ static bool run_in_file(const char *directory, unsigned long steps, const char *
     }
     if (opened != POETC_OK) {
         perror(path);
+#ifdef MODEL_LAYOUT_ID
+        fprintf(stderr, "It holds the parameters: poetc pack DIRECTORY PARAMS.npz -o %s\n", path);
+#endif
         return false;
     }
     const bool good = run_on(&file.store, directory, steps);

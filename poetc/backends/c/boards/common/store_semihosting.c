@@ -52,7 +52,9 @@ poetc_status board_open_store(poetc_store **store, bool keep)
     file.handle = semihosting_open("storage.bin", keep ? SEMIHOSTING_KEEP : SEMIHOSTING_FRESH);
     *store = &file.store;
     if (file.handle < 0) {
-        semihosting_print("storage.bin cannot be opened\n");
+        semihosting_print("storage.bin cannot be opened");
+        semihosting_print(keep ? "; it is made by poetc pack DIRECTORY PARAMS.npz -o storage.bin\n"
+                               : "\n");
         return POETC_READ_FAILED;
     }
     return POETC_OK;
