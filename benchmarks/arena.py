@@ -57,10 +57,10 @@ stricter one of its own (a cache line, say): then it takes whole multiples of th
 3. Otherwise a search (`arena_search.py`) for exactly that height: it fills the valleys of the
    skyline, the one with the fewest possibilities first, jumps back over decisions that did not
    matter, and restarts. Where there is no room to spare, buffers that must lie side by side are
-   joined first (`arena_join.py`). Effort grows from round to round: each goes on with the search
-   for the height that is wanted (the target, if one is given) and for the least possible, and with
-   a sixteenth of that effort for each of some heights in between. More effort is never worse. A
-   search that ends without an answer proves a higher bound.
+   joined first (`arena_join.py`); restarts doubt some of these guesses. Effort grows from round to
+   round: each goes on with the search for the height that is wanted (the target, if one is given)
+   and for the least possible, and with a sixteenth of that effort for each of some heights in
+   between. More effort is never worse. A search that ends without an answer proves a higher bound.
 
 `arena_check.py`, which shares no code with this, checks every plan.
 

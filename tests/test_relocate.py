@@ -122,6 +122,27 @@ def test_is_deterministic_and_stops():
     assert time.monotonic() - began < 5
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 40))
+def test_moved_tensors_keep_their_alignment(seed: int, more: int):
+    """Some tensors take whole cache lines, wherever they are paged in."""
+    rng = random.Random(seed)
+    problem = random_problem(rng, 6)
+    tensors = tuple(replace(t, align=rng.choice((1, 4, 8))) for t in problem.tensors)
+    problem = replace(
+        problem, tensors=tensors, ram_bytes=None, deadline_ns=None, storage_bytes=None
+    )
+    try:
+        steps = kept(problem)
+    except ScheduleError:
+        return
+    arena_bytes = replay(problem, steps).peak_bytes + more
+    found = relocate(Instance(problem), steps, arena_bytes, 1, never, rounds=40)
+    if found is not None:
+        plan = plan_memory(problem, found.steps, align=1, offsets=found.offsets)
+        assert plan.arena_bytes <= arena_bytes
+
+
 def test_each_loop_asks_whether_to_stop():
     """Once it is told to stop, it asks a few times more and is over, whatever is left to do."""
     problem = random_problem(random.Random(3), 60)

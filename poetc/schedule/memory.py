@@ -253,11 +253,9 @@ def _pack(
     if offsets is None:
         packing = pack(boxes, align, effort, stop, target_bytes)
     else:
-        top = max(
-            (o + round_up(b.bytes, align) for o, b in zip(offsets, boxes, strict=True)), default=0
-        )
-        bound = most_alive([replace(box, align=max(box.align, align)) for box in boxes])
-        packing = Packing(tuple(offsets), top, bound)
+        boxes = [replace(box, align=max(box.align, align)) for box in boxes]
+        ends = (o + round_up(b.bytes, b.align) for o, b in zip(offsets, boxes, strict=True))
+        packing = Packing(tuple(offsets), max(ends, default=0), most_alive(boxes))
     check_packing(
         buffers.bytes,
         lifetimes,

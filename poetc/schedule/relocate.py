@@ -140,17 +140,18 @@ def _segments(instance: Instance, layout: Layout, cuts: Sequence[Cut], align: in
     index = {cut: i for i, cut in enumerate(cuts)}
     split = _split(cuts)
     segments: list[Segment] = []
-    for at, size in enumerate(layout.bytes):
+    for at, (size, own) in enumerate(zip(layout.bytes, layout.align, strict=True)):
         first, cut = 3 * layout.first[at], None
         for following in (*split.get(at, ()), None):
+            moved = None if cut is None else instance.tensors[cut.tensor]
+            multiple = max(align, own if moved is None else moved.align)
             last = 3 * layout.last[at] if following is None else 3 * following.after + 1
             segments.append(
                 Segment(
                     first=first,
                     last=last,
-                    bytes=round_up(
-                        size if cut is None else instance.tensors[cut.tensor].bytes, align
-                    ),
+                    bytes=round_up(size if moved is None else moved.bytes, multiple),
+                    align=multiple,
                     cut=None if cut is None else index[cut],
                     price=0.0 if cut is None else cut.price,
                     end=3 * layout.last[at],
@@ -179,7 +180,7 @@ def _fewer(
         part: list[int] = []  # of each segment
         for segment in segments:
             if segment.cut is None or segment.cut in cuts:
-                buffers.append(Buffer(segment.bytes, segment.first, segment.last))
+                buffers.append(Buffer(segment.bytes, segment.first, segment.last, segment.align))
             else:
                 buffers[-1] = replace(buffers[-1], last=segment.last)
             part.append(len(buffers) - 1)

@@ -35,13 +35,14 @@ TRIES = 60
 
 @dataclass(frozen=True)
 class Segment:
-    """`bytes` needed from time `first` to `last`, both included. `cut` is the index of the cut
-    before it, `price` what that costs; None where a buffer begins. The buffer lives until `end`.
-    Segments of a buffer follow each other."""
+    """`bytes` needed from time `first` to `last`, both included, at a multiple of `align`. `cut` is
+    the index of the cut before it, `price` what that costs; None where a buffer begins. The buffer
+    lives until `end`. Segments of a buffer follow each other."""
 
     first: int
     last: int
     bytes: int
+    align: int
     cut: int | None
     price: float
     end: int
@@ -286,7 +287,9 @@ class Sweeps:
         tries = TRIES
         while waiting:
             i = waiting.pop(0)
-            place = self._place(size[i], preferences[i], size, lying, held, stays)
+            place = self._place(
+                size[i], segments[i].align, preferences[i], size, lying, held, stays
+            )
             tries -= 1
             if place is None or not tries:
                 return False
@@ -312,6 +315,7 @@ class Sweeps:
     def _place(
         self,
         bytes: int,
+        align: int,
         preference: int,
         size: Sequence[int],
         lying: dict[int, int],
@@ -327,9 +331,9 @@ class Sweeps:
         ]
         taken += [(at, at + size[j], segments[j].price, j) for j, at in held.items() if size[j]]
         taken.sort()
-        places = {0, height - bytes}
-        places.update(end for _, end, _, _ in taken)
-        places.update(begin - bytes for begin, _, _, _ in taken)
+        places = {0, (height - bytes) // align * align}
+        places.update(-(-end // align) * align for _, end, _, _ in taken)
+        places.update((begin - bytes) // align * align for begin, _, _, _ in taken)
         best: tuple[float, int, int] | None = None
         for at in places:
             top = at + bytes
