@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from poetc import __version__
 from poetc.errors import InputError, PoetcError
-from poetc.files import write_whole
+from poetc.files import check_parent, write_whole
 from poetc.units import (
     format_bytes,
     format_energy,
@@ -856,8 +856,7 @@ def _check_writable(output: str | None) -> None:
             raise InputError(f"cannot write {output}: permission denied")
         return
     parent = target.parent
-    if not parent.is_dir():
-        raise InputError(f"cannot write {output}: {parent} is not a directory")
+    check_parent(output)
     if not os.access(parent, os.W_OK):
         raise InputError(f"cannot write {output}: {parent} is not writable")
 

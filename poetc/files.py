@@ -47,6 +47,7 @@ def write_whole(target: str | os.PathLike[str], content: str | bytes) -> None:
     if not name:
         raise InputError("cannot write to a file without a name")
     data = content.encode() if isinstance(content, str) else content
+    check_parent(name)
     try:
         existing = _status(name)
         if name.endswith("/") or (existing is not None and stat.S_ISDIR(existing.st_mode)):
@@ -64,6 +65,21 @@ def write_whole(target: str | os.PathLike[str], content: str | bytes) -> None:
             _replace(Path(os.path.realpath(name)), data, mode)
     except OSError as error:
         raise InputError(f"cannot write {name}: {error.strerror}") from error
+
+
+def check_parent(target: str | os.PathLike[str]) -> None:
+    """Raises InputError, with the first directory that is missing, if a target cannot be there."""
+    name = os.fspath(target)
+    for path in (Path(name), Path(os.path.realpath(name))):
+        for parent in reversed(path.parents):
+            try:
+                is_directory = stat.S_ISDIR(parent.stat().st_mode)
+            except FileNotFoundError:
+                raise InputError(f"cannot write {name}: there is no directory {parent}") from None
+            except OSError as error:
+                raise InputError(f"cannot write {name}: {parent}: {error.strerror}") from error
+            if not is_directory:
+                raise InputError(f"cannot write {name}: {parent} is not a directory")
 
 
 def _status(name: str) -> os.stat_result | None:

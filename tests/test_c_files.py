@@ -7,7 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from conftest import MODELS
 
+from poetc.backends.c.directory import write_generated
+from poetc.cli import main
 from poetc.errors import InputError
 from poetc.files import write_whole
 
@@ -80,7 +83,7 @@ def test_names_that_are_no_files(tmp_path: Path) -> None:
     for name in (tmp_path, f"{tmp_path}/new/", f"{tmp_path}/."):
         with pytest.raises(InputError, match="a directory, not a file"):
             write_whole(name, "text")
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="there is no directory"):
         write_whole(tmp_path / "missing" / "file", "text")
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(InputError, match="symbolic links"):
@@ -100,3 +103,23 @@ def test_nothing_is_left_of_a_failure(tmp_path: Path, monkeypatch: pytest.Monkey
         write_whole(target, "new")
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_directory_that_is_missing_is_named(tmp_path: Path) -> None:
+    """The first of them, for every kind of output, as the user wrote it."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("gone/there")
+    for name, said in (
+        ("fw/x", "there is no directory {}/fw"),
+        ("fw/a/b/x", "there is no directory {}/fw"),
+        ("file/a/x", "{}/file is not a directory"),
+        ("link", "there is no directory {}/gone"),
+    ):
+        output = tmp_path / name
+        expected = f"cannot write {output}: {said.format(tmp_path)}"
+        for write in (lambda o: write_whole(o, "x"), lambda o: write_generated({"a": "x"}, o)):
+            with pytest.raises(InputError) as error:
+                write(output)
+            assert str(error.value) == expected
+        assert main([str(MODELS / "gesture_mlp.mlir"), "-o", str(output)]) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "link"]

@@ -58,6 +58,10 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK:       /* ---- model.c ---- */
 // CHECK:       poetc_status model_step(poetc_store *store)
 // CHECK-NEXT:  {
+// CHECK-NEXT:      const poetc_status checked = model_check();
+// CHECK-NEXT:      if (checked != POETC_OK) {
+// CHECK-NEXT:          return checked;
+// CHECK-NEXT:      }
 // CHECK-NEXT:      poetc_status status;
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %y = poet.compute "double" (%x) */

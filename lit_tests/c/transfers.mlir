@@ -6,6 +6,10 @@
 // CHECK:       /* ---- model.c ---- */
 // CHECK:       poetc_status model_step(poetc_store *store)
 // CHECK-NEXT:  {
+// CHECK-NEXT:      const poetc_status checked = model_check();
+// CHECK-NEXT:      if (checked != POETC_OK) {
+// CHECK-NEXT:          return checked;
+// CHECK-NEXT:      }
 // CHECK-NEXT:      poetc_transfer transfer[2];
 // CHECK-NEXT:      poetc_transfers_init(transfer, 2);
 // CHECK-NEXT:      poetc_status status;

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from poetc.backends.c.libraries import INDEX_FILES, indexed_files, with_more_files
 from poetc.backends.c.libraries.library import MARK
 from poetc.errors import InputError
-from poetc.files import TEMPORARY_PREFIX, exchange, temporary_beside, umask
+from poetc.files import TEMPORARY_PREFIX, check_parent, exchange, temporary_beside, umask
 
 
 class _CannotExchangeError(Exception):
@@ -30,6 +30,7 @@ def write_generated(files: Mapping[str, str], directory: str | Path) -> None:
     """Writes generated files as `emit` does: all or none, and over none that are not generated."""
     if not os.fspath(directory):
         raise InputError("cannot write to a directory without a name")
+    check_parent(directory)
     target = Path(os.path.realpath(directory))
     try:
         try:
