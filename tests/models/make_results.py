@@ -1,6 +1,7 @@
 """Remakes the expected results in `*.npz` from their arguments, with XLA on the CPU.
 
-    pip install 'poetc[jax]' && python tests/models/make_results.py [NAME ...]
+    pip install 'poetc[jax]'
+    python tests/models/make_results.py [--folder tests/cases] [NAME ...]
 
 The `.mlir` files are training steps written in JAX, lowered by
 `jax.jit(step, donate_argnums=0).lower(...).as_text()` with JAX 0.10.2. Each `.npz` holds the
@@ -55,21 +56,23 @@ def xla_results(text: str, arguments: list[np.ndarray]) -> list[np.ndarray]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--folder", type=Path, default=MODELS)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    names = options.names or sorted(p.stem for p in MODELS.glob("*.npz"))
+    names = options.names or sorted(p.stem for p in options.folder.glob("*.npz"))
     for name in names:
-        path = MODELS / f"{name}.npz"
+        path = options.folder / f"{name}.npz"
         with np.load(path) as old:
             arrays = {k: old[k] for k in old}
         count = sum(k.startswith("arg") for k in arrays)
         arguments = [arrays[f"arg{i}"] for i in range(count)]
-        results = xla_results((MODELS / f"{name}.mlir").read_text(), arguments)
+        results = xla_results((options.folder / f"{name}.mlir").read_text(), arguments)
         for i, result in enumerate(results):
             if options.check:
                 expected = arrays[f"out{i}"]
                 scale = max(float(np.max(np.abs(expected))), 1e-12)
-                print(f"{name} out{i}: {float(np.max(np.abs(result - expected))) / scale:.1e}")
+                worst = float(np.max(np.abs(result.astype(float) - expected)))
+                print(f"{name} out{i}: {worst / scale:.1e}")
             arrays[f"out{i}"] = result
         if not options.check:
             np.savez_compressed(path, **arrays)
