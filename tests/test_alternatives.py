@@ -4,13 +4,17 @@ it."""
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+import pytest
+from conftest import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import RandomGraph, random_graphs
 from test_passes_schedule import device
 
-from poetc.errors import InfeasibleError, TimeLimitError
+from poetc.cli import main
+from poetc.errors import UnscheduledError
 from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule_graph
 
 SEEN: dict[str, int] = {}
@@ -30,7 +34,7 @@ def scheduled(
     )
     try:
         return schedule_graph(graph, options)
-    except (InfeasibleError, TimeLimitError):
+    except UnscheduledError:
         return None
 
 
@@ -70,4 +74,122 @@ def test_auto_is_the_better_of_both(random: RandomGraph, dma: bool, share: float
 
 
 def test_both_places_were_seen() -> None:
+    """In the tests above."""
     assert SEEN.get("ram", 0) >= 20 and SEEN.get("storage", 0) >= 20, SEEN
+
+
+# The command line
+
+GESTURE = MODELS / "gesture_mlp.mlir"
+
+ADAM = """
+func.func public @main(
+    %w: tensor<32x16xf32> {tf.aliasing_output = 1 : i32, poet.name = "w"},
+    %m: tensor<32x16xf32> {tf.aliasing_output = 2 : i32, poet.name = "m"},
+    %x: tensor<4x32xf32>) -> (tensor<4x16xf32>, tensor<32x16xf32>, tensor<32x16xf32>) {
+  %b = stablehlo.constant dense<0.9> : tensor<32x16xf32>
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<4x32xf32>, tensor<32x16xf32>) -> tensor<4x16xf32>
+  %t = stablehlo.tanh %y : tensor<4x16xf32>
+  %g = stablehlo.dot_general %x, %t, contracting_dims = [0] x [0]
+    : (tensor<4x32xf32>, tensor<4x16xf32>) -> tensor<32x16xf32>
+  %s = stablehlo.multiply %g, %g : tensor<32x16xf32>
+  %d = stablehlo.multiply %m, %b : tensor<32x16xf32>
+  %m1 = stablehlo.add %d, %s : tensor<32x16xf32>
+  %q = stablehlo.divide %g, %m1 : tensor<32x16xf32>
+  %w1 = stablehlo.subtract %w, %q : tensor<32x16xf32>
+  return %t, %w1, %m1 : tensor<4x16xf32>, tensor<32x16xf32>, tensor<32x16xf32>
+}
+"""
+"""2,048 bytes of `w`, of `m` and of the gradient, which the update reads twice."""
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = main([*words, "-o", "/dev/null"])
+    return status, capsys.readouterr().err
+
+
+def energy_nj(tmp_path: Path, *words: str) -> float:
+    """What `--json` says, inf where there is no schedule."""
+    import json
+    from contextlib import redirect_stderr
+    from io import StringIO
+
+    with redirect_stderr(StringIO()) as said:
+        status = main([*words, "--json", "-o", str(tmp_path / "ir.mlir")])
+    assert status in (0, 3, 4), said.getvalue()
+    return math.inf if status else json.loads(said.getvalue())["energy_nj"]
+
+
+@pytest.fixture
+def adam(tmp_path: Path) -> str:
+    file = tmp_path / "adam.mlir"
+    file.write_text(ADAM)
+    return str(file)
+
+
+SMALL = "--static=4", "--stack=4"
+
+
+def test_a_gradient_that_is_stored_is_no_limit(
+    adam: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes in parts with the parameter that it is for."""
+    status, text = run(capsys, adam, "--ram=3000B", *SMALL, "--split=off", "--time-limit=5")
+    assert status == 3
+    status, text = run(capsys, adam, "--ram=3000B", *SMALL, "--time-limit=5")
+    assert status == 0 and "in parts" in text
+
+
+def test_no_proof_where_some_parts_work(adam: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where exit code 3 is said, none of many splits works; all messages say how much RAM."""
+    refusals = 0
+    for ram in (300, 520, 600, 900, 1500):
+        words = [adam, f"--ram={ram}B", *SMALL, "--time-limit=2"]
+        status, text = run(capsys, *words)
+        if status:
+            refusals += 1
+            assert "least RAM known to work" in text and "proven: 520 B" in text
+        works = [
+            parts for parts in (2, 8, 32) if not run(capsys, *words, f"--split=w@0:{parts}")[0]
+        ]
+        assert status != 3 or not works
+        assert (status == 3) == (ram < 520)
+    assert refusals >= 2
+
+
+def test_a_search_for_parts_without_time_proves_nothing(
+    adam: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poetc.split_search._parameters", lambda candidate: [])
+    status, text = run(capsys, adam, "--ram=1KB", *SMALL, "--time-limit=2")
+    assert status == 4 and "of others nothing is proven" in text
+
+
+@pytest.mark.parametrize("deadline", ["1.02x", "1.3x", "2x"])
+@pytest.mark.parametrize("ram", ["5KB", "8KB", "9600B"])
+def test_budgets_and_deadlines(ram: str, deadline: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A candidate that misses a limit ends in no internal error."""
+    words = f"--ram={ram}", f"--deadline={deadline}", "--time-limit=2"
+    status, text = run(capsys, str(GESTURE), *words)
+    assert status in (0, 3, 4), text
+    if status:
+        assert "least RAM known to work: " in text and "proven: " in text
+
+
+def test_more_ram_never_costs_more_with_parts(adam: str, tmp_path: Path) -> None:
+    energies = [
+        energy_nj(tmp_path, adam, f"--ram={ram}B", *SMALL, "--time-limit=3", "--gap=0")
+        for ram in (1_200, 2_000, 3_000, 5_000, 7_000, 9_000, 12_000)
+    ]
+    assert math.isfinite(energies[0])
+    assert energies == sorted(energies, reverse=True)
+
+
+def test_more_time_never_costs_more(adam: str, tmp_path: Path) -> None:
+    energies = [
+        energy_nj(tmp_path, adam, "--ram=3000B", *SMALL, f"--time-limit={limit}", "--gap=0")
+        for limit in (1, 3, 6)
+    ]
+    assert math.isfinite(energies[-1])
+    assert energies == sorted(energies, reverse=True)
