@@ -103,7 +103,7 @@ ARENA_SHARE, MOST_ARENA_S = 0.2, 5.0
 MAX_LATE = 6
 """How often a step with a profile is scheduled again until what is predicted for it is in time."""
 
-GRACE_S, GRACE_SHARE = 0.5, 0.05
+GRACE_S, GRACE_SHARE = 0.7, 0.07
 """The search for an arena ends so long after the time limit at the latest, or after that share of
 it, whichever is more."""
 
