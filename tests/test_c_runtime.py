@@ -386,6 +386,22 @@ def test_newest_record(library: ctypes.CDLL, sequences: tuple[int, ...], newest:
     assert library.poetc_image_open(*opened) == OK and found.value == (newest + 1) % 2**32
 
 
+def test_a_step_that_somebody_else_has_done(library: ctypes.CDLL) -> None:
+    """Two programs that began with the same state: the second commits nothing."""
+    store, found = PythonStore(128), ctypes.c_uint32()
+    store.bytes = image_of(4, 5)
+    opened = (store.address, 77, 32, ctypes.byref(found))
+    assert library.poetc_image_open(*opened) == OK and found.value == 5
+    assert library.poetc_image_commit(store.address, 77, 32, 6) == OK
+    after = bytes(store.bytes)
+    assert library.poetc_image_commit(store.address, 77, 32, 6) == IN_USE
+    assert bytes(store.bytes) == after
+    # Nor after it has fallen behind by more.
+    assert library.poetc_image_commit(store.address, 77, 32, 7) == OK
+    assert library.poetc_image_commit(store.address, 77, 32, 6) == IN_USE
+    assert library.poetc_image_open(*opened) == OK and found.value == 7
+
+
 def test_records_that_do_not_count(library: ctypes.CDLL) -> None:
     store = PythonStore(64)
     found = ctypes.c_uint32(99)

@@ -387,22 +387,26 @@ class Program:
         if offset is None:
             raise InputError("a page has no place in storage; run poet-plan-memory first")
         size = tensor_bytes(tensor.type)
-        what, bank, tag = "page", "", "0"
+        what, bank, tag = "page", "", ""
         if page in self.old_pages:
             what, bank, tag = "parameter", " + old_bank", "sequence"
         elif page in self.new_pages:
             what, bank, tag = "parameter", " + new_bank", "sequence + 1u"
         elif self.image is not None and transfer_of(page) is not None:
             self._verify_outside_image(offset, self.image)
+            # What an earlier step left there is none of this step's pages.
+            tag = "sequence + 1u"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
         where = [f"{offset}{bank}", f"at({arena_offset(tensor)})", str(size)]
         if isinstance(op, PageOutStartOp | PageInStartOp):
             if verb == "in":
                 what = "page"
-            arguments = ["store", f"&transfer[{self.slots[op]}]", *where, tag]
+            arguments = ["store", f"&transfer[{self.slots[op]}]", *where, tag or "0"]
             return self._checked(f"poetc_{what}_{verb}_start", arguments)
-        tags = [tag] if what == "parameter" else []
-        return self._checked(f"poetc_{what}_{verb}", ["store", *where, *tags])
+        if not tag:
+            return self._checked(f"poetc_{what}_{verb}", ["store", *where])
+        tagged = "_tagged" if what == "page" else ""
+        return self._checked(f"poetc_{what}_{verb}{tagged}", ["store", *where, tag])
 
     def _verify_outside_image(self, offset: int, image: ImageLayout) -> None:
         """A page of the step must not even share a write unit with parameters."""

@@ -139,23 +139,28 @@ class Pager:
     def image_open(self, layout_id: int, unit_bytes: int, bank_bytes: int) -> None:
         """Finds the current values of parameters. Raises PageError if the store has none."""
         self.layout_id, self.unit_bytes, self.bank_bytes = layout_id, unit_bytes, bank_bytes
-        found = [s for slot in (0, 1) if (s := self._record(slot)) is not None]
-        if not found:
-            raise PageError(f"the store has no image with the layout {layout_id:08x}")
-        # Sequences wrap: the newer of two is less than half of all numbers ahead.
-        newer = len(found) == 2 and (found[1] - found[0]) % 2**32 < 2**31
-        self.sequence = found[1] if newer else found[0]
+        self.sequence = self._newest()
 
     def image_commit(self) -> None:
         """Makes the new values the current ones."""
         self.store.sync()
         following = (self.sequence + 1) % 2**32
+        if self._newest() != self.sequence:
+            raise PageError("another program has done a step on the store meanwhile")
         fields = (RECORD_MAGIC, self.layout_id, following)
         record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
         self.store.write((following & 1) * self.unit_bytes, record)
         self.store.sync()
         if self._record(following & 1) != following:
             raise PageError("the record of new parameters was not written")
+
+    def _newest(self) -> int:
+        found = [s for slot in (0, 1) if (s := self._record(slot)) is not None]
+        if not found:
+            raise PageError(f"the store has no image with the layout {self.layout_id:08x}")
+        # Sequences wrap: the newer of two is less than half of all numbers ahead.
+        newer = len(found) == 2 and (found[1] - found[0]) % 2**32 < 2**31
+        return found[1] if newer else found[0]
 
     def _place(self, offset: int, kind: int) -> tuple[int, int]:
         """Where a page is, and its tag."""

@@ -85,6 +85,15 @@ poetc_status poetc_image_commit(poetc_store *store, uint32_t layout_id, uint32_t
     if (status != POETC_OK) {
         return status;
     }
+    /* If the state is not the one that the step began with, another program has done a step. */
+    uint32_t newest = 0;
+    status = poetc_image_open(store, layout_id, unit_bytes, &newest);
+    if (status == POETC_OK && newest != sequence - 1u) {
+        return POETC_IN_USE;
+    }
+    if (status != POETC_OK && status != POETC_NO_IMAGE) {
+        return status;
+    }
     status = write_record(store, layout_id, unit_bytes, sequence);
     if (status != POETC_OK) {
         /* What went wrong first is what the caller should know. */

@@ -422,6 +422,12 @@ static poetc_status take_slot(walk *w, poetc_transfer **slot)
     return full ? end_transfer(w) : POETC_OK;
 }
 
+/* Of what this step writes. Without parameters on storage nothing tells steps apart. */
+static uint32_t step_tag(const walk *w)
+{
+    return w->plan.model->image == NULL ? 0 : w->sequence + 1u;
+}
+
 static poetc_status page_in(walk *w)
 {
     reader *const r = &w->plan;
@@ -441,10 +447,14 @@ static poetc_status page_in(walk *w)
         return POETC_OK;
     }
     uint32_t offset = from.offset;
-    uint32_t tag = 0;
-    if (from.kind == PAGE_OLD || from.kind == PAGE_NEW) {
-        offset += from.kind == PAGE_OLD ? w->old_bank : w->new_bank;
-        tag = from.kind == PAGE_OLD ? w->sequence : w->sequence + 1u;
+    uint32_t tag = step_tag(w);
+    if (from.kind == PAGE_OLD) {
+        offset += w->old_bank;
+        tag = w->sequence;
+    } else if (from.kind == PAGE_NEW) {
+        offset += w->new_bank;
+    } else if (from.kind == PAGE_CONSTANT) {
+        tag = 0;
     }
     poetc_transfer *slot = NULL;
     const poetc_status status = take_slot(w, &slot);
@@ -479,7 +489,7 @@ static poetc_status page_out(walk *w)
     return to.kind == PAGE_NEW
                ? model->image->out_start(w->store, slot, to.offset + w->new_bank, data, bytes,
                                          w->sequence + 1u)
-               : poetc_page_out_start(w->store, slot, to.offset, data, bytes, 0);
+               : poetc_page_out_start(w->store, slot, to.offset, data, bytes, step_tag(w));
 }
 
 /* Finds the page of the first transfer that was not waited for: there is one. */
