@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from random_poet import poet_graphs
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from poetc.backends.c.emit import RUNTIME, emit, on_lines
+from poetc.backends.c.emit import RUNTIME, emit, generate, on_lines
+from poetc.backends.plan.source import PlanExecutor
 from poetc.costmodel.device import Device, load_device
 from poetc.errors import InputError
 from poetc.image import layout_of, pack, unpack
@@ -219,3 +220,12 @@ int aligned(void)
 """
     )
     compile_c([tmp_path / "record.c"], tmp_path / "record.o", flags=("-c", "-O2"))
+
+
+def test_plans_are_refused() -> None:
+    """What a device is sent is checked there, where nothing is known of lines."""
+    graph = overlapped(LINE)
+    module = graph.parent_op()
+    assert isinstance(module, ModuleOp)
+    with pytest.raises(InputError, match="--executor=code"):
+        generate(module, executor=PlanExecutor())

@@ -80,7 +80,7 @@ class PlanProgram(Program):
             # A device that is sent a plan does not check that buffers keep to the lines.
             raise InputError(
                 "plans know nothing of cache lines: for a device with cache_line_bytes, use "
-                "--executor=c"
+                "--executor=code"
             )
         self.has_null = True
         table = self.numbered.table
