@@ -34,8 +34,9 @@ SOURCES = [
     IDLE,
     NO_IMAGE,
     TIMED_OUT,
+    *_OTHERS,
     IN_USE,
-) = range(12)
+) = range(20)
 
 _Store = ctypes.c_void_p
 _Done = ctypes.POINTER(ctypes.c_uint32)

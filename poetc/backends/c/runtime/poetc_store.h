@@ -27,15 +27,15 @@ typedef enum {
     POETC_IDLE,           /* waited for a transfer that was not started */
     POETC_NO_IMAGE,       /* the store holds no parameters of this model (poetc_image.h) */
     POETC_TIMED_OUT,      /* the store did not answer in time */
-    POETC_IN_USE,         /* another program uses the store */
     POETC_PLAN_DAMAGED,   /* no plan (poetc_plan.h), or not what was sent, or of another version */
     POETC_PLAN_FOREIGN,   /* a plan is for another model */
     POETC_PLAN_TOO_LARGE, /* a plan needs more RAM or storage than there is */
     POETC_PLAN_INVALID,   /* a plan says what would not compute the model's results */
     POETC_BYTE_ORDER,     /* this and the next: this program would give other results (poetc_check.h) */
     POETC_FLOAT_ROUNDING, /* floats are not rounded to the nearest, ties to even */
-    POETC_FLOAT_DENORMALS,  /* denormal floats become zero */
-    POETC_FLOAT_EXPRESSIONS /* the compiler changes what floats are computed */
+    POETC_FLOAT_DENORMALS, /* denormal floats become zero */
+    POETC_FLOAT_EXPRESSIONS, /* the compiler changes what floats are computed */
+    POETC_IN_USE          /* another program uses the store */
 } poetc_status;
 
 /* A short description, for messages. */
