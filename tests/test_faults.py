@@ -260,8 +260,8 @@ def test_every_transfer(name: str, mode: str, tmp_path: Path) -> None:
     before, after = machine.state(machine.before), machine.state(reference.image)
     assert {Kind.START_READ, Kind.WAIT_WRITE} <= {c.kind for c in calls} or mode != "later"
     if machine.layout is not None:
-        # Record 0, which is empty, is read twice; record 1; before the commit once more; then record 0
-        # is written and read back.
+        # Record 0, which is empty, is read twice; record 1; all again before the commit.
+        # Then record 0 is written and read back.
         assert sum(map(machine.is_record, calls)) == 8 and calls[-1].kind is Kind.READ
     trials = [(i, fault) for i in range(len(calls)) for fault in Fault]
     failed = 0
