@@ -2056,7 +2056,8 @@ class GatherOp(StablehloOp):
 
 @irdl_op_definition
 class ScatterOp(StablehloOp):
-    """The operand with updates added at computed positions; those outside are dropped."""
+    """The operand with windows of updates added at computed positions; a window that is not wholly
+    inside is left out."""
 
     name = "stablehlo.scatter"
     operand = operand_def(TensorType)
