@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from poetc import __version__
 from poetc.errors import InputError, PoetcError
 from poetc.files import check_parent, write_whole
+from poetc.names import printable
 from poetc.units import (
     format_bytes,
     format_energy,
@@ -281,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run_profile(build_profile_parser().parse(words[1:]))
         return _run(build_parser().parse(words))
     except PoetcError as error:
-        print(f"poetc: error: {error}", file=sys.stderr)
+        print(f"poetc: error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of stdout went away; nothing left to say there.
@@ -671,7 +672,9 @@ def _compile(
         )
     if not arguments.quiet:
         found = summary()
-        text = json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text()
+        text = (
+            json.dumps(found.to_json(), indent=2) if arguments.json else printable(found.to_text())
+        )
         print(text, file=sys.stderr)
     return 130 if interrupted else 0
 

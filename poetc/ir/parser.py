@@ -14,7 +14,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NoneAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    FileLineColLoc,
+    IntAttr,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+)
 from xdsl.ir import (
     Attribute,
     AttributeInvT,
@@ -129,6 +136,16 @@ class FaultTolerantParser(Parser):
             self.raise_error(f"{type} is too large", match.start(), match.end())
         self._types[match[0]] = type
         return type
+
+    def parse_optional_attribute(self) -> Attribute | None:
+        """A string is text, also where xDSL takes what is not ASCII for mere bytes."""
+        attribute = super().parse_optional_attribute()
+        if not isinstance(attribute, BytesAttr):
+            return attribute
+        try:
+            return StringAttr(attribute.data.decode())
+        except UnicodeDecodeError:
+            return attribute
 
     def parse_operation(self) -> Operation:
         begin, dialects = self.pos, len(self._parser_state.dialect_stack)

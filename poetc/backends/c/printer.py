@@ -53,6 +53,7 @@ from poetc.backends.types import Kind, kind_of
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.kernels import mathlib
+from poetc.names import printable
 
 _C_TYPES: Mapping[Kind, str] = {"float32": "float", "int32": "int32_t", "bool": "bool"}
 
@@ -208,7 +209,7 @@ def c_identifier(text: str) -> str:
 
 def c_comment(text: str, width: int = _WIDTH) -> str:
     """A C comment that says `text`, wrapped to `width` columns."""
-    safe = text.replace("*/", "* /").replace("/*", "/ *")
+    safe = printable(text).replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
     lines = [
         wrapped
         for line in safe.splitlines()
