@@ -87,7 +87,7 @@ MAX_ATTEMPTS = 8
 LEAST_TIME_S = 0.3
 """What the solver gets for another attempt when the time limit has passed in the first one."""
 
-PACK_EFFORT = 2_000_000
+PACK_EFFORT = 1_000_000
 """Effort of `arena.pack` for each order of the transfers: to be within the RAM, and once more to
 have no waste."""
 

@@ -175,8 +175,8 @@ class Sweeps:
         lives = sorted(s.end - s.first for s in segments)
         cheapest: _Plan | None = None
         for tenths in range(2, 9):
-            if self.stop():
-                return
+            if cheapest is not None and self.stop():
+                break
             long = lives[len(lives) * tenths // 10]
             for sides in ((LOW, HIGH), (HIGH, LOW)):
                 preferences = tuple(sides[s.end - s.first <= long] for s in segments)
@@ -231,7 +231,7 @@ class Sweeps:
         self, preferences: tuple[int, ...], forced: frozenset[int], limit: float
     ) -> _Plan | None:
         """Places all segments; None where one finds no place, at a price above `limit`, or when it
-        is to stop.
+        is to stop. The first ones, which take little time, do not: without any there is no result.
 
         Goes on from the last state of the present plan that is the same in the new one.
         """
@@ -253,7 +253,9 @@ class Sweeps:
             last = states[-1].moment if states else 0
             if state.moment % MOMENTS == 0 and state.moment > last:
                 states.append(state.copy())
-            if not self._moment(state, preferences, forced, limit) or self.stop():
+            if not self._moment(state, preferences, forced, limit):
+                return None
+            if now is not None and self.stop():
                 return None
             state.moment += 1
         return _Plan(preferences, forced, state, tuple(states))
