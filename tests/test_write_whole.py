@@ -103,10 +103,10 @@ def killed(
             yield target
 
 
-def build_ids(files: Mapping[str, str]) -> set[str]:
-    return {
-        match for text in files.values() for match in re.findall(r"MODEL_BUILD_ID.* (0x\w+)", text)
-    }
+def build_ids(files: Mapping[str, str]) -> set[int]:
+    pattern = re.compile(r'MODEL_BUILD_ID.* 0x(\w+)u|"build_id": (\d+)')
+    found = (match for text in files.values() for match in pattern.finditer(text))
+    return {int(match[1], 16) if match[1] else int(match[2]) for match in found}
 
 
 @pytest.mark.parametrize("writers", [1, 2])
@@ -198,6 +198,9 @@ def test_any_file_of_another_run_is_refused(tmp_path: Path) -> None:
     write_generated(new, tmp_path)
     subprocess.run(["make", "-s", "CFLAGS=-O0"], cwd=tmp_path, check=True, capture_output=True)
     for name in new:
+        if name.endswith(".json"):
+            # Nothing that builds reads it.
+            continue
         (tmp_path / name).write_text(old[name])
         made = subprocess.run(
             ["make", "-B", "CFLAGS=-O0", "model_example", "model_threads"],
