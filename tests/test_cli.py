@@ -406,15 +406,17 @@ def test_a_byte_order_mark_is_skipped(run, tmp_path: Path) -> None:
 def test_a_longer_search_is_proposed_if_it_was_cut_off(
     seconds: float, longer: bool, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter([0.0, 0.0, seconds])
+    now_s = 0.0
 
     def search(*_: object) -> None:
+        nonlocal now_s
+        now_s = seconds
         raise TimeLimitError("nothing found")
 
     module = prepare("gesture_mlp").module
     monkeypatch.setattr(pipeline, "schedule_and_plan", search)
     monkeypatch.setattr(pipeline, "run_passes", lambda ctx, module, passes, observe: None)
-    monkeypatch.setattr(pipeline, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(pipeline, "time", SimpleNamespace(monotonic=lambda: now_s))
     device = load_device("nrf52840")
     options = pipeline.Options(device, "nrf52840", ram_bytes=9000, time_limit_s=10.0)
     with pytest.raises(TimeLimitError) as error:

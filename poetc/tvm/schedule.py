@@ -241,9 +241,9 @@ def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | 
     try:
         report = schedule_and_plan(graph, asked)
     except InfeasibleError as error:
-        raise _infeasible(error, imported, options) from error
+        raise InfeasibleError(_explained(error, imported, options)) from error
     except TimeLimitError as error:
-        raise TimeLimitError(_about(imported, error)) from error
+        raise TimeLimitError(_explained(error, imported, options)) from error
     if short:
         raise InfeasibleError(
             f"Relax function @{imported.name}: no schedule fits into "
@@ -284,31 +284,34 @@ def _about(imported: Imported, error: PoetcError) -> str:
     return f"Relax function @{imported.name}, whose {_aside(imported)}: {error.message}"
 
 
-def _infeasible(error: InfeasibleError, imported: Imported, options: _Options) -> InfeasibleError:
-    """The proof that there is no schedule, in terms of all that the function allocates."""
+def _explained(error: PoetcError, imported: Imported, options: _Options) -> str:
+    """The proof that there is no schedule, or none in one order, in terms of all that the function
+    allocates."""
     found = error.__cause__
     if not isinstance(found, InfeasibleProblem) or options.ram_bytes is None:
-        return InfeasibleError(_about(imported, error))
+        return _about(imported, error)
+    ordered = isinstance(error, TimeLimitError)
+    none = f"no schedule{' with the kernels in this order' if ordered else ''}"
     where = ""
     if found.operation is not None:
         compute = imported.graph.computes[found.operation]
         where = f' for "{compute.label.data}" ({kernel_name(compute)})'
     if found.time_bound_ns is not None or found.fastest_ns is not None:
-        parts = [f"no schedule meets the deadline within {format_bytes(options.ram_bytes)}{where}"]
+        parts = [f"{none} meets the deadline within {format_bytes(options.ram_bytes)}{where}"]
         if found.time_bound_ns is not None:
             parts.append(f"it takes at least {format_time(found.time_bound_ns)}")
         if found.fastest_ns is not None:
             parts.append(f"the fastest schedule known takes {format_time(found.fastest_ns)}")
     else:
         aside = imported.result_bytes + imported.pool_bytes
-        parts = [f"no schedule fits into {format_bytes(options.ram_bytes)}"]
+        parts = [f"{none} fits into {format_bytes(options.ram_bytes)}"]
         if found.ram_bound_bytes is not None:
             parts.append(f"at least {format_bytes(found.ram_bound_bytes + aside)} needed{where}")
         if found.least_ram_bytes is not None:
             known = format_bytes(found.least_ram_bytes + aside)
             parts.append(f"least RAM known to work: {known}")
         parts.append(f"{'of that, ' if len(parts) > 1 else ''}{_aside(imported)}")
-    return InfeasibleError(f"Relax function @{imported.name}: {'; '.join(parts)}")
+    return f"Relax function @{imported.name}: {'; '.join(parts)}"
 
 
 # Pipelines
