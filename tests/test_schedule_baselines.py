@@ -124,7 +124,7 @@ def keeps_stage_rules(schedule: Schedule) -> bool:
 
 
 @QUICK
-@given(problems(max_operations=10), st.booleans(), st.sampled_from(CONSTRUCTIVE))
+@given(problems(max_operations=10), st.booleans(), st.sampled_from(tuple(CONSTRUCTIVE)))
 def test_legal_or_refused(problem: Problem, dma: bool, strategy: str) -> None:
     attempt(replace(problem, dma=dma, deadline_ns=None), strategy)
 

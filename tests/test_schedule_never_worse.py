@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schedule_problems import problems
+from test_schedule_solve import training_step
 
 from poetc.schedule.checker import check
 from poetc.schedule.errors import InfeasibleProblem, SolveError
@@ -68,6 +70,25 @@ def test_models(problem: Problem, strategy: str) -> None:
 @given(problems(max_operations=8), st.sampled_from((0.01, 0.1)))
 def test_with_a_gap(problem: Problem, gap: float) -> None:
     assert not worse_than(problem, CHEAP, gap, 30)
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_the_whole_time_is_used_while_the_gap_is_open(dma: bool) -> None:
+    """Against strategies that search, with less time than the search has."""
+    free = training_step(16, None)
+    least = least_ram(Instance(free), 2.0).known
+    assert least is not None
+    changes = {"dma": True, "idle_power_nw": 10**10} if dma else {}
+    problem = replace(free, ram_bytes=least * 9 // 8, **changes)
+    begin = time.monotonic()
+    best = attempt(problem, "auto", 1e-4, 4)
+    seconds = time.monotonic() - begin
+    assert best is not None
+    # No end before the limit but within the gap.
+    assert best.gap <= 1e-4 or seconds >= 3.9
+    for strategy in ("milp", "checkmate", "paging-only", *CHEAP):
+        other = attempt(problem, strategy, 1e-4, 0.5)
+        assert other is None or best.energy_nj * (1 - 1e-4) <= other.energy_nj
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from poetc.schedule.limits import least_ram
 from poetc.schedule.milp import SlotModel, all_slots, violation
 from poetc.schedule.problem import Compute, Operation, PageIn, Place, Problem, Tensor
 from poetc.schedule.rebuild import Load, Run, rebuild
-from poetc.schedule.search import Progress
+from poetc.schedule.search import Progress, Search
 from poetc.schedule.solve import STRATEGIES, solve
 
 
@@ -111,8 +111,13 @@ def test_time_limit_is_kept(strategy: str) -> None:
 def test_time_limit_without_schedule() -> None:
     problem = training_step(12, None)
     tight = replace(problem, ram_bytes=least(problem))
-    with pytest.raises(SolverTimeLimit, match="without a schedule, and without a proof"):
+    with pytest.raises(SolverTimeLimit, match="without a schedule, and without a proof") as error:
         solve(tight, strategy="poet", time_limit_s=0)
+    assert tight.ram_bytes is not None
+    known, proven = error.value.least_ram_bytes, error.value.ram_bound_bytes
+    assert known is not None and proven is not None
+    assert proven <= tight.ram_bytes <= known
+    assert f"less than {proven} bytes of RAM are not enough" in str(error.value)
 
 
 def test_progress_is_told_and_can_stop() -> None:
@@ -144,6 +149,19 @@ def test_interrupt_returns_the_best_so_far() -> None:
     assert time.monotonic() - begin < 6
     assert stop.value.schedule is not None
     check(problem, stop.value.schedule)
+
+
+def test_of_two_schedules_with_equal_energy_the_faster_is_kept() -> None:
+    tensors = (Tensor("x", 1, start=Place.RAM, pageout_time_ns=5, pagein_time_ns=5), Tensor("y", 1))
+    problem = Problem((Operation("f", (0,), (1,), 1, 1),), tensors)
+    search = Search(Instance(problem), 5, 0.0)
+    assert search.offer([Load(0), Run(0)])
+    slow = search.report
+    assert search.offer([Run(0)])
+    assert slow is not None and search.report is not None
+    assert (slow.energy_nj, slow.makespan_ns) == (1, 11)
+    assert (search.report.energy_nj, search.report.makespan_ns) == (1, 1)
+    assert not search.offer([Load(0), Run(0)])
 
 
 def test_unknown_strategy() -> None:
@@ -300,6 +318,15 @@ def test_highs_answers() -> None:
     lp.row((x, y), (1, 1), lower=2)
     assert solve_mip(lp, 5, stop).infeasible
     assert solve_lp(lp, 5, stop).infeasible
+
+
+def test_highs_answers_where_there_is_nothing_to_decide() -> None:
+    lp = LinearProgram()
+    lp.offset = 3.0
+    for outcome in (solve_lp(lp, 5, threading.Event()), solve_mip(lp, 5, threading.Event())):
+        assert outcome.finished and not outcome.infeasible
+        assert outcome.x is not None
+        assert outcome.objective == outcome.bound == 3.0
 
 
 LEFT_BEHIND = """

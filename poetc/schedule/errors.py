@@ -52,10 +52,27 @@ class InfeasibleProblem(SolveError):  # noqa: N818
 
 class SolverTimeLimit(SolveError):  # noqa: N818
     """The search ended, at the time limit or before, without a schedule and without a proof that
-    there is none. `bound_nj` is proven: none uses less."""
+    there is none.
 
-    def __init__(self, message: str, bound_nj: int = 0) -> None:
+    What is known all the same: with `least_ram_bytes` there is a schedule if the deadline is left
+    aside (None: none was found), less than `ram_bound_bytes` is not enough in any order (None: no
+    limit of RAM was given), no schedule takes less than `time_bound_ns` or uses less than
+    `bound_nj`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        least_ram_bytes: int | None = None,
+        ram_bound_bytes: int | None = None,
+        time_bound_ns: int = 0,
+        bound_nj: int = 0,
+    ) -> None:
         super().__init__(message)
+        self.least_ram_bytes = least_ram_bytes
+        self.ram_bound_bytes = ram_bound_bytes
+        self.time_bound_ns = time_bound_ns
         self.bound_nj = bound_nj
 
 

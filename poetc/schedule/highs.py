@@ -19,7 +19,7 @@ import numpy as np
 
 INF = math.inf
 # How long past the limit HiGHS may take to notice that it should stop, seconds.
-GRACE_S = 1.0
+GRACE_S = 0.3
 # Seconds that the end of the process waits for a HiGHS that was left behind.
 EXIT_S = 10.0
 
@@ -298,13 +298,11 @@ class _Job:
                 told = self._report(told, on_point, on_bound)
                 late = time.monotonic() - self.begin - seconds
                 if late > 0 or stop.is_set():
-                    self.cancel = True
-                    self.done.wait(GRACE_S)
+                    self._end()
                     break
         except BaseException:
             # Ctrl-C, or an error in what the caller does with a point.
-            self.cancel = True
-            self.done.wait(GRACE_S)
+            self._end()
             raise
         if self.failure is not None:
             raise self.failure
@@ -316,6 +314,12 @@ class _Job:
         self.outcome.bound = max(self.outcome.bound, self.bound)
         self.outcome.seconds = time.monotonic() - self.begin
         return self.outcome
+
+    def _end(self) -> None:
+        """Makes HiGHS stop. It looks at its time limit in more places than it calls back from."""
+        self.cancel = True
+        self.highs.setOptionValue("time_limit", 0.0)
+        self.done.wait(GRACE_S)
 
     def _report(self, told: float, on_point, on_bound) -> float:
         while not self.points.empty():
@@ -339,6 +343,12 @@ class _Job:
         optimal = status == highspy.HighsModelStatus.kOptimal
         outcome.infeasible = status == highspy.HighsModelStatus.kInfeasible
         outcome.finished = optimal or outcome.infeasible
+        if status == highspy.HighsModelStatus.kModelEmpty:
+            # Nothing to decide: there is one point.
+            outcome.finished = True
+            outcome.x = outcome.duals = outcome.prices = np.zeros(0)
+            outcome.objective = outcome.bound = highs.getLp().offset_
+            return
         if self.relax:
             if optimal:
                 solution = highs.getSolution()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from poetc.schedule import bounds
 from poetc.schedule.baselines import keep_all
 from poetc.schedule.checker import Report, replay
-from poetc.schedule.errors import InfeasibleProblem, ScheduleError
+from poetc.schedule.errors import InfeasibleProblem, ScheduleError, SolverTimeLimit
 from poetc.schedule.greedy import greedy, tastes
 from poetc.schedule.highs import solve_mip
 from poetc.schedule.instance import Instance
@@ -26,6 +26,10 @@ from poetc.schedule.search import TOLERANCE, Search
 # before any search.
 SECONDS = 5.0
 HOPELESS_SECONDS = 0.6
+# The same where a search has ended at its time limit.
+LAST_SECONDS = 0.3
+# Share of the remaining time of a search for the former.
+MESSAGE_SHARE = 0.2
 # Share of the remaining seconds for one order; of that, shares for mending and for greedy schedules
 # where the exact model has the rest, and where it is too large.
 ORDER_SHARE = 0.8
@@ -293,6 +297,28 @@ def refuse(search: Search, strategy: str) -> None:
     _refuse_ram(search, least)
 
 
+def unsettled(search: Search) -> SolverTimeLimit:
+    """The error for a search that ended with neither a schedule nor a proof, and what is known."""
+    instance, problem = search.instance, search.instance.problem
+    message = (
+        f"the search ended after {search.seconds:.1f} s without a schedule, and without a proof "
+        "that there is none"
+    )
+    time_bound_ns = bounds.time_needed(instance)
+    if problem.ram_bytes is None:
+        return SolverTimeLimit(message, time_bound_ns=time_bound_ns, bound_nj=search.proven_nj)
+    least = least_ram(instance, LAST_SECONDS, other_orders=False)
+    aside = ", the deadline left aside," if problem.deadline_ns is not None else ""
+    known = f"{least.known} bytes of RAM are enough{aside} and " if least.known is not None else ""
+    return SolverTimeLimit(
+        f"{message}; {known}less than {least.bound} bytes of RAM are not enough",
+        least_ram_bytes=least.known,
+        ram_bound_bytes=least.bound,
+        time_bound_ns=time_bound_ns,
+        bound_nj=search.proven_nj,
+    )
+
+
 def _refuse_keep_all(search: Search) -> None:
     free = _variant(search.instance, ram_bytes=None, deadline_ns=None, storage_bytes=None)
     report = replay(free.problem, rebuild(free, keep_all.sequence(free)))
@@ -313,7 +339,7 @@ def _refuse_keep_all(search: Search) -> None:
 
 
 def _seconds(search: Search) -> float:
-    return min(SECONDS, max(HOPELESS_SECONDS, search.remaining))
+    return min(SECONDS, max(HOPELESS_SECONDS, search.remaining * MESSAGE_SHARE))
 
 
 def _who(problem: Problem, operation: int | None) -> str:

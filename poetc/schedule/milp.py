@@ -109,7 +109,8 @@ class SlotModel:
 
     With DMA the deadline bounds computing and transfers each, a relaxation. With `overlap` it also
     bounds their sum less what of the transfers overlaps first runs, for which there must be room in
-    RAM: still a relaxation. With `sequential` it bounds the sum, which is more than needed.
+    RAM: still a relaxation. With `serial` it bounds the sum of computing and that share of the
+    transfers: neither safe nor a relaxation, but for all of them it is safe.
 
     An `outline` counts memory in obligatory slots only: a relaxation whose LP is as good in
     practice. Then nothing is gained by dropping a tensor on the way to an obligatory slot: there is
@@ -126,13 +127,13 @@ class SlotModel:
         *,
         minimise: str = "energy",
         overhead: float = INF,
-        sequential: bool = False,
+        serial: float = 0.0,
         outline: bool = False,
         overlap: bool = False,
     ) -> None:
         self.instance = instance
         self.minimise, self.overhead = minimise, overhead
-        self.sequential, self.outline = sequential, outline
+        self.serial, self.outline = serial, outline
         self.lp = LinearProgram()
         # Columns that rows bound from below: column -> those rows.
         self.derived: dict[int, list[int]] = {}
@@ -585,9 +586,10 @@ class SlotModel:
         once = sum(o.time_ns for o in problem.operations)
         # Time in thousandths of the deadline, or of the least time there is.
         tick = (problem.deadline_ns or instance.base_time_ns or 1) / 1e3
-        apart = problem.dma and not self.sequential
-        sums: list[tuple[dict[int, float], int]]
-        sums = [(runs, once), (transfers, 0)] if apart else [(runs | transfers, once)]
+        apart = problem.dma and not self.serial
+        share = self.serial if problem.dma else 1.0
+        added = {c: share * time for c, time in transfers.items()}
+        sums = [(runs, once), (transfers, 0)] if apart else [(runs | added, once)]
         makespan = NONE
         if problem.dma and self.minimise in ("energy", "time"):
             per_tick = problem.idle_power_nw * 1e-9 * tick if self.minimise == "energy" else tick

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
 from poetc.schedule import bounds, portfolio
+from poetc.schedule.baselines.constructive import CONSTRUCTIVE
+from poetc.schedule.errors import StrategyUndefinedError
 from poetc.schedule.instance import Instance
 from poetc.schedule.rebuild import Event, Load
 from poetc.schedule.reorder import Frontier, orders, permuted, polish, renamed
@@ -30,6 +33,12 @@ MARGIN = 0.03
 FURTHER_SHARE = 0.3
 MOST_TRIES, FEW_TRIES = 60, 12
 TRIES_TIMES_RERUNS = 1_000
+# Operations up to which the constructive strategies are made; seconds for each, the share of the
+# remaining time before the search, and how late they may be after it.
+COMPARED, COMPARED_S, COMPARED_SHARE, LATE_S = 600, 2.0, 0.03, 0.3
+# Shares of the remaining time for what is left to try where the gap is open: a restriction of the
+# problem, mending, windows of stages, more orders, and the whole model.
+RESTRICTED_SHARE, MEND_SHARE, WINDOWS_SHARE, MORE_SHARE, WHOLE_SHARE = 0.3, 0.1, 0.2, 0.2, 0.5
 
 
 def several_orders(search: Search) -> bool:
@@ -38,8 +47,6 @@ def several_orders(search: Search) -> bool:
 
     Where the schedule is in another order the bound is the lesser of those for the two orders.
     """
-    if search.instance.problem.ram_bytes is None:
-        return portfolio.portfolio(search)
     return _Orders(search).run()
 
 
@@ -73,8 +80,98 @@ class _Orders:
         self.margin = MARGIN if self.paging and not self.tiny else 0.0
         self.given = self._lane(range(search.instance.n))
         self.best = self.given
+        self.frontier = Frontier(search.instance.problem)
+        self.further = iter(self.frontier)
+        # Constructive strategies that have not come to an end.
+        self.waiting = list(CONSTRUCTIVE) if search.instance.n <= COMPARED else []
 
     def run(self) -> bool:
+        """Looks until the gap or the time limit is reached; True when there provably is no schedule
+        in the given order and none is found in another."""
+        proven = self._search() or self._go_on()
+        if self.search.relative_gap > TOLERANCE and not self.search.stop.is_set():
+            self._construct(LATE_S)
+        return proven and self.search.steps is None
+
+    def _construct(self, late_s: float | None = None) -> None:
+        """Makes the schedules of the constructive strategies, so that none of them is better."""
+        search = self.search
+        for name in list(self.waiting):
+            if late_s is None:
+                seconds = min(COMPARED_S, search.remaining * COMPARED_SHARE)
+            else:
+                seconds = min(COMPARED_S, search.time_limit_s + late_s - search.seconds)
+            if seconds <= 0 or search.stop.is_set():
+                return
+            baseline = Search(search.instance, seconds, search.gap)
+            try:
+                CONSTRUCTIVE[name](baseline)
+            except StrategyUndefinedError as error:
+                search.note(f"{name}: {error}")
+            if baseline.steps is not None and baseline.better_than(search):
+                self._take(baseline, name)
+                search.note(f"schedule {search.energy_nj} nJ {name}")
+            if baseline.remaining > 0:
+                self.waiting.remove(name)
+
+    def _go_on(self) -> bool:
+        """Tries what is left while the gap is open: restrictions of the problem, other random
+        numbers, more orders, and the whole model in the orders whose bound is open. True when there
+        provably is no schedule in the given order."""
+        search = self.search
+        restricted = portfolio.restrictions(self.given.instance)
+        whole, turn = True, 0
+        while not search.finished:
+            turn += 1
+            for instance in restricted if turn == 1 else ():
+                if not search.finished:
+                    self._restricted(instance)
+            lanes = list(dict.fromkeys((self.best, self.given)))
+            for lane in lanes:
+                self._quietly(MEND_SHARE, lane, functools.partial(_mend, seed=turn))
+            self._quietly(WINDOWS_SHARE, self.best, functools.partial(_windows, seed=turn))
+            if not search.finished and search.instance.problem.ram_bytes is not None:
+                self._further(MORE_SHARE, more=True)
+            # The whole model says nothing new where it has come to its end.
+            lanes = [lane for lane in dict.fromkeys((self.given, self.best)) if whole]
+            whole = False
+            for lane in lanes:
+                lane.ceiling_nj = search.energy_nj
+                proven = self._quietly(WHOLE_SHARE, lane, _whole)
+                whole = whole or lane.remaining <= 0
+                if proven and lane is self.given and search.steps is None:
+                    return True
+        return False
+
+    def _take(self, found: Search, name: str) -> None:
+        """Takes what another search has found for the given order, and goes on from there."""
+        self.given.offer(found.events, name)
+        if found.better_than(self.search) and found.steps is not None:
+            self.best = self.given
+            self.search.adopt(found.steps, self.given.bound_nj)
+
+    def _restricted(self, instance: Instance) -> None:
+        """Searches a restriction of the problem; what is found is a schedule of the whole."""
+        search = self.search
+        inner = Search(instance, search.remaining * RESTRICTED_SHARE, search.gap)
+        inner.stop = search.stop
+        portfolio.portfolio(inner)
+        if inner.steps is not None and inner.better_than(search):
+            self._take(inner, "restricted")
+            search.note(f"schedule {search.energy_nj} nJ with fewer ways to save RAM")
+
+    def _quietly(self, share: float, lane: _Lane, step: Callable[[Search], bool | None]) -> bool:
+        """Runs a step like `_within`; what it notes is kept only if it finds something better."""
+        log, before = list(self.search.log), self.search.energy_nj
+        proven = self._within(share, lane, step)
+        if self.search.energy_nj >= before:
+            self.search.log = log
+        return proven
+
+    def _search(self) -> bool:
+        """The main part of the search, as `run`."""
+        if self.search.instance.problem.ram_bytes is None:
+            return self._within(1.0, self.given, portfolio.portfolio)
         given, problem = self.given, self.search.instance.problem
         assert problem.ram_bytes is not None
         if bounds.ram_needed(self.search.instance)[0] > problem.ram_bytes:
@@ -86,6 +183,8 @@ class _Orders:
                 return self._in_further_orders(proven)
         else:
             self._within(FIRST_SHARE, given, portfolio.first_schedules)
+            if not self.search.finished:
+                self._construct()
         self._others()
         self._polish()
         if self.best is not given:
@@ -102,6 +201,8 @@ class _Orders:
         """What the search in the given order begins with. In large problems with a schedule nearly
         all of the time is for its bound."""
         portfolio.first_schedules(lane)
+        if not self.tiny and not self.search.finished:
+            self._construct()
         if not self.small and lane.steps is not None:
             lane.time_limit_s = self.search.seconds + self.search.remaining * BEGIN_SHARE
         return portfolio.improve(lane, briefly=True)
@@ -120,21 +221,22 @@ class _Orders:
             self._within(1.0, self.best, portfolio.improve)
         return False
 
-    def _further(self) -> None:
-        """Looks for something better in one order after another."""
+    def _further(self, share: float = FURTHER_SHARE, more: bool = False) -> None:
+        """Looks for something better in one order after another, `more` than it found worth it."""
         search, problem = self.search, self.search.instance.problem
-        until = search.seconds + search.remaining * FURTHER_SHARE
+        until = search.seconds + search.remaining * share
         gap = 0.0 if self.tiny else search.gap
         tries = FEW_TRIES
         if self.tiny:
             tries = min(MOST_TRIES, TRIES_TIMES_RERUNS // max(search.instance.reruns, 1))
             tries = max(tries, FEW_TRIES)
-        frontier = Frontier(problem)
-        for count, order in enumerate(frontier):
+        for count, order in enumerate(self.further):
             least = search.energy_nj * (1 - max(gap, TOLERANCE)) <= search.instance.base_energy
             if least or count >= tries or search.stop.is_set():
                 return
             if search.seconds > until:
+                if more:
+                    return
                 search.note(f"the clock ends the search in other orders after {count} of {tries}")
                 return
             lane = self._lane(order)
@@ -149,7 +251,7 @@ class _Orders:
             if self.small and (self.tiny or (lane.steps is None and search.steps is None)):
                 portfolio.improve(lane)
             if search.energy_nj < before:
-                frontier.prefer(order)
+                self.frontier.prefer(order)
                 search.log += lane.log[begin:]
 
     def _others(self) -> None:
@@ -214,9 +316,10 @@ class _Orders:
             # Within the gap of the energy that no schedule avoids the bound is no question.
             least = lane.energy_nj * (1 - search.gap) <= instance.base_energy
             margin = 0.0 if least or lane is self.best else self.margin
-            if lane.steps is not None and lane.energy_nj < search.energy_nj * (1 - margin):
+            enough = lane.steps is not None and lane.energy_nj < search.energy_nj * (1 - margin)
+            if enough or (not margin and lane.better_than(search)):
                 self.best = lane
-                steps = tuple(renamed(step, order) for step in lane.steps)
+                steps = tuple(renamed(step, order) for step in lane.steps or ())
                 search.adopt(steps, min(self.given.bound_nj, lane.bound_nj))
             search.raise_bound(min(self.given.bound_nj, self.best.bound_nj))
 
@@ -225,3 +328,19 @@ class _Orders:
         lane.bound_nj = instance.base_energy
         lane.order = order
         return lane
+
+
+def _mend(search: Search, seed: int) -> None:
+    """Mends with other random numbers, and gradually now and then."""
+    portfolio.mended(search, gradually=seed % 3 == 0, share=1.0, seed=seed)
+
+
+def _windows(search: Search, seed: int) -> None:
+    portfolio.windows(search, portfolio.Guide(), 1.0, seed=seed)
+
+
+def _whole(search: Search) -> bool:
+    """The whole model, to a gap that leaves room for what bounds say of other orders."""
+    if search.instance.reruns > portfolio.SMALL:
+        return portfolio.improve(search)
+    return portfolio.exact(search, gap=search.gap / 10)

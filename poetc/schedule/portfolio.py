@@ -16,7 +16,7 @@ import math
 import random
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from poetc.schedule.blocks import THREADS, block_rows
 from poetc.schedule.cuts import Cut, Tight
 from poetc.schedule.greedy import greedy, tastes
 from poetc.schedule.highs import Either, Outcome, Row, solve_mip
+from poetc.schedule.instance import Instance
 from poetc.schedule.mend import mend
 from poetc.schedule.milp import NONE, Slot, SlotModel, slots_where
 from poetc.schedule.rebuild import Run, prune, stages
@@ -34,6 +35,7 @@ from poetc.schedule.search import TOLERANCE, Search
 # Seconds for the greedy schedules; share of the time that is left for mending.
 GREEDY_S = 2.0
 MEND_SHARE = 0.25
+RESTRICTED_SHARE = 0.1
 # Optional slots up to which the MILP over all of them is solved at once.
 SMALL = 1_500
 # So few are solved to a gap that nobody asks for: that takes no time either.
@@ -82,6 +84,9 @@ RACE_SHARE = 0.75
 HUGE = 100_000
 # Seconds to build a model, per slot: what there is no time to build is not begun.
 BUILD_S = 2e-4
+# Shares of the time of transfers that are added to that of computing, one model after another,
+# where the makespan with DMA is not known. With all of it the model is safe.
+SERIAL = (1.0, 0.5, 0.25)
 
 Allowed = Callable[[int, int], bool]
 
@@ -268,6 +273,9 @@ def first_schedules(search: Search) -> None:
     limit = instance.problem.ram_bytes
     ram = math.inf if limit is None else limit
     mended(search)
+    for restricted in restrictions(instance):
+        if not search.finished:
+            mended(search, restricted, share=RESTRICTED_SHARE)
     until = search.seconds + min(GREEDY_S, search.remaining / 4)
 
     def late() -> bool:
@@ -281,10 +289,25 @@ def first_schedules(search: Search) -> None:
             search.offer(events, f"greedy {taste}")
 
 
-def mended(search: Search, gradually: bool = False) -> None:
+def restrictions(instance: Instance) -> list[Instance]:
+    """The problem without paging and without reruns, where it has both: fewer ways to go, among
+    which a good one is found sooner."""
+    both = instance.paging and any(instance.pageable) and instance.remat and instance.reruns > 0
+    if not both:
+        return []
+    return [replace(instance, paging=False), replace(instance, remat=False)]
+
+
+def mended(
+    search: Search,
+    instance: Instance | None = None,
+    gradually: bool = False,
+    share: float = MEND_SHARE,
+    seed: int = 0,
+) -> None:
     """Offers sequences that keep everything but for what exceeds the RAM, mended at once or
-    `gradually`."""
-    instance = search.instance
+    `gradually`; those of `instance`, which may be a restriction of that of the search."""
+    instance = instance or search.instance
     limit = instance.problem.ram_bytes
     if limit is None:
         return
@@ -292,7 +315,7 @@ def mended(search: Search, gradually: bool = False) -> None:
     if instance.problem.deadline_ns is not None:
         weights += [w * instance.base_energy / max(instance.base_time_ns, 1) for w in (1.0, 10.0)]
     for weight in weights:
-        until = search.seconds + search.remaining * MEND_SHARE / len(weights)
+        until = search.seconds + search.remaining * share / len(weights)
         mend(
             instance,
             limit,
@@ -303,6 +326,7 @@ def mended(search: Search, gradually: bool = False) -> None:
             ),
             time_weight=weight,
             gradually=gradually,
+            seed=seed,
         )
 
 
@@ -669,12 +693,15 @@ def exact(search: Search, guide: Guide | None = None, gap: float | None = None) 
     model = SlotModel(instance, slots, overhead=overhead(search), overlap=overlap)
     search.note(f"all: {len(slots)} slots, {model.lp.columns} columns, {model.lp.rows} rows")
     infeasible = run_model(search, model, bounding=True, gap=gap)
-    if overlap and not infeasible and not search.finished:
+    if overlap and not infeasible:
         # With DMA the model's makespan is a lower bound: what it takes for fast may wait for
         # transfers.
-        model = SlotModel(instance, slots, overhead=overhead(search), sequential=True)
-        search.note("all, with the sum of computing and transfers for the makespan")
-        run_model(search, model, bounding=False, gap=gap)
+        for serial in SERIAL:
+            if search.finished:
+                break
+            model = SlotModel(instance, slots, overhead=overhead(search), serial=serial)
+            search.note(f"all, with computing and {serial:.0%} of transfers for the makespan")
+            run_model(search, model, False, search.remaining / 2, gap)
     return infeasible
 
 

@@ -104,6 +104,16 @@ class Search:
         """Nothing more to do: within the gap, out of time, or told to stop."""
         return self.optimal or self.remaining <= 0 or self.stop.is_set()
 
+    def better_than(self, other: Search) -> bool:
+        """Is its best schedule better: less energy, or the same in less time?"""
+        return self.report is not None and other.improved_by(self.report)
+
+    def improved_by(self, report: Report) -> bool:
+        """Is a schedule of which the checker says this better than the best one?"""
+        if self.report is None or report.energy_nj != self.report.energy_nj:
+            return report.energy_nj < self.energy_nj
+        return report.makespan_ns < self.report.makespan_ns
+
     def offer(self, events: Sequence[Event], source: str = "") -> bool:
         """Takes a sequence if its schedule passes the checker and beats the best; says whether."""
         problem = self.instance.problem
@@ -117,7 +127,7 @@ class Search:
         except ScheduleError as error:
             self.note(f"rejected ({source}): {error}")
             return False
-        if report.energy_nj >= self.energy_nj:
+        if not self.improved_by(report):
             return False
         self.steps, self.report, self.events = steps, report, tuple(events)
         self.note(f"schedule {report.energy_nj} nJ {source}".rstrip())
@@ -140,7 +150,7 @@ class Search:
         """Takes steps whose first runs are in another order than the problem's, checked like any
         others, if they beat the best, and a bound that holds for both orders."""
         report = replay(self.instance.problem, steps)
-        if report.energy_nj < self.energy_nj:
+        if self.improved_by(report):
             self.steps, self.report, self.events = steps, report, ()
             self.bound_nj = bound_nj
             self.tell()
@@ -156,7 +166,7 @@ class Search:
         """Takes what a fork has found, if it is better, and what it has noted."""
         # By the time, which each line begins with.
         self.log = sorted(self.log + other.log, key=lambda line: float(line.split()[0]))
-        if other.steps is not None and other.energy_nj < self.energy_nj:
+        if other.better_than(self):
             self.steps, self.report, self.events = other.steps, other.report, other.events
             self.tell()
         self.raise_bound(other.bound_nj)

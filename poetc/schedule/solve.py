@@ -6,25 +6,19 @@ import math
 from collections.abc import Callable
 
 from poetc.schedule import limits
-from poetc.schedule.baselines.capuchin import capuchin
-from poetc.schedule.baselines.chen import chen_greedy, chen_sqrt
-from poetc.schedule.baselines.dtr import dtr
-from poetc.schedule.baselines.griewank import griewank
+from poetc.schedule.baselines.constructive import CONSTRUCTIVE
 from poetc.schedule.baselines.keep_all import keep_all
 from poetc.schedule.baselines.poet import poet
-from poetc.schedule.baselines.pofo import pofo
 from poetc.schedule.baselines.restricted import paging_only, remat_only
 from poetc.schedule.errors import (
     NoScheduleError,
     SolverInterrupted,
-    SolverTimeLimit,
-    StrategyUndefinedError,
 )
 from poetc.schedule.instance import Instance
 from poetc.schedule.orders import several_orders
 from poetc.schedule.portfolio import portfolio
 from poetc.schedule.problem import Problem, Schedule
-from poetc.schedule.search import TOLERANCE, Progress, Search
+from poetc.schedule.search import Progress, Search
 
 # A strategy looks for schedules and bounds until the search is finished. It returns True when it
 # has proven that there is no schedule (of its own kind: only "auto" speaks for all). The
@@ -37,19 +31,8 @@ STRATEGIES: dict[str, Callable[[Search], bool]] = {
     "checkmate": remat_only,
     "remat-only": remat_only,
     "paging-only": paging_only,
-    "chen-sqrt": chen_sqrt,
-    "chen-greedy": chen_greedy,
-    "griewank": griewank,
-    "dtr": dtr,
-    "capuchin": capuchin,
-    "pofo": pofo,
+    **CONSTRUCTIVE,
 }
-CONSTRUCTIVE = ("chen-sqrt", "chen-greedy", "griewank", "dtr", "capuchin", "pofo")
-
-# Operations up to which "auto" makes their schedules too, and seconds for each: they need less.
-COMPARED, COMPARED_S = 600, 2.0
-# Where there is a schedule, they are made until so many seconds after the time limit.
-LATE_S = 1.0
 
 
 def solve(
@@ -90,8 +73,6 @@ def solve(
         search.raise_bound(instance.base_energy)
         limits.refuse_hopeless(search, in_order=strategy != "auto")
         proven = STRATEGIES[strategy](search)
-        if strategy == "auto" and instance.n <= COMPARED:
-            compare(search)
     except KeyboardInterrupt:
         raise SolverInterrupted(search.schedule(strategy)) from None
     if proven and search.steps is None:
@@ -101,33 +82,7 @@ def solve(
     schedule = search.schedule(strategy)
     if schedule is not None:
         return schedule
-    raise SolverTimeLimit(
-        f"the search ended after {search.seconds:.1f} s without a schedule, and without a proof "
-        "that there is none",
-        search.proven_nj,
-    )
-
-
-def compare(search: Search) -> None:
-    """Offers the schedules of the constructive baselines, so that none of them is better. Some need
-    no more than a legal order, so they may be found where the clock ended the search itself."""
-    for name in CONSTRUCTIVE:
-        if search.relative_gap <= TOLERANCE or search.stop.is_set():
-            return
-        seconds = COMPARED_S
-        if search.steps is not None:
-            seconds = min(seconds, search.time_limit_s + LATE_S - search.seconds)
-            if seconds <= 0:
-                return
-        baseline = Search(search.instance, seconds, search.gap)
-        try:
-            STRATEGIES[name](baseline)
-        except StrategyUndefinedError as error:
-            search.note(f"{name}: {error}")
-            continue
-        if baseline.steps is not None and baseline.energy_nj < search.energy_nj:
-            search.adopt(baseline.steps, search.bound_nj)
-            search.note(f"schedule {search.energy_nj} nJ {name}")
+    raise limits.unsettled(search)
 
 
 def _nothing(search: Search, strategy: str) -> str:
