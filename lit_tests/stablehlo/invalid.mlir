@@ -90,7 +90,7 @@
 
 // -----
 
-// CHECK: the body must be one of add, multiply, maximum, minimum, and, or of its two arguments
+// CHECK: the body must be one of add, multiply, maximum, minimum, and, or, xor of its two arguments
 %x, %s = "test.op"() : () -> (tensor<3xf32>, tensor<f32>)
 %0 = stablehlo.reduce(%x init: %s) across dimensions = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
  reducer(%a: tensor<f32>, %b: tensor<f32>) {
