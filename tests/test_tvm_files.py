@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from tvm_support import Run, bits, compiled, scheduled
 
 import poetc.backends.c
 import poetc.backends.tvm
+from poetc.backends.tvm import build
 from poetc.backends.tvm.build import machine, write
 from poetc.backends.tvm.runner import Step
 from poetc.backends.tvm.stores import FileStore
@@ -30,6 +32,22 @@ GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 def command(*words: str) -> int:
     return main([GESTURE, "--emit=tvm", "-q", *words])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="extensions of x86-64")
+def test_extensions_that_the_machine_hides_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a virtual machine that passes on less than its processor has."""
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor\t: 0\nflags\t\t: fpu sse sse2 pni ssse3 sse4_1 sse4_2\n")
+    monkeypatch.setattr(build, "_CPUINFO", cpuinfo)
+    assert machine().vectors.lanes == 4
+    assert command("--ram=9500", "--params=ram", "-o", str(tmp_path / "model.so")) == 0
+    code = subprocess.run(
+        ["objdump", "-d", tmp_path / "model.so"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "mulps" in code and not re.search(r"%[yz]mm", code)
 
 
 def test_a_library_from_the_command_line(tmp_path: Path) -> None:

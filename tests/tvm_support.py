@@ -37,6 +37,7 @@ from poetc.backends.tvm.build import (  # noqa: E402
     Machine,
     compile_graph,
     compile_module,
+    host_options,
     machine,
 )
 from poetc.backends.tvm.module import relax_module  # noqa: E402
@@ -104,8 +105,7 @@ def compiled(module: ModuleOp, *, plain: bool = False):
 
 def _unoptimised() -> Machine:
     on = machine()
-    options = {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "opt-level": 0}
-    return replace(on, target=tvm.target.Target(options))
+    return replace(on, target=tvm.target.Target(host_options() | {"opt-level": 0}))
 
 
 def fresh_store(module: ModuleOp, arguments: Sequence[np.ndarray]) -> MemoryStore:

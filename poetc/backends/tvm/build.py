@@ -63,16 +63,61 @@ class Machine:
         return self._is_x86 and bool(codegen.target_has_features(feature, self.target))
 
 
+_EXTENSIONS = {
+    **dict.fromkeys(("avx", "avx2", "fma", "f16c", "bmi2", "gfni", "vaes")),
+    **dict.fromkeys(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")),
+    **dict.fromkeys(("avx512ifma", "avx512vbmi")),
+    "bmi": "bmi1",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "avxvnni": "avx_vnni",
+    "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512vnni": "avx512_vnni",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+}
+"""What LLVM calls the extensions of x86-64 that change arithmetic, and what Linux calls them (None:
+the same)."""
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def host_options() -> dict[str, object]:
+    """LLVM's options for this machine: the model of its processor, less the extensions that are
+    switched off here.
+
+    LLVM takes all extensions that the model has, but a virtual machine may hide some of them, and
+    using those ends the process. Where the system does not list them, the model is believed.
+    """
+    options: dict[str, object] = {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
+    flags = _flags(_CPUINFO.read_text()) if _CPUINFO.exists() else frozenset()
+    if not flags:
+        return options
+    model = codegen.llvm_get_cpu_features(tvm.target.Target(options))
+    known = sorted(model & _EXTENSIONS.keys())
+    hidden = [name for name in known if (_EXTENSIONS[name] or name) not in flags]
+    return options | {"mattr": [f"-{name}" for name in hidden]}
+
+
+def _flags(cpuinfo: str) -> frozenset[str]:
+    """The extensions that Linux lists for the first x86 processor; none on other processors."""
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(value.split())
+    return frozenset()
+
+
 def machine(text: str = HOST) -> Machine:
     """The machine that `--target` names: `host`, `ARCH`, a CPU, or `TRIPLE[:CPU]`.
 
     Raises InputError for one that LLVM does not know.
     """
     if text == HOST:
-        target = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
-        return Machine(
-            text, codegen.llvm_get_system_triple(), target, (("cc",), ("gcc",), ("clang",))
-        )
+        linkers = (("cc",), ("gcc",), ("clang",))
+        target = tvm.target.Target(host_options())
+        return Machine(text, codegen.llvm_get_system_triple(), target, linkers)
     triple, _, cpu = text.partition(":")
     if triple in _AARCH64_CPUS:
         triple, cpu = "aarch64", triple
