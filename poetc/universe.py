@@ -16,6 +16,7 @@ _DIALECTS = {
     "poet": ("poetc.ir.poet", "Poet"),
     "stablehlo": ("poetc.ir.stablehlo", "StableHLO"),
     "chlo": ("poetc.ir.stablehlo", "CHLO"),
+    "sdy": ("poetc.ir.sdy", "SDY"),
     "resume": ("poetc.ir.stablehlo", "Resume"),
 }
 

@@ -13,8 +13,8 @@ from xdsl.dialects.func import FuncOp
 
 from poetc.errors import InputError
 from poetc.ir.locations import source_location
-from poetc.ir.stablehlo import AddOp
-from poetc.ir.text import check_entry, parse_module, read_module
+from poetc.ir.stablehlo import AddOp, ConstantOp
+from poetc.ir.text import check_entry, module_text, parse_module, read_module
 
 GOOD = """\
 module @jit_step attributes {mhlo.num_partitions = 1 : i32} {
@@ -122,8 +122,9 @@ module @m {
         ("module { func.func @main(%x: " + "tensor<" * 3000 + ")}", 1, ""),
         (GOOD.replace("2xf32", "99999999999999999999xf32"), 2, "is too large"),
         (
-            GOOD.replace("%0", "%c = stablehlo.constant dense<0.0> : tensor<999999999xf32>\n%0", 1),
-            4,
+            GOOD.replace("%0 = stablehlo.add %arg0", "%c = stablehlo.constant dense<0.0> : "
+            "tensor<999999999xf32>\n%0 = stablehlo.add %c"),
+            3,
             "a constant of more than",
         ),
     ],
@@ -202,6 +203,18 @@ FAULTY = {
     "undefined": ("%{0} = stablehlo.add %{1}, %undefined : tensor<4xf32>", [0]),
     "defined twice": ("%arg0 = stablehlo.abs %{1} : tensor<4xf32>\n"
                       "    %{0} = stablehlo.abs %{1} : tensor<4xf32>", [0]),
+    "algorithm": (
+        "%{0} = stablehlo.dot_general %{1}, %scalar, contracting_dims = [] x [], algorithm = "
+        "<lhs_precision_type = bf16, rhs_precision_type = bf16, accumulation_type = f32, "
+        "lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = 3, "
+        "allow_imprecise_accumulation = false> : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>",
+        [0],
+    ),
+    "elided": (
+        "%t{0} = stablehlo.constant dense_resource<__elided__> : tensor<4xf32>\n"
+        "    %{0} = stablehlo.add %{1}, %t{0} : tensor<4xf32>",
+        [0],
+    ),
     "dynamic": (
         "%t{0} = stablehlo.slice %{1} [0:2] : (tensor<4xf32>) -> tensor<?xf32>\n"
         "    %{0} = stablehlo.convert %t{0} : (tensor<?xf32>) -> tensor<4xf32>",
@@ -261,6 +274,157 @@ def test_each_kind_of_fault(kind):
     with pytest.raises(InputError) as info:
         parse_module("\n".join(["module {", *chain([kind, None], "public @main"), "}"]))
     assert info.value.location is not None and info.value.location.line == 4
+
+
+def of_line(line: str, meshes: str = "", metadata: str = "") -> str:
+    return f"""\
+module {{
+  {meshes}
+  func.func public @main(%arg0: tensor<4xf32>, %arg1: tensor<4xi1>) -> tensor<4xf32> {{
+    {line}
+    return %0 : tensor<4xf32>
+  }}
+}}
+{metadata}"""
+
+
+ALGORITHM = (
+    "lhs_precision_type = {0}, rhs_precision_type = {1}, accumulation_type = {2}, "
+    "lhs_component_count = {3}, rhs_component_count = {3}, num_primitive_operations = {4}, "
+    "allow_imprecise_accumulation = {5}"
+)
+PRETTY = (
+    "%0 = stablehlo.dot_general %arg0, %arg0, batching_dims = [0] x [0], contracting_dims = [] x "
+    "[], algorithm = <{}> : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+)
+GENERIC = (
+    '%0 = "stablehlo.dot_general"(%arg0, %arg0) <{{dot_dimension_numbers = #stablehlo.dot<'
+    "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0]>, algorithm = "
+    "#stablehlo.dot_algorithm<{}>}}> : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>"
+)
+
+
+@pytest.mark.parametrize("form", [PRETTY, GENERIC])
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [
+        (("f32", "f32", "f32", 1, 1, "false"), ""),
+        (("f32", "f32", "f32", 1, 1, "true"), ""),
+        (("tf32", "tf32", "f32", 1, 1, "false"), "TF32_TF32_F32"),
+        (("bf16", "bf16", "f32", 3, 6, "false"), "BF16_BF16_F32_X6"),
+        (("f8E4M3FN", "f8E5M2", "f32", 1, 1, "true"), "F8E4M3FN_F8E5M2_F32"),
+        (("f32", "f32", "f64", 1, 1, "false"), "F32_F32_F64"),
+    ],
+)
+def test_algorithms_of_dot_general(form: str, fields: tuple, refused: str) -> None:
+    text = of_line(form.format(ALGORITHM.format(*fields)))
+    if refused:
+        error = error_of(text)
+        assert f"algorithm {refused} is not supported, F32_F32_F32 is" in error.message
+        assert error.location is not None and error.location.line == 4
+    else:
+        module = read_module(text.encode(), "step.mlir")
+        # What is printed is read again.
+        assert str(parse_module(module_text(module))) == str(module)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("lhs_component_count = 1, ", "field 'lhs_component_count' is missing"),
+        ("true", "Expected"),
+    ],
+)
+def test_damaged_algorithms(field: str, message: str) -> None:
+    algorithm = ALGORITHM.format("f32", "f32", "f32", 1, 1, "true")
+    assert message in error_of(of_line(PRETTY.format(algorithm.replace(field, "")))).message
+
+
+@pytest.mark.parametrize(
+    ("type", "name", "metadata", "elements"),
+    [
+        ("4xf32", "v", 'v: "0x040000000000803F000000400000404000008040"', [1, 2, 3, 4]),
+        ("4xf32", '"a b"', '"a b": "0x040000000000803F000000400000404000008040"', [1, 2, 3, 4]),
+        ("4xi1", "b.1", 'b.1: "0x0100000000010100"', [False, True, True, False]),
+        ("4xi1", "b", 'x: "0x0400000000", b: "0x010000000A"', [False, True, False, True]),
+        ("0xf32", "v", 'v: "0x04000000"', []),
+        ("4xf32", "v", 'v: "0x040000000000803F"', "dense literal has 4 bytes, its type needs 16"),
+        ("4xf32", "v", 'v: "0x04"', "resource 'v' is not a hexadecimal string"),
+        ("4xf32", "v", 'v: "0x0400000000zz"', "resource 'v' is not a hexadecimal string"),
+        ("4xf32", "v", 'w: "0x04000000"', "the file does not have the elements of resource 'v'"),
+        ("4xf32", "__elided__", "", "were left out when the module was printed"),
+        ("999999999xf32", "v", 'v: "0x04000000"', "a constant of more than"),
+    ],
+)
+def test_resources(type: str, name: str, metadata: str, elements: list | str) -> None:
+    section = f"{{-#\n  dialect_resources: {{\n builtin: {{ {metadata} }}\n }}\n#-}}\n"
+    line = f"%c = stablehlo.constant dense_resource<{name}> : tensor<{type}>\n    %0 = "
+    if isinstance(elements, str):
+        # Results that are used, so that it matters.
+        line += "stablehlo.add %arg0, %c : tensor<4xf32>"
+        error = error_of(of_line(line, metadata=section))
+        assert error.message.splitlines()[-1].count(elements) == 1, error
+        assert error.location is not None and error.location.line == 4
+        return
+    line += "stablehlo.add %arg0, %arg0 : tensor<4xf32>"
+    module = parse_module(of_line(line, metadata=section).replace("public @main", "@main"))
+    (constant,) = [op for op in module.walk() if isinstance(op, ConstantOp)]
+    assert constant.array().tolist() == elements
+
+
+SHARDED = '%0 = sdy.sharding_constraint %arg0 <@m, [{"x"}]> : tensor<4xf32>'
+
+
+@pytest.mark.parametrize("mesh", ["[]", '["x"=1]', '["x"=1, "y"=1]', "[], device_ids=[3]"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        SHARDED,
+        '%0 = "sdy.sharding_constraint"(%arg0) <{sharding = #sdy.sharding<@m, [{"x", ?}p1], '
+        'replicated={"y"}>}> : (tensor<4xf32>) -> tensor<4xf32>',
+        "%0 = stablehlo.abs %arg0 {sdy.sharding = #sdy.sharding_per_value<[<@m, [{?}]>]>} : "
+        "tensor<4xf32>",
+    ],
+)
+def test_shardings_on_one_device_are_dropped(mesh: str, line: str) -> None:
+    text = of_line(line, f"sdy.mesh @m = <{mesh}> {{stablehlo.mesh = {{axes = []}}}}").replace(
+        "%arg0: tensor<4xf32>", '%arg0: tensor<4xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}]>}'
+    )
+    module = read_module(text.encode(), "step.mlir")
+    assert "sdy" not in str(module)
+    module.verify()
+
+
+def test_every_mesh_of_several_devices_is_named() -> None:
+    meshes = 'sdy.mesh @m = <["x"=2, "y"=4]>\n "sdy.mesh"() <{sym_name = "n", mesh = #sdy.mesh<'
+    error = error_of(of_line(SHARDED.replace("arg0 ", "arg9 "), meshes + '["z"=3]>}> : () -> ()'))
+    found = re.findall(r":(\d+):\d+: (.*)", error.message)
+    assert found == [
+        ("2", "sdy.mesh: mesh @m has 8 devices; lower the step for one device"),
+        ("3", "sdy.mesh: mesh @n has 3 devices; lower the step for one device"),
+        ("5", "values used but not defined: [%arg9]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '%0 = sdy.sharding_constraint %arg0 <mesh<["x"=4]>, [{"x"}]> : tensor<4xf32>',
+        '%0 = stablehlo.abs %arg0 {sdy.sharding = #sdy.sharding_per_value<[<mesh<["x"=2, "y"=2]>, '
+        '[{"x"}]>]>} : tensor<4xf32>',
+    ],
+)
+def test_meshes_within_shardings(line: str) -> None:
+    error = error_of(of_line(line))
+    assert "a sharding over 4 devices; lower the step for one device" in error.message
+    assert error.location is not None and error.location.line == 4
+
+
+def test_a_sharding_of_itself() -> None:
+    assert (
+        "used before"
+        in error_of(of_line(SHARDED.replace("arg0", "0"), "sdy.mesh @m = <[]>")).message
+    )
 
 
 def test_poet_ir_needs_no_main():

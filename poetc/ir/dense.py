@@ -8,6 +8,7 @@ printer of these literals by the ones below. The types and the stored form stay 
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ _LIST_LIMIT = 100
 
 # A splat is stored with all its elements, so a short literal can ask for any amount of memory.
 _MAX_BYTES = 1 << 28
+
+# Before the elements of a resource.
+_ALIGNMENT_BYTES = 4
 
 _FLOAT_DTYPES = {Float16Type: np.float16, Float32Type: np.float32, Float64Type: np.float64}
 
@@ -95,14 +99,26 @@ def _pack_element(parser: AttrParser, element: Any, element_type: Any) -> bytes:
         return dtype(value).tobytes()
 
 
-def _unpack_blob(parser: AttrParser, blob: str, element_type: Any, count: int) -> bytes:
-    """Stored bytes of a `"0x..."` literal with one element or `count` elements."""
+def _hexadecimal(text: str) -> bytes | None:
+    """The bytes of `0x...`; None for other text."""
     try:
-        data = bytes.fromhex(blob[2:]) if blob[:2] in ("0x", "0X") else None
+        return bytes.fromhex(text[2:]) if text[:2] in ("0x", "0X") else None
     except ValueError:
-        data = None
-    if data is None:
-        parser.raise_error("expected a hexadecimal string in the dense literal")
+        return None
+
+
+def _unpack_blob(
+    parser: AttrParser,
+    data: bytes,
+    element_type: Any,
+    count: int,
+    may_be_splat: bool,
+    place: tuple[int, int],
+) -> bytes:
+    """Stored bytes of a literal that has those of `count` elements, or of one that all are.
+
+    `place` is where the literal begins and ends, as for all that is called here.
+    """
     if element_type == IntegerType(1):
         # MLIR packs i1 eight to a byte, lowest bit first; xDSL writes one byte for each.
         if len(data) == (count + 7) // 8 and len(data) != count:
@@ -111,10 +127,12 @@ def _unpack_blob(parser: AttrParser, blob: str, element_type: Any, count: int) -
             bits = np.frombuffer(data, np.uint8)
         data = np.where(bits != 0, 0xFF, 0).astype(np.uint8).tobytes()
     size = element_type.compile_time_size
-    if len(data) == size:
+    if may_be_splat and len(data) == size:
         return data * count
     if len(data) != size * count:
-        parser.raise_error(f"dense literal has {len(data)} bytes, its type needs {size * count}")
+        parser.raise_error(
+            f"dense literal has {len(data)} bytes, its type needs {size * count}", *place
+        )
     return data
 
 
@@ -132,6 +150,7 @@ def _parse_shaped_type(parser: AttrParser) -> Any:
 
 def parse_dense(parser: AttrParser, type: Any = None) -> DenseIntOrFPElementsAttr:
     """Parse `<...> : type` after the keyword `dense`; without the type where it is given."""
+    begin = parser.pos
     parser.parse_punctuation("<", " in dense attribute")
     blob, elements, shape = None, [], None
     if parser.parse_optional_punctuation(">") is None:
@@ -139,24 +158,63 @@ def parse_dense(parser: AttrParser, type: Any = None) -> DenseIntOrFPElementsAtt
         if blob is None:
             elements, shape = parser._parse_tensor_literal()
         parser.parse_punctuation(">", " in dense attribute")
+    place = begin, parser.pos
     if type is None:
         parser.parse_punctuation(":", " in dense attribute")
         type = _parse_shaped_type(parser)
-    count = math.prod(type.get_shape())
-    if count * type.element_type.compile_time_size > _MAX_BYTES:
-        parser.raise_error(f"a constant of more than {_MAX_BYTES} bytes: {type}")
+    count = _count(parser, type, place)
     if blob is not None:
-        data = _unpack_blob(parser, blob, type.element_type, count)
+        data = _hexadecimal(blob)
+        if data is None:
+            parser.raise_error("expected a hexadecimal string in the dense literal", *place)
+        data = _unpack_blob(parser, data, type.element_type, count, True, place)
     elif shape is None:
         if count:
-            parser.raise_error(f"empty dense literal for {type}")
+            parser.raise_error(f"empty dense literal for {type}", *place)
         data = b""
     elif shape == []:
         data = _pack_element(parser, elements[0], type.element_type) * count
     elif tuple(shape) != tuple(type.get_shape()):
-        parser.raise_error(f"dense literal has shape {shape}, its type is {type}")
+        parser.raise_error(f"dense literal has shape {shape}, its type is {type}", *place)
     else:
         data = b"".join(_pack_element(parser, e, type.element_type) for e in elements)
+    return DenseIntOrFPElementsAttr(type, BytesAttr(data))
+
+
+def _count(parser: AttrParser, type: Any, place: tuple[int, int]) -> int:
+    """The number of elements, of which there may not be too many."""
+    count = math.prod(type.get_shape())
+    if count * type.element_type.compile_time_size > _MAX_BYTES:
+        parser.raise_error(f"a constant of more than {_MAX_BYTES} bytes: {type}", *place)
+    return count
+
+
+def parse_dense_resource(
+    parser: AttrParser, resources: Mapping[str, str]
+) -> DenseIntOrFPElementsAttr:
+    """Parse `<name> : type` after the keyword `dense_resource`.
+
+    `resources` are the strings that the file has for names: 0x, four bytes for an alignment, and
+    the elements.
+    """
+    parser.parse_punctuation("<", " in dense_resource attribute")
+    position = parser.pos
+    name = parser.parse_optional_identifier()
+    name = parser.parse_str_literal() if name is None else name
+    place = position, parser.pos
+    parser.parse_punctuation(">", " in dense_resource attribute")
+    parser.parse_punctuation(":", " in dense_resource attribute")
+    type = _parse_shaped_type(parser)
+    if name not in resources:
+        what = f"the file does not have the elements of resource '{name}'"
+        if name == "__elided__":
+            what = "the elements of this constant were left out when the module was printed"
+        parser.raise_error(f"{what}; print the module with all of them", *place)
+    data = _hexadecimal(resources[name])
+    if data is None or len(data) < _ALIGNMENT_BYTES:
+        parser.raise_error(f"resource '{name}' is not a hexadecimal string", *place)
+    count = _count(parser, type, place)
+    data = _unpack_blob(parser, data[_ALIGNMENT_BYTES:], type.element_type, count, False, place)
     return DenseIntOrFPElementsAttr(type, BytesAttr(data))
 
 

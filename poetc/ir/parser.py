@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from xdsl.context import Context
@@ -41,6 +41,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from poetc.errors import InputError
+from poetc.ir.dense import parse_dense_resource
 from poetc.ir.locations import Lines
 
 _STARTS_OPERATION = re.compile(
@@ -106,14 +107,23 @@ class _Lost(tuple[SSAValue, ...]):
 class FaultTolerantParser(Parser):
     """Collects `faults`, and gives each operation the place where it starts in the text.
 
-    `masked` is the text with blanks for what is in strings and comments. `extents` are the offsets
+    `masked` is the text with blanks for what is in strings and comments, `resources` what the file
+    has at its end for the names of resources. `extents` are the offsets
     of the begin and the end of each operation. Each spelling of a plain tensor type is read once:
     types are half of the work of parsing.
     """
 
     _TENSOR = re.compile(r"tensor<(?:\d+x)*(?:f32|i32|i1)>")
 
-    def __init__(self, context: Context, text: str, masked: str, lines: Lines) -> None:
+    def __init__(
+        self,
+        context: Context,
+        text: str,
+        masked: str,
+        lines: Lines,
+        resources: Mapping[str, str],
+    ) -> None:
+        self._resources = resources
         self.faults: list[InputError] = []
         self.extents: dict[Operation, tuple[int, int]] = {}
         self._text, self._masked, self._lines = text, masked, lines
@@ -146,6 +156,9 @@ class FaultTolerantParser(Parser):
             return StringAttr(attribute.data.decode())
         except UnicodeDecodeError:
             return attribute
+
+    def _parse_builtin_dense_resource_attr(self) -> Any:
+        return parse_dense_resource(self, self._resources)
 
     def parse_operation(self) -> Operation:
         begin, dialects = self.pos, len(self._parser_state.dialect_stack)

@@ -54,6 +54,7 @@ from poetc.ir.stablehlo_attributes import (
     ConvDims,
     ConvDimsAttr,
     Dims,
+    DotAlgorithmAttr,
     DotDims,
     DotDimsAttr,
     GatherDims,
@@ -1135,6 +1136,7 @@ class DotBase(PrettyOp):
     rhs = operand_def(TensorType)
     dot_dimension_numbers = prop_def(DotDimsAttr)
     precision_config = opt_prop_def(ArrayAttr[PrecisionAttr])
+    algorithm = opt_prop_def(DotAlgorithmAttr)
 
     def __init__(
         self,
@@ -1178,16 +1180,21 @@ class DotBase(PrettyOp):
         pairs: dict[str, tuple[Dims, Dims]] = {}
         properties: dict[str, Attribute] = {}
         while parser.parse_optional_punctuation(",") is not None:
-            name = parser.parse_keyword_in(("batching_dims", "contracting_dims", "precision"))
-            if name in pairs or (name == "precision" and properties):
+            name = parser.parse_keyword_in(
+                ("batching_dims", "contracting_dims", "precision", "algorithm")
+            )
+            key = "precision_config" if name == "precision" else name
+            if name in pairs or key in properties:
                 parser.raise_error(f"'{name}' given twice")
             parser.parse_punctuation("=")
-            if name == "precision":
+            if name == "algorithm":
+                properties[key] = DotAlgorithmAttr(DotAlgorithmAttr.parse_parameter(parser))
+            elif name == "precision":
                 keywords = parser.parse_comma_separated_list(
                     parser.Delimiter.SQUARE,
                     lambda: PrecisionAttr(parser.parse_keyword_in(PrecisionAttr.keywords)),
                 )
-                properties["precision_config"] = ArrayAttr(keywords)
+                properties[key] = ArrayAttr(keywords)
             else:
                 lhs = parse_dims(parser)
                 parser.parse_keyword("x")
@@ -1210,8 +1217,15 @@ class DotBase(PrettyOp):
         if self.precision_config is not None:
             keywords = ", ".join(attr.data for attr in self.precision_config)
             printer.print_string(f", precision = [{keywords}]")
+        if self.algorithm is not None:
+            printer.print_string(", algorithm = ")
+            self.algorithm.print_parameter(printer)
 
     def verify_op(self) -> None:
+        if self.algorithm is not None and not self.algorithm.data.is_f32:
+            raise VerifyException(
+                f"algorithm {self.algorithm.data.name} is not supported, F32_F32_F32 is"
+            )
         _check_elements("operand 0", self.lhs, (f32,))
         _check_elements("operand 1", self.rhs, (f32,))
         left, right = shape_of(self.lhs), shape_of(self.rhs)

@@ -5,8 +5,8 @@ Each attribute wraps one Python value (`attr.data`), prints as StableHLO does an
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
 
 from xdsl.ir import Data, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -45,6 +45,36 @@ class DotDims:
     rhs_batching_dimensions: Dims = ()
     lhs_contracting_dimensions: Dims = ()
     rhs_contracting_dimensions: Dims = ()
+
+
+@dataclass(frozen=True)
+class DotAlgorithm:
+    """How products and sums of dot_general are computed: types by name, how many values of them
+    stand for an operand, and how many products of these are added up."""
+
+    lhs_precision_type: str
+    rhs_precision_type: str
+    accumulation_type: str
+    lhs_component_count: int
+    rhs_component_count: int
+    num_primitive_operations: int
+    allow_imprecise_accumulation: bool
+
+    @property
+    def name(self) -> str:
+        """As JAX's `DotAlgorithmPreset` has it, such as BF16_BF16_F32_X3."""
+        types = (self.lhs_precision_type, self.rhs_precision_type, self.accumulation_type)
+        parts = [type.upper() for type in types]
+        if self.num_primitive_operations != 1:
+            parts.append(f"X{self.num_primitive_operations}")
+        return "_".join(parts)
+
+    @property
+    def is_f32(self) -> bool:
+        """Whether it is plain f32 arithmetic; sums may be less exact, but need not be."""
+        types = (self.lhs_precision_type, self.rhs_precision_type, self.accumulation_type)
+        counts = (self.lhs_component_count, self.rhs_component_count, self.num_primitive_operations)
+        return types == ("f32",) * 3 and counts == (1,) * 3
 
 
 @dataclass(frozen=True)
@@ -91,7 +121,20 @@ class ConvDims:
         return ConvDims(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
 
 
-StructT = TypeVar("StructT", DotDims, GatherDims, ScatterDims)
+StructT = TypeVar("StructT", DotDims, DotAlgorithm, GatherDims, ScatterDims)
+
+
+def _parse_bool(parser: AttrParser) -> bool:
+    return parser.parse_keyword_in(("true", "false")) == "true"
+
+
+_FIELDS: dict[Any, tuple[Callable[[AttrParser], Any], Callable[[Any], str]]] = {
+    int: (parse_int, str),
+    bool: (_parse_bool, lambda value: str(value).lower()),
+    str: (lambda parser: parser.parse_identifier(), str),
+    Dims: (parse_dims, lambda dims: f"[{', '.join(map(str, dims))}]"),
+}
+"""How values of fields are read and printed."""
 
 
 class StructAttr(Data[StructT], Generic[StructT]):
@@ -102,32 +145,31 @@ class StructAttr(Data[StructT], Generic[StructT]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser):
         """Parse the fields between angle brackets, in any order."""
-        defaults = {field.name: field.default for field in fields(cls.struct)}
-        values: dict[str, int | Dims] = {}
+        known = {field.name: field for field in fields(cls.struct)}
+        values: dict[str, Any] = {}
 
         def parse_field() -> None:
             name = parser.parse_identifier()
-            if name not in defaults:
+            if name not in known:
                 parser.raise_error(f"unknown field '{name}' in #{cls.name}")
             if name in values:
                 parser.raise_error(f"field '{name}' given twice in #{cls.name}")
             parser.parse_punctuation("=")
-            if isinstance(defaults[name], int):
-                values[name] = parse_int(parser)
-            else:
-                values[name] = parse_dims(parser)
+            values[name] = _FIELDS[known[name].type][0](parser)
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_field)
+        for name, field in known.items():
+            if name not in values and field.default is MISSING:
+                parser.raise_error(f"field '{name}' is missing in #{cls.name}")
         return cls.struct(**values)
 
     def print_parameter(self, printer: Printer) -> None:
         """Print the fields that differ from their default."""
-        parts = []
-        for field in fields(self.data):
-            value = getattr(self.data, field.name)
-            if value != field.default:
-                text = str(value) if isinstance(value, int) else f"[{', '.join(map(str, value))}]"
-                parts.append(f"{field.name} = {text}")
+        parts = [
+            f"{field.name} = {_FIELDS[field.type][1](value)}"
+            for field in fields(self.data)
+            if (value := getattr(self.data, field.name)) != field.default
+        ]
         printer.print_string(f"<{', '.join(parts)}>")
 
 
@@ -137,6 +179,14 @@ class DotDimsAttr(StructAttr[DotDims]):
 
     name = "stablehlo.dot"
     struct = DotDims
+
+
+@irdl_attr_definition
+class DotAlgorithmAttr(StructAttr[DotAlgorithm]):
+    """`#stablehlo.dot_algorithm<lhs_precision_type = f32, ...>`."""
+
+    name = "stablehlo.dot_algorithm"
+    struct = DotAlgorithm
 
 
 @irdl_attr_definition
@@ -272,6 +322,7 @@ class ComparisonTypeAttr(KeywordAttr):
 
 ATTRIBUTES = [
     DotDimsAttr,
+    DotAlgorithmAttr,
     GatherDimsAttr,
     ScatterDimsAttr,
     ConvDimsAttr,

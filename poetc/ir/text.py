@@ -30,6 +30,7 @@ from poetc.errors import InputError, SourceLocation, collected
 from poetc.ir.framework_names import FRAMEWORK_NAMES
 from poetc.ir.locations import Lines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
+from poetc.ir.sdy import MeshOp, drop_shardings, sharding_faults
 from poetc.ir.stablehlo import ELEMENT_TYPES
 from poetc.simplify.inline import callees_first
 from poetc.universe import UNIVERSE
@@ -60,6 +61,11 @@ _LOCATION_ALIAS = re.compile(
     r'^#loc\d* = loc\(.*$|[ \t]loc\((?:unknown|#loc\d*|"(?:[^"\\\n]|\\.)*"\(#loc\d*\))\)',
     re.MULTILINE,
 )
+
+
+# At the end of a file, and the strings in it.
+_METADATA = re.compile(r"\{-#.*?#-\}", re.DOTALL)
+_RESOURCE = re.compile(r'(?:"(?P<quoted>[^"\n]*)"|(?P<bare>[\w$.-]+))\s*:\s*"(?P<blob>[^"]*)"')
 
 
 def make_context() -> Context:
@@ -93,9 +99,10 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
     _check_integer_types(masked, lines)
     # Locations of JAX's Python source are defined after their uses, which xDSL cannot read.
     text = _LOCATION_ALIAS.sub(lambda match: " " * len(match[0]), text)
+    resources, text = _split_resources(text, masked)
     parser: FaultTolerantParser | None = None
     try:
-        parser = FaultTolerantParser(make_context(), text, masked, lines)
+        parser = FaultTolerantParser(make_context(), text, masked, lines, resources)
         module = parser.parse_module()
     except (ParseError, VerifyException, ValueError) as error:
         # Outside of all operations, where nothing says how to go on.
@@ -111,6 +118,7 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
         for op, (begin, end) in parser.extents.items()
     }
     faults += _verify(module, [op for op, extent in extents.items() if _any_in(faults, extent)])
+    faults += sharding_faults(module)
     if is_step and not any(isinstance(op, Unreadable) for op in module.ops):
         faults += _entry_faults(module)
     if faults:
@@ -122,6 +130,7 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
         for op in reversed(dead):
             op.detach()
             op.erase()
+    drop_shardings(module)
     return module
 
 
@@ -178,6 +187,17 @@ def read_module(data: bytes, filename: str) -> ModuleOp:
             f"not text: byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8", start
         ) from error
     return _parse(text, filename, is_step=True)
+
+
+def _split_resources(text: str, masked: str) -> tuple[dict[str, str], str]:
+    """The strings of resources by name, and the text without the section that they are in."""
+    resources: dict[str, str] = {}
+    for section in _METADATA.finditer(masked):
+        begin, end = section.span()
+        for match in _RESOURCE.finditer(text, begin, end):
+            resources[match["bare"] or match["quoted"]] = match["blob"]
+        text = text[:begin] + _BLANK.sub(" ", text[begin:end]) + text[end:]
+    return resources, text
 
 
 # --- checks on the text -------------------------------------------------------------------------
@@ -289,7 +309,7 @@ def _entry_faults(module: ModuleOp) -> Iterator[InputError]:
         yield InputError("the module has no function", source_location(module))
         return
     for op in module.ops:
-        if not isinstance(op, FuncOp):
+        if not isinstance(op, FuncOp | MeshOp):
             yield InputError(f"{op.name} beside functions is not supported", source_location(op))
     public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
     names = [f.sym_name.data for f in public]
