@@ -25,6 +25,7 @@ from poetc.costmodel.device import load_device
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.image import ImageLayout, layout_of, pack, unpack
 from poetc.interpreter import run_func, run_graph
+from poetc.ir.aliasing import updates_of
 from poetc.ir.graph import graphs
 from poetc.ir.poet import PART, Part
 from poetc.ir.stablehlo import shape_of
@@ -37,7 +38,6 @@ from poetc.passes.stablehlo_split import (
     split_parameters,
     splittable,
 )
-from poetc.passes.stablehlo_to_poet import updates_of
 from poetc.pipeline import Options, compile_module, front_passes, run_passes
 from poetc.schedule.errors import InfeasibleProblem
 from poetc.tensors import read_tensors
@@ -481,7 +481,7 @@ def test_no_parts_make_computing_faster(capsys: pytest.CaptureFixture[str]) -> N
     ("words", "message"),
     [
         (["--split=w"], "'w' is no split: NAME:PARTS or NAME@AXIS:PARTS"),
-        (["--split="], "'' is no split"),
+        (["--split="], "--split is given without a value"),
         (["--split=1:1"], "'1:1' is no split"),
         (["--split=1:2", "--params=ram"], "parameters in parts are on storage, not in RAM"),
         (["--split=1:2", "--device=host-nothing"], "host-nothing"),

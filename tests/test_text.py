@@ -100,7 +100,7 @@ module @m {
         (GOOD.replace("f32", "i99999999999999"), 2, "no such type: i99999999999..."),
         (GOOD.replace("f32", "f64"), 2, "operand 0 has elements of type f64"),
         (GOOD.replace("add %arg0, %arg0 : tensor<2x", "iota dim = 0 : tensor<3x"), 4, "operand is"),
-        (GOOD.replace("}) -> tensor<2xf32>", "}) -> tensor<3xf32>"), 5, "tensor<3xf32>"),
+        (GOOD.replace("}) -> tensor<2xf32>", "}) -> tensor<3xf32>"), 2, "tensor<3xf32>"),
         (GOOD.replace("private", "public"), 7, "public functions are: @main (line 2), @f (line 7)"),
         (GOOD.replace("public", "private"), 1, "public functions are: none"),
         (GOOD.replace("@main", "@step"), 2, "public functions are: @step (line 2)"),

@@ -27,6 +27,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from poetc.errors import InputError, SourceLocation, collected
+from poetc.ir.aliasing import aliasing_faults
 from poetc.ir.framework_names import FRAMEWORK_NAMES
 from poetc.ir.locations import Lines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
@@ -321,6 +322,8 @@ def _entry_faults(module: ModuleOp) -> Iterator[InputError]:
         )
     for function in functions:
         yield from _function_faults(function)
+    for main in public:
+        yield from aliasing_faults(main)
     try:
         callees_first(module)
     except InputError as recursion:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
-from poetc.errors import InputError, PoetcError
+from poetc.errors import InputError, PoetcError, collected
 from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
-from poetc.ir.poet import ComputeOp
+from poetc.ir.poet import ComputeOp, YieldOp
 from poetc.kernels.analysis import may_alias
 from poetc.kernels.lower import lower_kernel
 
@@ -31,8 +31,8 @@ class PoetLowerKernelsPass(ModulePass):
     name = "poet-lower-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Raises PoetcError for an operation that is not supported, or for an in-place pair that
-        the kernel does not allow."""
+        """Raises InputError that lists all operations that are not supported, and in-place pairs
+        that kernels do not allow."""
         lower_kernels(op)
 
 
@@ -41,15 +41,64 @@ def lower_kernels(module: ModuleOp) -> None:
     symbols = (op.properties.get("sym_name") for op in module.ops)
     names = {symbol.data for symbol in symbols if isinstance(symbol, StringAttr)}
     functions: dict[Hashable, FuncOp] = {}
+    faults: list[InputError] = []
     for graph in graphs(module):
         for compute in graph.computes:
             if compute.kernel is not None:
                 continue
             key = (body_key(compute.block), compute.inplace_pairs)
-            if key not in functions:
-                functions[key] = _lower(module, compute, names)
-            _check_inplace(compute, functions[key])
+            try:
+                if key not in functions:
+                    functions[key] = _lower(module, compute, names)
+                _check_inplace(compute, functions[key])
+            except InputError as error:
+                faults += _refused_alone(compute) or [error]
+                continue
             compute.kernel = SymbolRefAttr(functions[key].sym_name)
+    if faults:
+        raise collected(faults)
+
+
+def _refused_alone(compute: ComputeOp) -> list[InputError]:
+    """What is not supported of each operation of a compute.
+
+    Lowering ends at the first; so each is lowered by itself, with the constants that it reads.
+    """
+    found: list[InputError] = []
+    for op in compute.block.ops:
+        if isinstance(op, YieldOp):
+            continue
+        alone = Block()
+        copies: dict[SSAValue, SSAValue] = {}
+        for operand in op.operands:
+            _copy_operand(operand, alone, copies)
+        copy = op.clone(copies)
+        alone.add_ops([copy, YieldOp(*copy.results)])
+        try:
+            lower_kernel(alone)
+        except InputError as error:
+            location = error.location or source_location(op) or source_location(compute)
+            found.append(InputError(error.message, location))
+    return found
+
+
+def _copy_operand(value: SSAValue, into: Block, copies: dict[SSAValue, SSAValue]) -> None:
+    """What stands for a value in a block: an argument, or if it is constant, all it comes from."""
+    if value in copies:
+        return
+    if not isinstance(value, OpResult) or not _is_constant(value):
+        copies[value] = into.insert_arg(value.type, len(into.args))
+        return
+    for operand in value.op.operands:
+        _copy_operand(operand, into, copies)
+    copy = value.op.clone(copies)
+    into.add_op(copy)
+    copies.update(zip(value.op.results, copy.results, strict=True))
+
+
+def _is_constant(value: SSAValue) -> bool:
+    """Whether no argument is among what a value comes from."""
+    return isinstance(value, OpResult) and all(map(_is_constant, value.op.operands))
 
 
 def body_key(block: Block) -> Hashable:

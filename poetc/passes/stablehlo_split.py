@@ -38,8 +38,9 @@ from xdsl.passes import ModulePass
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
+from poetc.ir.aliasing import ALIASING, updates_of
 from poetc.ir.poet import PART, Part
-from poetc.passes.stablehlo_to_poet import ALIASING, argument_names, updates_of
+from poetc.passes.stablehlo_to_poet import argument_names
 from poetc.simplify.axes import ELEMENTWISE, VIEWS, Along, Walk, along, piece, summand, summed
 from poetc.simplify.driver import remove_dead
 

@@ -43,6 +43,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.errors import InputError, collected
+from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.locations import source_location
 from poetc.ir.poet import PART, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
@@ -57,9 +58,6 @@ from poetc.ir.stablehlo import (
 
 ELEMENT_TYPES = (Float32Type(), i32, i1)
 """What a tensor may hold."""
-
-ALIASING = "tf.aliasing_output"
-"""Argument attribute by which JAX says that the argument's buffer becomes that of result k."""
 
 NAME = "poet.name"
 """Attribute of an argument or result: what it is called in the source."""
@@ -116,9 +114,11 @@ def _check(main: FuncOp) -> None:
         for problem in _type_problems(type)
     ]
     found += ((op, problem) for op in main.body.block.ops for problem in _op_problems(op))
-    if found:
+    faults = [InputError(problem, source_location(op)) for op, problem in found]
+    faults += aliasing_faults(main)
+    if faults:
         # What was inlined several times is there several times.
-        raise collected([InputError(problem, source_location(op)) for op, problem in found])
+        raise collected(faults)
 
 
 def _type_problems(type: Attribute) -> Iterator[str]:
@@ -150,36 +150,6 @@ def _name(op: Operation) -> str:
     """The name in the source, also of an operation that no dialect registers."""
     unregistered = op.attributes.get("op_name__")
     return unregistered.data if isinstance(unregistered, StringAttr) else op.name
-
-
-def updates_of(main: FuncOp) -> dict[int, int]:
-    """Argument index → index of the result that is its new value."""
-    results = main.function_type.outputs.data
-    updates: dict[int, int] = {}
-    for i, attributes in enumerate(main.arg_attrs or ()):
-        aliasing = attributes.data.get(ALIASING)
-        if aliasing is None:
-            continue
-        where = f"{ALIASING} of argument {i}"
-        if not isinstance(aliasing, IntegerAttr) or not 0 <= aliasing.value.data < len(results):
-            raise InputError(
-                f"{where} is {aliasing}, @main has {len(results)} results", source_location(main)
-            )
-        result = aliasing.value.data
-        type = main.function_type.inputs.data[i]
-        if type != results[result]:
-            raise InputError(
-                f"{where}: argument of type {type}, result {result} of type {results[result]}",
-                source_location(main),
-            )
-        for other, taken in updates.items():
-            if taken == result:
-                raise InputError(
-                    f"{where}: result {result} is that of argument {other} already",
-                    source_location(main),
-                )
-        updates[i] = result
-    return updates
 
 
 # Conversion
