@@ -31,6 +31,7 @@ from poetc.errors import InputError
 from poetc.ir.dense import dtype_of
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import GraphOp, PageType
+from poetc.ir.types import ELEMENT_TYPES
 from poetc.page import PAGE_TRAILER_BYTES, page_bytes, page_trailer
 from poetc.schedule.arena import round_up
 
@@ -38,7 +39,7 @@ RECORD_MAGIC = 0x50545243
 _RECORD = struct.Struct("<4I")
 _FORMAT = "poetc storage image 1"
 _MAX_BYTES = 2**31 - 1
-_DTYPES = ("bool", "int32", "float32")
+_DTYPES = tuple(str(type.dtype) for type in ELEMENT_TYPES.values())
 """What tensors may hold, by NumPy's names; a bool is one byte."""
 
 

@@ -25,7 +25,8 @@ from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.ir.text import make_context, module_text, parse_module
-from poetc.kernels.analysis import Work, buffers, element_bytes, may_alias, work, workspace_bytes
+from poetc.ir.types import element_bytes
+from poetc.kernels.analysis import Work, buffers, may_alias, work, workspace_bytes
 from poetc.kernels.lower import lower
 from poetc.pipeline import front_passes, run_passes
 

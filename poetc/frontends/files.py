@@ -20,9 +20,10 @@ import numpy as np
 
 from poetc.errors import InputError
 from poetc.files import write_whole
+from poetc.ir.types import ELEMENT_TYPES
 
-ELEMENT_TYPES = ("float32", "int32", "bool")
-"""What a tensor may hold."""
+_NAMES = tuple(str(type.dtype) for type in ELEMENT_TYPES.values())
+"""What a tensor may hold, by NumPy's names."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,10 @@ def require(package: str, what: str, extra: str = "") -> ModuleType:
 def check_types(tensors: Iterable[tuple[str, str]]) -> None:
     """Raises an InputError that lists all tensors, given as name and element type, whose type
     poetc does not have."""
-    found = [f"  {name}: {type}" for name, type in tensors if type not in ELEMENT_TYPES]
+    found = [f"  {name}: {type}" for name, type in tensors if type not in _NAMES]
     if found:
         lines = "\n".join(found)
-        raise InputError(
-            f"types that poetc does not have (it has {', '.join(ELEMENT_TYPES)}):\n{lines}"
-        )
+        raise InputError(f"types that poetc does not have (it has {', '.join(_NAMES)}):\n{lines}")
 
 
 def model_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:

@@ -30,6 +30,8 @@ from xdsl.ir import Attribute
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from poetc.ir.types import ELEMENT_TYPES
+
 # More elements than this are printed as one hexadecimal string, as MLIR does.
 _LIST_LIMIT = 100
 
@@ -44,10 +46,10 @@ _FLOAT_DTYPES = {Float16Type: np.float16, Float32Type: np.float32, Float64Type: 
 
 def dtype_of(element_type: Attribute) -> np.dtype:
     """NumPy type whose elements have the meaning of `element_type`; raises TypeError."""
+    if (found := ELEMENT_TYPES.get(element_type)) is not None:
+        return found.dtype
     if isinstance(element_type, IntegerType):
         width = element_type.width.data
-        if width == 1:
-            return np.dtype(np.bool_)
         if width in (8, 16, 32, 64):
             unsigned = element_type.signedness.data == Signedness.UNSIGNED
             return np.dtype(f"{'u' if unsigned else 'i'}{width // 8}")

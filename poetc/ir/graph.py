@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import FixedBitwidthType, FunctionType, ModuleOp, TensorType
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.ir import Attribute, BlockArgument, OpResult, SSAValue
 from xdsl.ir import Operation as IROperation
 from xdsl.rewriter import Rewriter
@@ -29,6 +29,7 @@ from poetc.ir.poet import (
     ReturnOp,
     WaitOp,
 )
+from poetc.ir.types import element_bytes
 from poetc.schedule.arena import round_up
 from poetc.schedule.problem import (
     Compute,
@@ -101,13 +102,6 @@ class GraphView:
 def graphs(module: ModuleOp) -> tuple[GraphOp, ...]:
     """The graphs directly in `module`, in order."""
     return tuple(op for op in module.ops if isinstance(op, GraphOp))
-
-
-def element_bytes(type: Attribute) -> int:
-    """Bytes of one element in RAM; an i1 takes a whole byte."""
-    if not isinstance(type, FixedBitwidthType):
-        raise InputError(f"tensors of {type} have no size in RAM")
-    return -(-type.bitwidth // 8)
 
 
 def tensor_bytes(type: Attribute) -> int:

@@ -43,6 +43,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 from poetc.errors import InputError
 from poetc.ir.dense import parse_dense_resource
 from poetc.ir.locations import Lines
+from poetc.ir.types import ELEMENT_TYPES
 
 _STARTS_OPERATION = re.compile(
     r'\s*(?:%[\w$.-]|"[A-Za-z_]|[A-Za-z_][\w$]*\.[\w$.]+(?![\w.$]|[ \t]*=)'
@@ -113,7 +114,9 @@ class FaultTolerantParser(Parser):
     types are half of the work of parsing.
     """
 
-    _TENSOR = re.compile(r"tensor<(?:\d+x)*(?:f32|i32|i1)>")
+    _TENSOR = re.compile(
+        rf"tensor<(?:\d+x)*(?:{'|'.join(t.name for t in ELEMENT_TYPES.values())})>"
+    )
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from poetc.ir import dense
+from poetc.ir import dense, types
 from poetc.ir.stablehlo_attributes import (
     ATTRIBUTES,
     ComparisonDirectionAttr,
@@ -74,7 +74,7 @@ dense.install()
 Padding = tuple[tuple[int, int], ...]
 Value = SSAValue | Operation
 
-ELEMENT_TYPES: tuple[Attribute, ...] = (f32, i32, i1)
+ELEMENT_TYPES: tuple[Attribute, ...] = tuple(types.ELEMENT_TYPES)
 
 
 # --- tensors ----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _check_tensor(name: str, type: Attribute) -> None:
         raise VerifyException(f"{name} has an encoding: {type}")
     if type.element_type not in ELEMENT_TYPES:
         raise VerifyException(
-            f"{name} has elements of type {type.element_type}, supported are f32, i32 and i1"
+            f"{name} has elements of type {type.element_type}, supported are {types.listed('and')}"
         )
 
 
@@ -551,9 +551,6 @@ class ConvertOp(UnaryElementwiseOp):
         self._verify_result(_with_shape(self.result, shape_of(self.operand)))
 
 
-_COMPARE_TYPES = {f32: ("FLOAT",), i32: ("SIGNED",), i1: ("UNSIGNED",)}
-
-
 @irdl_op_definition
 class CompareOp(PrettyOp):
     """Element-wise comparison; false for NaN, except NE."""
@@ -609,10 +606,10 @@ class CompareOp(PrettyOp):
         _check_type("operand 1", self.rhs.type, self.lhs.type)
         self._verify_result(TensorType(i1, shape_of(self.lhs)))
         element = element_type_of(self.lhs)
-        allowed = _COMPARE_TYPES[cast(Any, element)]
+        expected = types.ELEMENT_TYPES[element].compare_type
         _check(
-            self.compare_type is None or self.compare_type in allowed,
-            f"compare type {self.compare_type} does not fit {element}, expected {allowed[0]}",
+            self.compare_type in (None, expected),
+            f"compare type {self.compare_type} does not fit {element}, expected {expected}",
         )
 
 
@@ -681,8 +678,7 @@ class ConstantOp(PrettyOp):
         """From an attribute, or from an array of float32, int32 or bool elements."""
         if not isinstance(value, DenseIntOrFPElementsAttr):
             array = np.asarray(value)
-            kinds = {"f": f32, "i": i32, "b": i1}
-            value = dense.from_array(array, kinds[array.dtype.kind])
+            value = dense.from_array(array, types.type_of_array(array.dtype).mlir)
         self._init([], cast(TensorType, value.type), {"value": value})
 
     @staticmethod
@@ -1591,7 +1587,7 @@ def _selector(direction: str, element_type: Attribute) -> Region:
     """Body `compare direction, %a, %b` on scalars."""
     scalar = TensorType(element_type, ())
     block = Block(arg_types=(scalar, scalar))
-    compare_type = _COMPARE_TYPES[cast(Any, element_type)][0]
+    compare_type = types.ELEMENT_TYPES[element_type].compare_type
     lhs, rhs = block.args
     op = CompareOp(lhs, rhs, direction, compare_type)
     block.add_ops((op, ReturnOp(op)))

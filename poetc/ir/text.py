@@ -32,7 +32,7 @@ from poetc.ir.framework_names import FRAMEWORK_NAMES
 from poetc.ir.locations import Lines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
 from poetc.ir.sdy import MeshOp, drop_shardings, sharding_faults
-from poetc.ir.stablehlo import ELEMENT_TYPES
+from poetc.ir.types import ELEMENT_TYPES, listed
 from poetc.simplify.inline import callees_first
 from poetc.universe import UNIVERSE
 
@@ -350,7 +350,7 @@ def _function_faults(function: FuncOp) -> Iterator[InputError]:
             or type.element_type not in ELEMENT_TYPES
         ):
             yield InputError(
-                f"@{name} takes or returns {type}; supported are static tensors of f32, i32 or i1",
+                f"@{name} takes or returns {type}; supported are static tensors of {listed('or')}",
                 place,
             )
 

@@ -19,7 +19,7 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, math, memref
-from xdsl.dialects.builtin import FixedBitwidthType, IntegerAttr, MemRefType, TensorType
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -36,6 +36,7 @@ from xdsl.ir.affine import (
 
 from poetc.errors import InputError
 from poetc.ir.locations import source_location
+from poetc.ir.types import element_bytes
 from poetc.kernels import mathlib
 
 # Work
@@ -332,13 +333,6 @@ def _error(function: func.FuncOp, message: str) -> InputError:
 def workspace_bytes(function: func.FuncOp) -> int:
     """Bytes of all workspaces of a kernel."""
     return sum(buffer_bytes(buffer) for buffer in buffers(function, "workspace"))
-
-
-def element_bytes(type: Attribute) -> int:
-    """Bytes of an element in memory; a boolean takes one."""
-    if not isinstance(type, FixedBitwidthType):
-        raise InputError(f"elements of type {type} have no size in memory")
-    return max(type.bitwidth // 8, 1)
 
 
 def buffer_bytes(buffer: SSAValue) -> int:

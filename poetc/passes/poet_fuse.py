@@ -40,6 +40,7 @@ from xdsl.passes import ModulePass
 from poetc.errors import InputError, PoetcError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.types import element_bytes
 from poetc.kernels.analysis import may_alias
 from poetc.kernels.lower import lower
 
@@ -99,8 +100,7 @@ def _elements(value: SSAValue) -> int:
 
 def _bytes(value: SSAValue) -> int:
     assert isinstance(value.type, TensorType)
-    width = value.type.element_type.bitwidth  # pyright: ignore[reportAttributeAccessIssue]
-    return _elements(value) * max(1, width // 8)
+    return _elements(value) * element_bytes(value.type.element_type)
 
 
 def _flops(op: Operation) -> int:

@@ -38,13 +38,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FixedBitwidthType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from poetc.errors import InputError, PoetcError
 from poetc.image import layout_of
+from poetc.ir.graph import tensor_bytes
 from poetc.ir.locations import source_location
 from poetc.ir.poet import (
     ComputeOp,
@@ -60,6 +61,7 @@ from poetc.ir.poet import (
     offset_of,
     transfer_of,
 )
+from poetc.ir.types import element_bytes
 from poetc.kernels.analysis import check_call, workspace_bytes
 from poetc.page import PAGE_ALIGN_BYTES, page_bytes
 
@@ -315,7 +317,8 @@ class _Walk:
             return
         if offset is None:
             raise _error(op, f"{_value(value)} has no offset though others have one")
-        element = element_bytes(value.type)
+        assert isinstance(value.type, TensorType)
+        element = element_bytes(value.type.element_type)
         if offset % element:
             raise _error(
                 op,
@@ -580,23 +583,6 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
 
 
 # Sizes and names
-
-
-def element_bytes(type: Attribute) -> int:
-    """Bytes of one element of a tensor in RAM; an i1 takes one."""
-    assert isinstance(type, TensorType)
-    if not isinstance(type.element_type, FixedBitwidthType):
-        raise InputError(f"tensors of {type.element_type} have no size in RAM")
-    return (type.element_type.bitwidth + 7) // 8
-
-
-def tensor_bytes(type: Attribute) -> int:
-    """Bytes of a tensor in RAM."""
-    assert isinstance(type, TensorType)
-    size = element_bytes(type)
-    for extent in type.get_shape():
-        size *= extent
-    return size
 
 
 def _overlap(a: int, a_size: int, b: int, b_size: int) -> bool:

@@ -27,13 +27,10 @@ from heapq import heapify, heappop, heappush
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    Float32Type,
     IntegerAttr,
     ModuleOp,
     StringAttr,
     TensorType,
-    i1,
-    i32,
     i64,
 )
 from xdsl.dialects.func import CallOp, FuncOp
@@ -55,8 +52,8 @@ from poetc.ir.stablehlo import (
     StableHLO,
     UnaryElementwiseOp,
 )
+from poetc.ir.types import ELEMENT_TYPES, listed
 
-ELEMENT_TYPES = (Float32Type(), i32, i1)
 """What a tensor may hold."""
 
 NAME = "poet.name"
@@ -128,7 +125,7 @@ def _type_problems(type: Attribute) -> Iterator[str]:
     if not type.has_static_shape():
         yield f"{type} has a dynamic shape"
     if type.element_type not in ELEMENT_TYPES:
-        yield f"element type {type.element_type} is not supported (f32, i32 and i1 are)"
+        yield f"element type {type.element_type} is not supported ({listed('and')} are)"
 
 
 def _op_problems(op: Operation) -> Iterator[str]:

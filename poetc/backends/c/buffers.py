@@ -14,8 +14,9 @@ from xdsl.utils.hints import isa
 from poetc.backends.c.layout import arena_offset
 from poetc.backends.c.printer import stored_arguments
 from poetc.errors import InputError
-from poetc.ir.graph import element_bytes, tensor_bytes
+from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import ComputeOp
+from poetc.ir.types import element_bytes
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,11 @@ from poetc.backends.c.indexing import (
     from_affine,
     to_c,
 )
-from poetc.backends.types import Kind, kind_of
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
+from poetc.ir.types import type_in_code
 from poetc.kernels import mathlib
 from poetc.names import printable
-
-_C_TYPES: Mapping[Kind, str] = {"float32": "float", "int32": "int32_t", "bool": "bool"}
 
 _INDENT = "    "
 _WIDTH = 100
@@ -222,11 +220,11 @@ def c_comment(text: str, width: int = _WIDTH) -> str:
 
 def element_c_type(type_: Attribute) -> str:
     """The C type of an element in memory. Raises InputError for a type C code cannot hold."""
-    return "uint8_t" if kind_of(type_) == "bool" else _scalar_c_type(type_)
+    return type_in_code(type_).c_memory
 
 
 def _scalar_c_type(type_: Attribute) -> str:
-    return _C_TYPES[kind_of(type_)]
+    return type_in_code(type_).c
 
 
 def float_literal(value: float) -> _Expression:

@@ -50,8 +50,8 @@ from poetc.backends.c.printer import c_identifier, tables_of
 from poetc.backends.tvm import mathir, scalars
 from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.scalars import Expr, Scalar, Translator, element_dtype
-from poetc.backends.types import kind_of
 from poetc.errors import InputError
+from poetc.ir.types import type_in_code
 
 _ON_STACK = "disable_lower_builtin"
 """Annotation of allocations that keeps them on the stack; TVM would call its runtime for each."""
@@ -423,7 +423,7 @@ class _Function:
 
     def mutable(self, value: SSAValue, default: str) -> _Local:
         """A variable that can be assigned, for a value that loops or guards determine."""
-        local = _Local(self.name(value, default), kind_of(value.type), self.lanes(value))
+        local = _Local(self.name(value, default), type_in_code(value.type).tvm, self.lanes(value))
         self.out.append(tirx.AllocBuffer(local.buffer, {_ON_STACK: tirx.IntImm("bool", 1)}))
         return local
 
@@ -796,7 +796,7 @@ class _Function:
                 case IntegerAttr() if isinstance(result.type, IndexType):
                     self.define_index(result, at, Index((), op.value.value.data))
                 case IntegerAttr() | FloatAttr():
-                    value = scalars.constant(op.value.value.data, kind_of(result.type))
+                    value = scalars.constant(op.value.value.data, type_in_code(result.type).tvm)
                     self.define(result, at, value)
                 case _:
                     raise InputError(f"the TVM backend has no constant of {result.type}")

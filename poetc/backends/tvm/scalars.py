@@ -19,8 +19,8 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Operation
 
 from poetc.backends.tvm import mathir
-from poetc.backends.types import kind_of
 from poetc.errors import InputError
+from poetc.ir.types import type_in_code
 from poetc.kernels import mathlib
 
 Expr = Any
@@ -37,8 +37,7 @@ class Scalar(NamedTuple):
 
 def element_dtype(type_: Attribute) -> str:
     """The TVM type of an element in memory. Raises InputError for a type there is none for."""
-    kind = kind_of(type_)
-    return "int8" if kind == "bool" else kind
+    return type_in_code(type_).tvm_memory
 
 
 class Translator:
@@ -70,7 +69,7 @@ class Translator:
             return arithmetic(_LOGICAL[kind], *wide)
         if kind in _FUNCTIONS:
             return self.call(mathlib.SYMBOLS[_FUNCTIONS[kind]], wide)
-        result_type = kind_of(op.results[0].type)
+        result_type = type_in_code(op.results[0].type).tvm
         match op:
             case arith.CmpfOp():
                 return compare_floats(op.predicate.value.data, *wide)

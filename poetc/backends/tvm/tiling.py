@@ -35,7 +35,7 @@ from poetc.backends.tvm.primfunc import (
     elements_of,
     loop_bounds,
 )
-from poetc.ir.graph import element_bytes
+from poetc.ir.types import element_bytes
 
 Loop = affine.ForOp
 
