@@ -147,7 +147,9 @@ def pack_file(layout: ImageLayout, arrays: str, output: str) -> None:
     except InputError as error:
         message = error.message.removeprefix(f"{arrays}: ")
         raise InputError(f"{arrays}: {message}") from error
-    write_whole(output, image)
+    # Whoever trains on the old image would go on with a file that has no name any more.
+    with locked(output):
+        write_whole(output, image)
 
 
 def unpack_file(layout: ImageLayout, image: str, output: str) -> int:
