@@ -1,5 +1,7 @@
 """Overlapping transfers with computing: an example by hand, and the rules of the pass."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from poetc.errors import InputError
@@ -7,6 +9,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
 from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.passes.poet_plan_transfers import PoetPlanTransfersPass
+from poetc.schedule import transfers
 from poetc.schedule.checker import replay
 from poetc.schedule.memory import plan_memory
 from poetc.schedule.problem import (
@@ -92,3 +95,26 @@ def test_broken_graphs_are_named():
         plan_graph_memory(graphs(module)[0])
     with pytest.raises(InputError, match=message):
         PoetPlanTransfersPass(device="nrf52840").apply(None, module)  # type: ignore[arg-type]
+
+
+def test_the_clock_ends_the_moves(monkeypatch: pytest.MonkeyPatch):
+    """What has been moved by then is an order like any other."""
+    runs: list[None] = []
+    run = transfers._Plan.run
+
+    def counted(plan: transfers._Plan, order: Iterable[int]):
+        runs.append(None)
+        return run(plan, order)
+
+    monkeypatch.setattr(transfers._Plan, "run", counted)
+    problem = chain()
+    best = replay(problem, [STEPS[i] for i in overlap_transfers(problem, STEPS, 256)]).makespan_ns
+    times = []
+    for most in range(1, len(runs)):
+        runs.clear()
+        order = overlap_transfers(problem, STEPS, 256, lambda most=most: len(runs) >= most)
+        # A page-out has few places to go to before the clock is looked at again.
+        assert len(runs) <= most + 2
+        times.append(replay(problem, [STEPS[i] for i in order]).makespan_ns)
+    assert times == sorted(times, reverse=True)
+    assert times[0] == 540 and best == 400

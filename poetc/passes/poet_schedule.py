@@ -773,7 +773,7 @@ class _Scheduler:
 
     def without_waste(self, report: ScheduleReport) -> ScheduleReport:
         """`report` with no more in the arena than is alive at once, if that costs little."""
-        if not report.waste_bytes or self.options.ram_bytes is None:
+        if not report.waste_bytes or self.options.ram_bytes is None or self.late():
             return report
         most_nj = report.use.energy_nj * WASTE_PRICE
         tidy = self.moved(report, report.use.peak_bytes, TIDY_ROUNDS, most_nj)
@@ -808,7 +808,11 @@ class _Scheduler:
             everything = problem_view(self.view.graph, scope).problem
         best: ScheduleReport | None = None
         most_nj = math.inf
+        seen: set[tuple[Step, ...]] = set()
         for steps in self._variants(problem, report):
+            if steps in seen:
+                continue
+            seen.add(steps)
             try:
                 use = replay(problem, steps)
             except ScheduleError:
@@ -855,18 +859,18 @@ class _Scheduler:
         problem = replace(problem, deadline_ns=None)
 
         def overlapped(steps: tuple[Step, ...], room: int | None) -> tuple[Step, ...]:
-            return tuple(steps[i] for i in overlap_transfers(problem, steps, room))
+            return tuple(steps[i] for i in overlap_transfers(problem, steps, room, self.late))
 
         steps, ram = report.steps, problem.ram_bytes
-        variants = [overlapped(steps, None)]
-        yield variants[0]
-        if problem.dma and ram is not None and self.options.ram_scope == "all":
+        yield overlapped(steps, None)
+        if problem.dma and ram is not None and self.options.ram_scope == "all" and not self.late():
             # Transfers that overlap need RAM longer.
             tight = without_overlap(self.instance(problem), steps)
             peak = replay(problem, tight).peak_bytes
-            variants += [overlapped(tight, (peak + ram) // 2), overlapped(tight, peak), tight]
-        variants.append(steps)
-        yield from list(dict.fromkeys(variants))[1:]
+            yield overlapped(tight, (peak + ram) // 2)
+            yield overlapped(tight, peak)
+            yield tight
+        yield steps
 
 
 def _keep_all(problem: Problem) -> Schedule:

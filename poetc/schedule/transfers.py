@@ -9,8 +9,9 @@ by the timeline rule of `schedule/checker.py`, does not grow.
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from poetc.schedule.checker import replay
 from poetc.schedule.instance import Instance
@@ -23,14 +24,17 @@ SHUFFLE_ROUNDS, SHUFFLE_STEPS = 20, 40_000
 
 
 def overlap_transfers(
-    problem: Problem, steps: Sequence[Step], budget_bytes: int | None = None
+    problem: Problem,
+    steps: Sequence[Step],
+    budget_bytes: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[int, ...]:
     """The order in which to run `steps`: `range(len(steps))` where another would not be faster.
 
     RAM stays within `budget_bytes` (by default `problem.ram_bytes`, without which the peak of
     `steps`), or within the peak of `steps` where that is more. The deadline is left aside: `steps`
-    may miss it, and so may the order returned. Raises ScheduleError when `steps` are not legal
-    otherwise.
+    may miss it, and so may the order returned. Once it is to `stop`, no more is moved. Raises
+    ScheduleError when `steps` are not legal otherwise.
     """
     unchanged = tuple(range(len(steps)))
     if not problem.dma or not any(isinstance(step, PageIn | PageOut) for step in steps):
@@ -40,7 +44,7 @@ def overlap_transfers(
     if budget_bytes is None:
         budget_bytes = problem.ram_bytes or 0
     budget = max(budget_bytes, before.peak_bytes)
-    plan = _Plan(problem, budget, tuple(steps))
+    plan = _Plan(problem, budget, tuple(steps), stop)
     plan.page_out_early()
     plan.free_late()
     plan.page_in_early()
@@ -135,62 +139,103 @@ class _Run:
     makespan_ns: int
 
 
+class _Timed(NamedTuple):
+    """What a step does to the timeline and to the RAM.
+
+    A `transfer` of a tensor takes the bus for `time_ns`; None is what takes the processor for that
+    time, after page-ins of the tensors `read` and all transfers of those `ended`. The RAM grows
+    before it and shrinks after it; `beside_bytes` more are in use meanwhile.
+    """
+
+    transfer: int | None
+    arrives: bool
+    time_ns: int
+    grows_bytes: int = 0
+    shrinks_bytes: int = 0
+    beside_bytes: int = 0
+    read: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
+    made: tuple[int, ...] = ()
+
+
+def _timed(problem: Problem, step: Step) -> _Timed:
+    tensors = problem.tensors
+    match step:
+        case Compute(k, inplace):
+            operation = problem.operations[k]
+            shared = sum(min(tensors[o].bytes, tensors[i].bytes) for o, i in inplace)
+            return _Timed(
+                None,
+                False,
+                operation.time_ns,
+                grows_bytes=sum(tensors[v].bytes for v in operation.outputs),
+                shrinks_bytes=sum(tensors[i].bytes for _, i in inplace),
+                beside_bytes=operation.workspace_bytes - shared,
+                read=operation.inputs,
+                ended=tuple(i for _, i in inplace),
+                made=operation.outputs,
+            )
+        case PageIn(v):
+            return _Timed(v, True, tensors[v].pagein_time_ns, grows_bytes=tensors[v].bytes)
+        case PageOut(v):
+            return _Timed(v, False, tensors[v].pageout_time_ns)
+        case Free(v):
+            return _Timed(None, False, 0, shrinks_bytes=tensors[v].bytes, ended=(v,))
+
+
 class _Plan:
     """The steps so far, and moves that may improve on them."""
 
-    def __init__(self, problem: Problem, budget: float, steps: tuple[Step, ...]) -> None:
-        self.problem, self.budget = problem, budget
+    def __init__(
+        self,
+        problem: Problem,
+        budget: float,
+        steps: tuple[Step, ...],
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.problem, self.budget, self.stop = problem, budget, stop
         self.bytes = [t.bytes for t in problem.tensors]
         self.steps = steps
+        self.timed = [_timed(problem, step) for step in steps]
         self.now = self.run(range(len(steps)))
 
     def run(self, order: Iterable[int]) -> _Run:
         """The timeline: transfers queue for the bus; a kernel waits for page-ins of what it reads,
         a free or a reuse of a buffer for every transfer of its tensor."""
-        tensors, operations, bytes = self.problem.tensors, self.problem.operations, self.bytes
+        tensors = self.problem.tensors
         live = sum(t.bytes for t in tensors if t.start is Place.RAM)
         clock = bus = work = 0
-        ends: dict[int, int] = {}
-        arrives: dict[int, int] = {}
+        # When the last transfer of each tensor ends, and the last page-in; 0: there was none.
+        ends, arrives = [0] * len(tensors), [0] * len(tensors)
         starts: list[int] = []
         works: list[int] = []
         used: list[int] = []
         order = tuple(order)
-        steps = tuple(self.steps[i] for i in order)
-        for step in steps:
+        timed = self.timed
+        for index in order:
             starts.append(clock)
             works.append(work)
-            if isinstance(step, Compute):
-                operation = operations[step.operation]
-                taken = sum(bytes[i] for _, i in step.inplace)
-                live += sum(bytes[v] for v in operation.outputs)
-                shared = sum(min(bytes[o], bytes[i]) for o, i in step.inplace)
-                used.append(live + operation.workspace_bytes - shared)
-                live -= taken
-                reused = (i for _, i in step.inplace)
-                clock = max(
-                    clock,
-                    *(arrives.get(v, 0) for v in operation.inputs),
-                    *(ends.get(v, 0) for v in reused),
-                    0,
-                )
-                clock += operation.time_ns
-                work += operation.time_ns
-                for v in operation.outputs:
-                    ends.pop(v, None)
-                    arrives.pop(v, None)
-                continue
-            v = step.tensor
-            if isinstance(step, PageIn):
-                live += bytes[v]
-            used.append(live)
-            if isinstance(step, Free):
-                live -= bytes[v]
-                clock = max(clock, ends.get(v, 0))
+            step = timed[index]
+            live += step.grows_bytes
+            used.append(live + step.beside_bytes)
+            live -= step.shrinks_bytes
+            if step.transfer is None:
+                for v in step.read:
+                    if arrives[v] > clock:
+                        clock = arrives[v]
+                for v in step.ended:
+                    if ends[v] > clock:
+                        clock = ends[v]
+                clock += step.time_ns
+                work += step.time_ns
+                for v in step.made:
+                    ends[v] = arrives[v] = 0
             else:
-                bus = ends[v] = max(clock, bus) + self.duration_ns(step)
-                if isinstance(step, PageIn):
-                    arrives[v] = bus
+                bus = max(clock, bus) + step.time_ns
+                ends[step.transfer] = bus
+                if step.arrives:
+                    arrives[step.transfer] = bus
+        steps = tuple(self.steps[index] for index in order)
         return _Run(order, steps, (*starts, clock), (*works, work), tuple(used), max(clock, bus))
 
     def duration_ns(self, step: PageIn | PageOut) -> int:
@@ -257,6 +302,8 @@ class _Plan:
             step = self.now.steps[at]
             if not isinstance(step, PageOut):
                 continue
+            if self.stop():
+                return
             best = self.now
             for target in range(at - 1, 0, -1):
                 before = self.now.steps[target - 1]
@@ -279,6 +326,8 @@ class _Plan:
             step, now = self.now.steps[at], self.now
             if not isinstance(step, Free):
                 continue
+            if self.stop():
+                return
             v = step.tensor
             target, waits = at, self._wait_ns(at)
             while waits > 0 and target + 1 < len(now.steps):
@@ -298,6 +347,8 @@ class _Plan:
     def page_in_early(self) -> None:
         """Each page-in as late as it can begin to keep nobody waiting, and no later."""
         for index, begin_ns in self._latest_starts():
+            if self.stop():
+                return
             now, step = self.now, self.steps[index]
             assert isinstance(step, PageIn)
             target = at = now.order.index(index)
