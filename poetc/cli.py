@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import re
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -18,10 +16,17 @@ from typing import TYPE_CHECKING, NoReturn
 from poetc import __version__
 from poetc.errors import InputError, PoetcError
 from poetc.files import check_parent, write_whole
-from poetc.names import printable
+from poetc.terminal import (
+    ProgressLine,
+    drop_output,
+    is_terminal,
+    read_input,
+    say,
+    warn,
+    write_data,
+)
 from poetc.units import (
     format_bytes,
-    format_energy,
     parse_bytes,
     parse_count,
     parse_duration_ns,
@@ -43,7 +48,6 @@ if TYPE_CHECKING:
     from poetc.pipeline import Options
     from poetc.profile import Log
     from poetc.report import Summary
-    from poetc.schedule.solve import Progress
 
 DEFAULT_DEVICE = "nrf52840"
 # Those of schedule/solve.py, which --help must not import for the solver it brings along.
@@ -282,28 +286,27 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run_profile(build_profile_parser().parse(words[1:]))
         return _run(build_parser().parse(words))
     except PoetcError as error:
-        print(f"poetc: error: {printable(str(error))}", file=sys.stderr)
+        say(f"poetc: error: {error}")
         return error.exit_code
     except BrokenPipeError:
         # The reader of stdout went away; nothing left to say there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 0
     except KeyboardInterrupt:
-        print("poetc: interrupted", file=sys.stderr)
+        say("poetc: interrupted")
         return 130
     except MemoryError:
-        print("poetc: error: not enough memory for this input", file=sys.stderr)
+        say("poetc: error: not enough memory for this input")
         return InputError.exit_code
     except RecursionError:
-        print("poetc: error: the input is nested too deeply", file=sys.stderr)
+        say("poetc: error: the input is nested too deeply")
         return InputError.exit_code
     except Exception as error:
         if os.environ.get("POETC_TRACEBACK"):
             raise
-        print(
+        say(
             f"poetc: internal error: {type(error).__name__}: {error}\n"
-            "This is a defect of poetc. With POETC_TRACEBACK=1 it shows where.",
-            file=sys.stderr,
+            "This is a defect of poetc. With POETC_TRACEBACK=1 it shows where."
         )
         return PoetcError.exit_code
 
@@ -445,7 +448,7 @@ def _run_image(command: str, arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         values = sum(tensor.bytes for tensor in layout.tensors)
         count = len(layout.parameters)
-        print(f"{done}, {count} parameters, {format_bytes(values)}", file=sys.stderr)
+        say(f"{done}, {count} parameters, {format_bytes(values)}")
     return 0
 
 
@@ -476,7 +479,7 @@ def _run_profile(arguments: argparse.Namespace) -> int:
     _write(output, profile.to_toml())
     if not arguments.quiet:
         text = f"{len(new.kernels)} kernels measured, {len(profile.kernels)} in all"
-        print(f"{profile.origin}: {text}, in {profile.unit}", file=sys.stderr)
+        say(f"{profile.origin}: {text}, in {profile.unit}")
     return 0
 
 
@@ -517,7 +520,7 @@ def _measure(
         entries = tuple(entry for entry in entries if entry.key not in known.kernels)
         if not entries:
             if not arguments.quiet:
-                print(f"{known.origin}: all kernels are in {known.path}", file=sys.stderr)
+                say(f"{known.origin}: all kernels are in {known.path}")
             return None
     log = measure(entries, board, cpu, arguments.cflags, model)
     return log, labels_for(log, entries, model)
@@ -583,7 +586,7 @@ def _for_scheduled(arguments: argparse.Namespace, options: Options, graph: Graph
             f"{getattr(arguments, option)} is asked for; {hint}"
         )
     if name not in known_devices():
-        _warn(f"the input is scheduled for device {name}; --device=FILE.toml describes it")
+        warn(f"the input is scheduled for device {name}; --device=FILE.toml describes it")
         return options
     return replace(options, device=load_device(name), device_name=name)
 
@@ -603,7 +606,7 @@ def _compile(
     for graph in graphs(module):
         if graph.is_scheduled:
             options = _for_scheduled(arguments, options, graph)
-    progress = _Terminal() if sys.stderr.isatty() and not arguments.quiet else None
+    progress = ProgressLine() if is_terminal() and not arguments.quiet else None
     compiled = compile_module(
         context,
         module,
@@ -648,7 +651,7 @@ def _compile(
         _write(arguments.output, plan)
         if not arguments.quiet and not arguments.json:
             text = f"a plan of {len(plan)} bytes for table 0x{identity_of(plan):08x}"
-            print(f"{arguments.output or 'standard output'}: {text}", file=sys.stderr)
+            say(f"{arguments.output or 'standard output'}: {text}")
     elif arguments.emit == "tvm":
         from poetc.backends.tvm.emit import HOST, emit, text
 
@@ -658,7 +661,7 @@ def _compile(
             target, tuning = _target(arguments, HOST), _tuning(arguments)
             note = emit(compiled.module, arguments.output, target, tuning)
             if note is not None and not arguments.quiet and not arguments.json:
-                print(f"{arguments.output}: {note}", file=sys.stderr)
+                say(f"{arguments.output}: {note}")
     elif arguments.emit == "report":
         _write(arguments.output, json.dumps(summary().to_json(), indent=2) + "\n")
     else:
@@ -666,16 +669,13 @@ def _compile(
     observer.finish()
     interrupted = compiled.report is not None and compiled.report.interrupted
     if not any(compiled.graph.updates(i) is not None for i in range(len(compiled.graph.arguments))):
-        _warn(
+        warn(
             "no result is the new value of an argument, so nothing is kept from step to step; "
             "lower the step with donate_argnums"
         )
     if not arguments.quiet:
         found = summary()
-        text = (
-            json.dumps(found.to_json(), indent=2) if arguments.json else printable(found.to_text())
-        )
-        print(text, file=sys.stderr)
+        say(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text())
     return 130 if interrupted else 0
 
 
@@ -751,7 +751,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         ram_bytes = parse_bytes(arguments.ram, "--ram")
         bare = arguments.ram.strip().isdigit() and ram_scope == "all"
         if bare and ram_bytes < 1024:
-            _warn(f"--ram={arguments.ram} is {ram_bytes} bytes; did you mean {arguments.ram}KB?")
+            warn(f"--ram={arguments.ram} is {ram_bytes} bytes; did you mean {arguments.ram}KB?")
     board = load_board(arguments.board)
     stack_bytes, stack_compiler = DEFAULT_STACK_BYTES, None
     if arguments.stack == "measure":
@@ -788,7 +788,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         elif ram_scope == "all":
             check_ram(board, ram_bytes)
     elif ram_bytes is not None and ram_bytes > device.ram_bytes:
-        _warn(f"--ram={arguments.ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
+        warn(f"--ram={arguments.ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
     return Options(
         device=device,
         device_name=device_name,
@@ -830,15 +830,10 @@ def _executor(
     return PlanExecutor(ram_bytes, device.storage is not None and arguments.paging != "off")
 
 
-def _warn(message: str) -> None:
-    print(f"poetc: warning: {message}", file=sys.stderr)
-
-
 def _read(path: str) -> tuple[str, bytes]:
     try:
         if path == "-":
-            # Python leaves out a standard input that was closed.
-            return "<stdin>", sys.stdin.buffer.read() if sys.stdin is not None else b""
+            return "<stdin>", read_input()
         return path, Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
@@ -874,20 +869,7 @@ def _write(output: str | None, content: str | bytes) -> None:
     if output is not None:
         write_whole(output, content)
         return
-    if sys.stdout is None:
-        raise InputError("cannot write standard output: it is closed")
-    try:
-        if isinstance(content, str):
-            sys.stdout.write(content)
-        else:
-            sys.stdout.buffer.write(content)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # Nothing more can be flushed at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise InputError(f"cannot write standard output: {error.strerror}") from error
+    write_data(content)
 
 
 class _Observer:
@@ -902,38 +884,12 @@ class _Observer:
         if self.print_ir:
             from poetc.ir.text import module_text
 
-            print(f"// ----- IR after {name} -----\n{module_text(module)}", file=sys.stderr)
+            say(f"// ----- IR after {name} -----\n{module_text(module)}")
 
     def finish(self) -> None:
         if self.print_times:
             for name, seconds in self.times:
-                print(f"{seconds:9.3f} s  {name}", file=sys.stderr)
-
-
-class _Terminal:
-    """One line on the terminal that follows the solver."""
-
-    def __init__(self) -> None:
-        self.shown = 0.0
-        self.width = 0
-
-    def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now - self.shown < 0.1:
-            return
-        self.shown = now
-        found = math.isfinite(progress.energy_nj)
-        best = format_energy(progress.energy_nj) if found else "none yet"
-        gap = f"  gap {progress.gap:.2%}" if found else ""
-        bound = format_energy(progress.bound_nj)
-        line = f"solving {progress.seconds:5.1f} s  schedule {best}  bound {bound}{gap}"
-        print(f"\r{line:<{self.width}}", end="", file=sys.stderr, flush=True)
-        self.width = len(line)
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self.width:
-            print(f"\r{' ' * self.width}\r", end="", file=sys.stderr, flush=True)
+                say(f"{seconds:9.3f} s  {name}")
 
 
 if __name__ == "__main__":

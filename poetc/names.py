@@ -9,6 +9,11 @@ def printable(text: str) -> str:
     return "".join(c if c == "\n" or c.isprintable() else _escape(c) for c in text)
 
 
+def one_line(text: str) -> str:
+    """The same where a line ends what it stands in."""
+    return printable(text).replace("\n", _escape("\n"))
+
+
 def _escape(character: str) -> str:
     code = ord(character)
     if code < 0x100:

@@ -37,6 +37,7 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 
 from poetc.errors import InputError, SourceLocation
+from poetc.names import one_line
 from poetc.page import PAGE_TRAILER_BYTES
 
 if TYPE_CHECKING:
@@ -291,14 +292,14 @@ class Profile:
         ]
         for key, cost in self.kernels.items():
             label = self.labels.get(key)
-            lines.append(f"{key} = {_number(cost)}" + (f"  # {label}" if label else ""))
+            lines.append(f"{key} = {_number(cost)}" + (f"  # {one_line(label)}" if label else ""))
         return "\n".join(lines) + "\n"
 
 
 def _quoted(text: str) -> str:
     """A TOML string; what comes from compilers and users may hold anything."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", " ", escaped) + '"'
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 
 def _number(value: float) -> str:

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    BytesAttr,
     FileLineColLoc,
     IntAttr,
     NoneAttr,
@@ -38,7 +37,7 @@ from xdsl.parser import Parser
 from xdsl.parser.core import UnresolvedOperand
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from xdsl.utils.mlir_lexer import MLIRTokenKind, StringLiteral
 
 from poetc.errors import InputError
 from poetc.ir.dense import parse_dense_resource
@@ -150,15 +149,16 @@ class FaultTolerantParser(Parser):
         self._types[match[0]] = type
         return type
 
-    def parse_optional_attribute(self) -> Attribute | None:
+    def parse_optional_str_literal(self) -> str | None:
         """A string is text, also where xDSL takes what is not ASCII for mere bytes."""
-        attribute = super().parse_optional_attribute()
-        if not isinstance(attribute, BytesAttr):
-            return attribute
+        if self._current_token.kind != MLIRTokenKind.BYTES_LIT:
+            return super().parse_optional_str_literal()
         try:
-            return StringAttr(attribute.data.decode())
+            text = StringLiteral.from_span(self._current_token.span).string_contents
         except UnicodeDecodeError:
-            return attribute
+            return None
+        self._consume_token()
+        return text
 
     def _parse_builtin_dense_resource_attr(self) -> Any:
         return parse_dense_resource(self, self._resources)
