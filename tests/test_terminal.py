@@ -93,7 +93,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     for begin, text in texts.items():
         Path(begin + FILE).write_text(text, encoding="utf-8")
     np.savez(f"{FILE}.npz", arg0=np.ones(64, np.float32))
-    np.savez(f"{FILE}.npy", **{NASTY: np.ones(3, np.float32)})
+    np.savez(f"{FILE}.npy", allow_pickle=False, **{NASTY: np.ones(3, np.float32)})
     Path(f"{FILE}.npy.npz").rename(f"{FILE}.npy")
     yield tmp_path
 
