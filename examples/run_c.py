@@ -41,7 +41,7 @@ def main() -> None:
             np.ascontiguousarray(arrays[f"arg{i}"]).tofile(data / f"arg{i}.bin")
     example = options.directory / f"{model['name']}_example"
     program: list[str | Path] = [example, data, str(options.steps)]
-    image, trained = data / "image.bin", options.directory / "trained.npz"
+    image, trained = data / "storage.bin", options.directory / "trained.npz"
     if model["image"] is not None:
         poetc("pack", options.directory, options.arrays, "-o", image)
         program.append(image)

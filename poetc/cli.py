@@ -193,6 +193,12 @@ def build_parser() -> Parser:
         help="with --emit=c: a directory with a Makefile (default), or a library for CMake, for "
         "Arduino, or for Zephyr",
     )
+    add(
+        "--data",
+        metavar="FILE.npz",
+        help="with --emit=c: arguments of a step (arg0, arg1, ...) and its results, if known "
+        "(out0, ...); make run in the directory runs it on them and compares",
+    )
     add("--name", help="with --emit=c: begins the names of symbols and files (default model)")
     add(
         "--static",
@@ -359,13 +365,19 @@ def _layout(arguments: argparse.Namespace) -> str:
 def _check_library(arguments: argparse.Namespace) -> None:
     """Refuse a layout and a name that would be refused, or have no effect, after the search."""
     if arguments.emit != "c":
-        if given := _given(arguments, "layout", "name"):
+        if given := _given(arguments, "layout", "name", "data"):
             raise InputError(f"{' '.join(given)} says how C is written; give --emit=c as well")
         return
     from poetc.backends.c.boards import load_board
-    from poetc.backends.c.emit import check_library
+    from poetc.backends.c.emit import check_library, check_runs
 
-    check_library(arguments.name, _layout(arguments), load_board(arguments.board))
+    board = load_board(arguments.board)
+    check_library(arguments.name, _layout(arguments), board)
+    if arguments.data is not None:
+        try:
+            check_runs(_layout(arguments), board)
+        except InputError as error:
+            raise InputError(f"--data: {error.message}") from error
 
 
 def _check_tvm(arguments: argparse.Namespace) -> None:
@@ -544,7 +556,7 @@ def _refuse_with_passes(arguments: argparse.Namespace) -> None:
         arguments,
         *("ram", "deadline", "stack", "static", "cc", "board", "device", "profile"),
         *("params", "split", "io"),
-        *("layout", "name", "executor", "kernels"),
+        *("layout", "name", "data", "executor", "kernels"),
         *SEARCH_OPTIONS,
     )
     given += [f"--emit={arguments.emit}"] if arguments.emit != "ir" else []
@@ -603,6 +615,11 @@ def _compile(
     from poetc.ir.text import module_text
     from poetc.pipeline import compile_module
 
+    step = None
+    if arguments.data is not None:
+        from poetc.step_data import read_step
+
+        step = read_step(module, arguments.data)
     for graph in graphs(module):
         if graph.is_scheduled:
             options = _for_scheduled(arguments, options, graph)
@@ -642,6 +659,7 @@ def _compile(
             name=arguments.name or DEFAULT_NAME,
             executor=options.executor,
             compiler=compiler,
+            step=step,
         )
     elif arguments.emit == "plan":
         from poetc.backends.plan.codec import identity_of

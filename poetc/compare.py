@@ -14,6 +14,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+TOLERANCE = 1e-4
+"""What a difference may be in one step of a model that is computed in another order: with those of
+the tests it is less than a third of this."""
+
 ROUNDING = float(np.finfo(np.float32).eps)
 
 
@@ -30,6 +34,12 @@ def floor(step: Iterable[np.ndarray]) -> float:
     return ROUNDING * most
 
 
+def scale(expected: np.ndarray, at_least: float) -> float:
+    """What the difference of a tensor is relative to."""
+    sizes = np.abs(expected.astype(np.float64))
+    return max(float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))), at_least)
+
+
 def difference(got: np.ndarray, expected: np.ndarray, at_least: float) -> float:
     """The difference of a tensor; `at_least` is the floor of its step.
 
@@ -43,9 +53,8 @@ def difference(got: np.ndarray, expected: np.ndarray, at_least: float) -> float:
         error = float(np.max(np.abs(np.where(same, 0.0, a - b)), initial=0.0))
     if not error:
         return 0.0
-    sizes = np.abs(b)
-    scale = max(float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))), at_least)
-    return error / scale if np.isfinite(error) and scale else float("inf")
+    size = scale(expected, at_least)
+    return error / size if np.isfinite(error) and size else float("inf")
 
 
 def differences(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:

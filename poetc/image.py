@@ -330,14 +330,19 @@ def pack(
             )
         for tensor, values in zip(parameter.tensors, parameter.split(array), strict=True):
             data = np.ascontiguousarray(values).astype(_little(tensor)).tobytes()
-            offset, tag = _current(layout, tensor, sequence)
+            offset, tag = page_of(layout, tensor, sequence)
             page = data + page_trailer(data, tag)
             image[offset : offset + len(page)] = page
-    fields = (RECORD_MAGIC, layout.identity, sequence)
-    record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
-    place = (sequence & 1) * layout.unit_bytes
+    place, record = record_of(layout, sequence)
     image[place : place + len(record)] = record
     return bytes(image)
+
+
+def record_of(layout: ImageLayout, sequence: int) -> tuple[int, bytes]:
+    """The record of the state with that sequence number, and its offset in the image."""
+    fields = (RECORD_MAGIC, layout.identity, sequence)
+    record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
+    return (sequence & 1) * layout.unit_bytes, record
 
 
 def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.ndarray]]:
@@ -361,7 +366,7 @@ def _values(
     layout: ImageLayout, tensor: ImageTensor, image: bytes | bytearray, sequence: int
 ) -> np.ndarray:
     """What the page of a tensor holds; InputError if it is damaged."""
-    offset, tag = _current(layout, tensor, sequence)
+    offset, tag = page_of(layout, tensor, sequence)
     end = offset + tensor.bytes
     data = bytes(image[offset:end])
     if image[end : end + PAGE_TRAILER_BYTES] != page_trailer(data, tag):
@@ -392,8 +397,8 @@ def _newest(layout: ImageLayout, image: bytes | bytearray) -> int:
     return newest
 
 
-def _current(layout: ImageLayout, tensor: ImageTensor, sequence: int) -> tuple[int, int]:
-    """Where the page of a state is, and its tag."""
+def page_of(layout: ImageLayout, tensor: ImageTensor, sequence: int) -> tuple[int, int]:
+    """The offset of a tensor's page in the state with that sequence number, and its tag."""
     if not tensor.updated:
         return tensor.offset, 0
     return tensor.offset + (sequence & 1) * layout.bank_bytes, sequence

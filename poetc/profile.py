@@ -9,7 +9,6 @@ built and started by the user, on a real board, whose log is read from a file.
 
 from __future__ import annotations
 
-import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -42,6 +41,7 @@ from poetc.ir.unschedule import unscheduled
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.passes.stablehlo_split import Split
 from poetc.pipeline import front_passes, run_passes
+from poetc.step_data import Type, argument_types, read_arguments
 
 HOST_FLAGS = ("-std=c99", *OPTIONS)
 """As in the Makefile of a generated program."""
@@ -126,8 +126,8 @@ def step_arguments(graph: GraphOp, path: str | None) -> list[np.ndarray]:
 
     Both are those of whole parameters, which are cut where the graph has them in parts.
     """
-    whole = {i: _whole_type(graph, i) for i in range(len(graph.arguments)) if graph.is_first(i)}
-    arrays = _synthetic(graph, whole) if path is None else _read_arguments(whole, path)
+    whole = argument_types(graph)
+    arrays = _synthetic(graph, whole) if path is None else read_arguments(whole, path)
     arguments: list[np.ndarray] = []
     for i in range(len(graph.arguments)):
         part = graph.part(i)
@@ -139,21 +139,7 @@ def step_arguments(graph: GraphOp, path: str | None) -> list[np.ndarray]:
     return arguments
 
 
-_Types = Mapping[int, tuple[tuple[int, ...], np.dtype]]
-"""Shape and type of whole arguments by number."""
-
-
-def _whole_type(graph: GraphOp, i: int) -> tuple[tuple[int, ...], np.dtype]:
-    """Of argument `i`, or of the parameter of which it is the first part."""
-    shape, dtype = tensor_of(graph.arguments[i].type)
-    part = graph.part(i)
-    if part is None:
-        return shape, dtype
-    sizes = [tensor_of(graph.arguments[k].type)[0][part.axis] for k in graph.parts(i)]
-    return (*shape[: part.axis], sum(sizes), *shape[part.axis + 1 :]), dtype
-
-
-def _synthetic(graph: GraphOp, whole: _Types) -> dict[int, np.ndarray]:
+def _synthetic(graph: GraphOp, whole: Mapping[int, Type]) -> dict[int, np.ndarray]:
     """Arguments where none are given: normally distributed, parameters with a variance of one over
     what is summed up with them, as they are initialised; small integers."""
     random = np.random.default_rng(_SEED)
@@ -168,26 +154,6 @@ def _synthetic(graph: GraphOp, whole: _Types) -> dict[int, np.ndarray]:
             scale = float(np.prod(shape[:-1])) ** -0.5 if len(shape) > 1 else 0.1
         arrays[i] = (random.standard_normal(shape) * scale).astype(dtype)
     return arrays
-
-
-def _read_arguments(whole: _Types, path: str) -> dict[int, np.ndarray]:
-    """The arguments in an .npz file, named arg0, arg1, ..."""
-    from poetc.image_files import ArrayFile
-
-    most_bytes = max((math.prod(s) * t.itemsize for s, t in whole.values()), default=0)
-    arrays = ArrayFile(path, most_bytes)
-    found: dict[int, np.ndarray] = {}
-    for i, (shape, dtype) in whole.items():
-        if f"arg{i}" not in arrays:
-            raise InputError(f"{path} has no arg{i}; the model takes {len(whole)}")
-        array = arrays[f"arg{i}"]
-        if (array.shape, array.dtype) != (shape, dtype):
-            raise InputError(
-                f"{path}: arg{i} must be {dtype} of shape {shape}, "
-                f"not {array.dtype} of shape {array.shape}"
-            )
-        found[i] = array
-    return found
 
 
 # Measuring

@@ -30,9 +30,8 @@ def test_first_command(
     # All but the time that the solver took.
     printed = re.sub(r"auto, [\d.]+ s", "auto, 0.0 s", capsys.readouterr().err)
     assert printed in README
-    subprocess.run(["make", "-s", "-C", "out"], check=True)
-    for arguments in ([], ["--steps", "20"]):
-        run = [sys.executable, "examples/run_c.py", "out", "examples/gesture_mlp.npz", *arguments]
+    train = [sys.executable, "examples/run_c.py", "out", "examples/gesture_mlp.npz"]
+    for run in (["make", "-s", "-C", "out", "run"], [*train, "--steps", "20"]):
         done = subprocess.run(run, check=True, capture_output=True, text=True)
         assert done.stdout in README
 

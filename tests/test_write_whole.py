@@ -20,6 +20,7 @@ from test_layouts import step_module
 
 from poetc.backends.c.directory import write_generated
 from poetc.backends.c.emit import generate
+from poetc.backends.c.libraries import indexed
 from poetc.files import write_whole
 
 FOREIGN = {"notes.txt": "mine", "build/a.o": "product", "src/mine.c": "int mine;\n"}
@@ -27,17 +28,35 @@ FOREIGN = {"notes.txt": "mine", "build/a.o": "product", "src/mine.c": "int mine;
 
 @cache
 def versions() -> tuple[Mapping[str, str], ...]:
-    """What three runs write: more files, fewer files, in other places."""
+    """What four runs write: more files, fewer files, in other places, with data (bytes as text)."""
+    data = {"data/arg0.bin": b"\0\xff\x80", "data/image.bin": b"", "data/expected.bin": b"\n" * 9}
+    with_data = generate(step_module(), stack_bytes=4096)
+    listed = indexed("Makefile", with_data, data)
     return (
         generate(storage_module()),
         generate(step_module()),
         generate(step_module(), layout="cmake"),
+        {**{name: text_of(content) for name, content in data.items()}, **listed},
+    )
+
+
+def text_of(content: bytes) -> str:
+    return content.decode(errors="surrogateescape")
+
+
+def write(files: Mapping[str, str], target: str | Path) -> None:
+    write_generated(
+        {
+            name: text.encode(errors="surrogateescape") if name.endswith(".bin") else text
+            for name, text in files.items()
+        },
+        target,
     )
 
 
 def contents(directory: Path) -> dict[str, str]:
     return {
-        str(path.relative_to(directory)): path.read_text()
+        str(path.relative_to(directory)): text_of(path.read_bytes())
         for path in directory.rglob("*")
         if path.is_file()
     }
@@ -47,7 +66,7 @@ def write_for_ever(target: Path, seed: int, begun: int) -> None:
     rng = random.Random(seed)
     os.write(begun, b".")
     while True:
-        write_generated(rng.choice(versions()), target)
+        write(rng.choice(versions()), target)
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -75,13 +94,13 @@ def killed(
     runs = versions()
     start = time.monotonic()
     for files in runs:
-        write_generated(files, target)
+        write(files, target)
     whole_s = time.monotonic() - start
     for number in range(kills):
         if number % 20 == 0:
             shutil.rmtree(target, ignore_errors=True)
         elif number % 20 == 1:
-            write_generated(versions()[0], target)
+            write(versions()[0], target)
             for name, text in FOREIGN.items():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 (target / name).write_text(text)
@@ -127,9 +146,9 @@ def test_a_directory_is_of_one_run_whenever_its_writers_are_killed(
             copy = tmp_path / f"copy{len(built)}"
             shutil.copytree(target, copy)
             subprocess.run(["make", "-s", "CFLAGS=-O0"], cwd=copy, check=True, capture_output=True)
-    assert seen == {0, 1, 2} and built
+    assert seen == {0, 1, 2, 3} and built
     # What killed writers left goes with the next that is not killed.
-    write_generated(versions()[0], tmp_path / "out")
+    write(versions()[0], tmp_path / "out")
     left = [path.name for path in tmp_path.iterdir() if not path.name.startswith("copy")]
     assert left == ["out"]
 
@@ -137,9 +156,9 @@ def test_a_directory_is_of_one_run_whenever_its_writers_are_killed(
 def test_writers_that_are_not_killed_leave_nothing(tmp_path: Path) -> None:
     def some(seed: int) -> None:
         for files in random.Random(seed).choices(versions(), k=20):
-            write_generated(files, tmp_path / "out")
+            write(files, tmp_path / "out")
 
-    write_generated(versions()[0], tmp_path / "out")
+    write(versions()[0], tmp_path / "out")
     (tmp_path / "out" / "mine").write_text("mine")
     processes = [forked(lambda seed=seed: some(seed)) for seed in range(3)]
     assert [os.waitpid(process, 0)[1] for process in processes] == [0, 0, 0]
@@ -152,17 +171,18 @@ def no_exchange(*_: object) -> None:
     raise OSError(errno.EINVAL, "Invalid argument")
 
 
+@pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_in_place_sigterm_waits_and_what_sigkill_leaves_does_not_build(
-    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where directories cannot be exchanged: killed at each file that is put in place."""
     monkeypatch.setattr("poetc.backends.c.directory.exchange", no_exchange)
-    old, new = versions()[0], versions()[1]
+    old, new = versions()[0], versions()[version]
     original = Path.replace
     mixed = 0
     for last in range(len(new)):
-        write_generated(old, tmp_path / "out")
+        write(old, tmp_path / "out")
         (tmp_path / "out" / "mine").write_text("mine")
         count = itertools.count()
 
@@ -173,7 +193,7 @@ def test_in_place_sigterm_waits_and_what_sigkill_leaves_does_not_build(
 
         with monkeypatch.context() as context:
             context.setattr(Path, "replace", kills)
-            process = forked(lambda: write_generated(new, tmp_path / "out"))
+            process = forked(lambda: write(new, tmp_path / "out"))
         assert os.waitpid(process, 0)[1] != 0
         found = {n: t for n, t in contents(tmp_path / "out").items() if ".poetc." not in n}
         assert found.pop("mine") == "mine"
@@ -181,12 +201,15 @@ def test_in_place_sigterm_waits_and_what_sigkill_leaves_does_not_build(
             assert found == new and not list((tmp_path / "out").glob(".poetc.*"))
             continue
         mixed += found not in versions()
-        if last % 7 == 3:
+        # At the last all are there but the list of what is no longer needed.
+        if last % 7 == 3 and last < len(new) - 1:
             made = subprocess.run(["make"], cwd=tmp_path / "out", capture_output=True, text=True)
             assert made.returncode != 0
             assert "another run" in made.stderr or "No rule to make target" in made.stderr
+            for built in (tmp_path / "out").glob("*.o"):
+                built.unlink()
     assert mixed > 0 or number == signal.SIGTERM
-    write_generated(old, tmp_path / "out")
+    write(old, tmp_path / "out")
     assert contents(tmp_path / "out") == {**old, "mine": "mine"}
 
 
@@ -195,7 +218,7 @@ def test_any_file_of_another_run_is_refused(tmp_path: Path) -> None:
     old, new = versions()[1], generate(step_module(), stack_bytes=2048)
     assert old.keys() == new.keys()
     assert all(len(build_ids({n: t})) == 1 for n, t in new.items()), "a file without a number"
-    write_generated(new, tmp_path)
+    write(new, tmp_path)
     subprocess.run(["make", "-s", "CFLAGS=-O0"], cwd=tmp_path, check=True, capture_output=True)
     for name in new:
         if name.endswith(".json"):
@@ -217,13 +240,13 @@ def test_a_directory_that_the_process_stands_in_stays(
 ) -> None:
     (tmp_path / "out" / "deep").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "out" / "deep")
-    write_generated(versions()[1], "..")
+    write(versions()[1], "..")
     assert Path("../Makefile").read_text() == versions()[1]["Makefile"]
 
 
 def test_what_is_not_generated_stays_the_same_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    write_generated(versions()[2], out)
+    write(versions()[2], out)
     out.chmod(0o750)
     for name, text in FOREIGN.items():
         (out / name).parent.mkdir(exist_ok=True)
@@ -232,7 +255,7 @@ def test_what_is_not_generated_stays_the_same_file(tmp_path: Path) -> None:
     (out / "link").symlink_to("nowhere")
     (out / "build").chmod(0o500)
     before = {name: (out / name).stat().st_ino for name in FOREIGN}
-    write_generated(versions()[1], out)
+    write(versions()[1], out)
     assert {name: (out / name).stat().st_ino for name in FOREIGN} == before
     assert (out / "link").readlink() == Path("nowhere") and (out / "empty").is_dir()
     assert out.stat().st_mode & 0o777 == 0o750 and (out / "build").stat().st_mode & 0o777 == 0o500

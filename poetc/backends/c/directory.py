@@ -12,11 +12,17 @@ import errno
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from poetc.backends.c.libraries import INDEX_FILES, indexed_files, with_more_files
+from poetc.backends.c.libraries import (
+    INDEX_FILES,
+    indexed_data,
+    indexed_files,
+    with_more_files,
+)
 from poetc.backends.c.libraries.library import MARK
 from poetc.errors import InputError
 from poetc.files import TEMPORARY_PREFIX, check_parent, exchange, temporary_beside, umask
@@ -26,7 +32,7 @@ class _CannotExchangeError(Exception):
     """The directory cannot be replaced as a whole."""
 
 
-def write_generated(files: Mapping[str, str], directory: str | Path) -> None:
+def write_generated(files: Mapping[str, str | bytes], directory: str | Path) -> None:
     """Writes generated files as `emit` does: all or none, and over none that are not generated."""
     if not os.fspath(directory):
         raise InputError("cannot write to a directory without a name")
@@ -43,7 +49,7 @@ def write_generated(files: Mapping[str, str], directory: str | Path) -> None:
         raise InputError(f"cannot write {directory}: {error.strerror}") from error
 
 
-def _write(files: Mapping[str, str], target: Path) -> None:
+def _write(files: Mapping[str, str | bytes], target: Path) -> None:
     """Makes the whole directory, and exchanges it with one that is there.
 
     Raises _CannotExchangeError before anything is changed.
@@ -68,7 +74,7 @@ def _write(files: Mapping[str, str], target: Path) -> None:
         raise _CannotExchangeError from error
 
 
-def _exchange(files: Mapping[str, str], fresh: Path, target: Path) -> None:
+def _exchange(files: Mapping[str, str | bytes], fresh: Path, target: Path) -> None:
     """Puts the new directory in the place of the old one."""
     _refuse_foreign(files, target)
     stale = _stale_files(files, target)
@@ -90,11 +96,12 @@ def _stands_in(directory: Path) -> bool:
         return False
 
 
-def _fill(fresh: Path, files: Mapping[str, str]) -> None:
+def _fill(fresh: Path, files: Mapping[str, str | bytes]) -> None:
     for directory in _directories(files):
         (fresh / directory).mkdir()
-    for name, text in files.items():
-        (fresh / name).write_text(text, encoding="utf-8")
+    for name, content in files.items():
+        data = content.encode() if isinstance(content, str) else content
+        (fresh / name).write_bytes(data)
 
 
 def _copy_owner(of: os.stat_result, path: Path) -> None:
@@ -133,7 +140,8 @@ def _link_foreign(source: Path, made: Path, generated: Collection[str]) -> None:
 def _refuse_foreign(files: Iterable[str], target: Path) -> list[str]:
     """The generated files that are there. Raises InputError if others are in the way."""
     there = [name for name in files if os.path.lexists(target / name)]
-    foreign = [name for name in there if not _is_generated(target / name)]
+    data = _earlier_data(target)
+    foreign = [name for name in there if not _is_ours(target, name, data)]
     foreign += [
         d for d in _directories(files) if os.path.lexists(target / d) and not (target / d).is_dir()
     ]
@@ -148,10 +156,11 @@ def _refuse_foreign(files: Iterable[str], target: Path) -> list[str]:
 def _stale_files(files: Iterable[str], target: Path) -> set[str]:
     """Generated files of an earlier run that are not among the new ones."""
     stale = _earlier_files(target) - set(files)
-    return {name for name in stale if _is_generated(target / name)}
+    data = _earlier_data(target)
+    return {name for name in stale if _is_ours(target, name, data)}
 
 
-def _put_into(files: Mapping[str, str], fresh: Path, target: Path) -> None:
+def _put_into(files: Mapping[str, str | bytes], fresh: Path, target: Path) -> None:
     """Moves files from `fresh` to `target`, or leaves that as it was unless the process is killed.
 
     Files of an earlier run that are not among them go, and directories that are empty without them.
@@ -174,7 +183,10 @@ def _put_into(files: Mapping[str, str], fresh: Path, target: Path) -> None:
                 made.append(target / directory)
         if index is not None:
             # Killed from here on, it leaves a list of all that is to go or to be replaced.
-            (fresh / "index").write_text(with_more_files(files[index], stale), encoding="utf-8")
+            text = files[index]
+            assert isinstance(text, str)
+            text = with_more_files(text, stale, _earlier_data(target))
+            (fresh / "index").write_text(text, encoding="utf-8")
             placed.append(index)
             (fresh / "index").replace(target / index)
         for name in sorted(files, key=lambda name: name == index):
@@ -208,9 +220,27 @@ def _earlier_files(directory: Path) -> set[str]:
 
     The mark alone does not tell what an earlier run wrote: the user may have copied a file.
     """
-    indexes = [directory / name for name in INDEX_FILES]
-    texts = [path.read_text(errors="replace") for path in indexes if _is_generated(path)]
-    return {name for text in texts for name in indexed_files(text)}
+    return {name for text in _indexes(directory) for name in indexed_files(text)}
+
+
+def _earlier_data(directory: Path) -> set[tuple[str, int]]:
+    """The data files of an earlier run, with their CRC-32s."""
+    return {entry for text in _indexes(directory) for entry in indexed_data(text)}
+
+
+def _indexes(directory: Path) -> list[str]:
+    paths = [directory / name for name in INDEX_FILES]
+    return [path.read_text(errors="replace") for path in paths if _is_generated(path)]
+
+
+def _is_ours(directory: Path, name: str, data: Collection[tuple[str, int]]) -> bool:
+    """Whether a file is generated; of `data` files it is the CRC-32 that tells."""
+    path = directory / name
+    if _is_generated(path):
+        return True
+    is_file = path.is_file() and not path.is_symlink()
+    known = any(name == listed for listed, _ in data)
+    return is_file and known and (name, zlib.crc32(path.read_bytes())) in data
 
 
 def _is_generated(path: Path) -> bool:

@@ -10,6 +10,7 @@
     model_image.json       where parameters on storage are, if there are any (poetc/image.py)
     kernels_tvm.s          kernels that are compiled already (--kernels=tvm), not in kernels.c
     Makefile               builds main.c, the example
+    data/, compare.*       arguments and expected results of a step (libraries/step.py)
 
 For a board (boards/), its sources and a linker script take the place of main.c, store_memory.* and
 store_file.*. For the build system of a larger program (libraries/), the files are arranged as that
@@ -19,6 +20,7 @@ expects them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -38,7 +40,7 @@ from poetc.backends.c.build_id import header_name, with_build_id
 from poetc.backends.c.directory import write_generated
 from poetc.backends.c.header import header
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
-from poetc.backends.c.libraries import DEFAULT_LAYOUT, Library, indexed, load_layout
+from poetc.backends.c.libraries import DEFAULT_LAYOUT, RUNS, Library, indexed, load_layout
 from poetc.backends.c.libraries.library import MARK, renamed
 from poetc.backends.c.printer import (
     Signature,
@@ -50,6 +52,7 @@ from poetc.backends.c.printer import (
     tables_of,
 )
 from poetc.backends.c.program import Kernel, Program
+from poetc.backends.c.step_files import step_files
 from poetc.backends.c.text import guarded
 from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.errors import InputError
@@ -58,6 +61,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers
 from poetc.kernels import mathlib
+from poetc.step_data import StepData
 from poetc.tensors import SUFFIX
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -140,6 +144,7 @@ def emit(
     layout: str = DEFAULT_LAYOUT,
     executor: Executor | None = None,
     compiler: KernelCompiler | None = None,
+    step: StepData | None = None,
 ) -> None:
     """Writes the one graph of `module` to `directory`, which appears complete or not at all.
 
@@ -148,23 +153,17 @@ def emit(
     the layout or the board need); on a host both only enter the reported RAM. With a `board` the
     program is firmware that links into `ram_bytes` (by default, all that the board has), otherwise
     a library whose `layout` is one of libraries/. With an `executor` the schedule is not printed as
-    C: the program runs plans (backends/plan/). With a `compiler`, kernels are assembly.
+    C: the program runs plans (backends/plan/). With a `compiler`, kernels are assembly. With a
+    `step`, its data are in the directory, and what runs it and compares the results.
     If `directory` exists, generated files in it are replaced, the directory itself and other files
     are kept. Raises InputError for what cannot be generated or written, and if files that are not
     generated would be overwritten.
     """
-    files = generate(
-        module,
-        name=name,
-        stack_bytes=stack_bytes,
-        static_bytes=static_bytes,
-        board=board,
-        ram_bytes=ram_bytes,
-        layout=layout,
-        executor=executor,
-        compiler=compiler,
+    files, data = _generate(
+        module, name, stack_bytes, static_bytes, board, ram_bytes, layout, executor, compiler, step
     )
-    write_generated(files, directory)
+    # Data first: where files are replaced one by one, nothing builds until all are there.
+    write_generated({**data, **files}, directory)
 
 
 def generate(
@@ -180,7 +179,28 @@ def generate(
     compiler: KernelCompiler | None = None,
 ) -> dict[str, str]:
     """The content of every generated file by its path; the options are those of `emit`."""
+    files, _ = _generate(
+        module, name, stack_bytes, static_bytes, board, ram_bytes, layout, executor, compiler, None
+    )
+    return files
+
+
+def _generate(
+    module: ModuleOp,
+    name: str,
+    stack_bytes: int,
+    static_bytes: int | None,
+    board: Board | None,
+    ram_bytes: int | None,
+    layout: str,
+    executor: Executor | None,
+    compiler: KernelCompiler | None,
+    step: StepData | None,
+) -> tuple[dict[str, str], dict[str, bytes]]:
+    """What `generate` gives, and the data for one run."""
     check_library(name, layout, board)
+    if step is not None:
+        check_runs(layout, board)
     arrangement = load_layout(layout)
     found = graphs(module)
     if len(found) != 1:
@@ -232,6 +252,8 @@ def generate(
     if program.image is not None:
         comment = f"{MARK} Parameters on storage, for poetc pack and poetc unpack."
         files[image_file(name)] = layout_text(program.image, comment)
+    run = None if step is None else step_files(program, step)
+    data = {} if run is None else run.data
     if board is None:
         library = Library(
             name,
@@ -241,15 +263,18 @@ def generate(
             program.stack_bytes,
             program.storage_bytes,
             _marked,
+            run,
         )
-        arranged = indexed(arrangement.index, arrangement.arrange(library))
-        return with_build_id(arranged, name, arrangement.index, ())
-    firmware = _firmware(program, board, files, ram_bytes)
+        arranged = indexed(arrangement.index, arrangement.arrange(library), data)
+        return with_build_id(arranged, name, arrangement.index, ()), data
+    firmware = replace(_firmware(program, board, files, ram_bytes), step=run)
+    files |= {} if run is None else run.sources
     files[LINKER_SCRIPT] = linker_script(firmware, MARK)
     files["Makefile"] = makefile(firmware, MARK)
     template = template_name(board)
     copied_by_users = () if template is None else (template,)
-    return with_build_id(indexed("Makefile", files), name, "Makefile", copied_by_users)
+    listed = indexed("Makefile", files, data)
+    return with_build_id(listed, name, "Makefile", copied_by_users), data
 
 
 _LINE = "#define POETC_CACHE_LINE_BYTES "
@@ -282,6 +307,14 @@ def check_library(name: str | None, layout: str, board: Board | None) -> None:
             f"firmware for {board.name} has a layout of its own; --layout={layout} is for the "
             "model as a library, without --board"
         )
+
+
+def check_runs(layout: str, board: Board | None) -> None:
+    """Raises InputError for a program that does not run on its own, and so not on data."""
+    if board is not None and not board.qemu:
+        raise InputError(f"{board.name} has no emulator that could run a step on data")
+    if layout not in RUNS:
+        raise InputError(f"--layout={layout} has no program that runs a step on data")
 
 
 def _marked(text: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from poetc.backends.c.libraries.library import OPTIONS
+from poetc.backends.c.libraries.step import StepFiles
 from poetc.errors import InputError
 
 HOST = "host"
@@ -102,7 +103,7 @@ class Firmware:
     `name` begins the model's symbols; `sources` and `headers` are the files of the model;
     `stack_bytes` is the stack of a step, `ram_bytes` all of the RAM. `plan_bytes` at the end of
     flash are for a plan that is sent to the device; 0: it runs none. `assembly` are files for the
-    assembler.
+    assembler, `step` what one run needs, if that is known.
     """
 
     board: Board
@@ -114,6 +115,7 @@ class Firmware:
     storage_bytes: int
     plan_bytes: int = 0
     assembly: tuple[str, ...] = ()
+    step: StepFiles | None = None
 
 
 def board_sources(board: Board) -> dict[str, str]:
@@ -211,6 +213,7 @@ def makefile(firmware: Firmware, mark: str) -> str:
             "\n$(BUILD)/%.o: %.s Makefile\n\t@mkdir -p $(BUILD)\n"
             "\t$(CROSS)gcc $(FLAGS_$(CPU)) -c -o $@ $<\n"
         )
+    compare = f" {name}_compare" if firmware.step is not None else ""
     return f"""\
 # {mark} Builds firmware for {board.name}{" and runs it in QEMU" if board.qemu else ""}.
 # May be given: CPU ({", ".join(board.cpus)}), CFLAGS, CROSS, and
@@ -259,7 +262,7 @@ size: $(FIRMWARE)
 \t$(CROSS)size -A $(FIRMWARE)
 {run}
 clean:
-\trm -rf build
+\trm -rf build{compare}
 
 .PHONY: {"run " if run else ""}size clean
 """
@@ -285,6 +288,13 @@ def _run_rule(firmware: Firmware) -> str:
         size = max(_MIN_DRIVE_BYTES, 1 << (firmware.storage_bytes - 1).bit_length())
         drive = f"\ttruncate -s '>{size}' $(DATA)/storage.bin\n"
         options += " -drive if=sd,file=storage.bin,format=raw"
+    copy = compare = compiled = built = ""
+    if firmware.step is not None:
+        copy, compare = firmware.step.make_copy(), firmware.step.make_compare(firmware.name)
+        compiled = firmware.step.make_rule(firmware.name, f"$(HOSTCC) -O2 -std=c99 {OPTIONS[0]}")
+    if compiled:
+        built = f" {firmware.name}_compare"
+        compiled = "# What compares results runs here.\nHOSTCC ?= cc\n" + compiled
     rounded = ""
     if "$(RAM_ROUNDED)" in options:
         rounded = "RAM_ROUNDED = $(shell expr '(' $(RAM_BYTES) + 1023 ')' / 1024 '*' 1024)\n"
@@ -294,13 +304,13 @@ QEMU ?= qemu-system-arm
 DATA ?= data
 STEPS ?= 1
 {rounded}{plan}MACHINE = {options}
-
-run: $(FIRMWARE)
+{compiled}
+run: $(FIRMWARE){built}
 \t@mkdir -p $(DATA)
-{drive}\tcd $(DATA) && $(QEMU) $(MACHINE) -display none -serial none -monitor none \\
+{copy}{drive}\tcd $(DATA) && $(QEMU) $(MACHINE) -display none -serial none -monitor none \\
 \t    -semihosting-config enable=on,target=native,arg=$(STEPS) \\
 \t    -kernel $(CURDIR)/$(FIRMWARE) < /dev/null
-"""
+{compare}"""
 
 
 def template_name(board: Board) -> str | None:

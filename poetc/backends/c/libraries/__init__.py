@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -24,9 +25,11 @@ from poetc.errors import InputError
 __all__ = [
     "DEFAULT_LAYOUT",
     "INDEX_FILES",
+    "RUNS",
     "Layout",
     "Library",
     "indexed",
+    "indexed_data",
     "indexed_files",
     "known_layouts",
     "load_layout",
@@ -38,7 +41,11 @@ DEFAULT_LAYOUT = "make"
 INDEX_FILES = ("Makefile", "CMakeLists.txt", "library.properties")
 """The indexes of all layouts, and of firmware for boards."""
 
+RUNS = ("make", "cmake")
+"""Layouts with a program that runs on the machine that builds it."""
+
 _LIST = "# Files: "
+_DATA = "# Data: "
 
 
 @dataclass(frozen=True)
@@ -84,18 +91,33 @@ def load_layout(name: str) -> Layout:
     raise InputError(f"unknown layout '{name}'; known layouts are {', '.join(known_layouts())}")
 
 
-def indexed(index: str, files: Mapping[str, str]) -> dict[str, str]:
-    """The files, with their list at the end of `index`, in which `#` begins comments."""
+def indexed(
+    index: str, files: Mapping[str, str], data: Mapping[str, bytes] | None = None
+) -> dict[str, str]:
+    """The files, with their list, and that of data files, at the end of `index`, in which `#`
+    begins comments."""
     about = "\n# What poetc wrote. A later run removes what it does not write again.\n"
-    return {**files, index: with_more_files(files[index] + about, files)}
+    data = data or {}
+    sums = [(name, zlib.crc32(content)) for name, content in data.items()]
+    return {**files, index: with_more_files(files[index] + about, [*files, *data], sums)}
 
 
-def with_more_files(index: str, files: Iterable[str]) -> str:
-    """The text of an index that lists these files, too."""
+def with_more_files(index: str, files: Iterable[str], data: Iterable[tuple[str, int]] = ()) -> str:
+    """The text of an index that lists these files, too, and these CRC-32s of data files.
+
+    What is no text has no mark: the sum tells whether it still is what was written.
+    """
     lines = textwrap.wrap(
         " ".join(sorted(files)), 96 - len(_LIST), break_long_words=False, break_on_hyphens=False
     )
-    return index + "".join(f"{_LIST}{line}\n" for line in lines)
+    text = index + "".join(f"{_LIST}{line}\n" for line in lines)
+    return text + "".join(f"{_DATA}{crc:08x} {name}\n" for name, crc in sorted(data))
+
+
+def indexed_data(text: str) -> Iterable[tuple[str, int]]:
+    """The data files that an index lists, with their CRC-32s."""
+    for crc, name in re.findall(rf"^{_DATA}([0-9a-f]{{8}}) (\S+)$", text, re.MULTILINE):
+        yield name, int(crc, 16)
 
 
 def indexed_files(text: str) -> Iterable[str]:

@@ -10,6 +10,8 @@ from poetc.backends.c.libraries.library import (
     sources,
     wrapped_list,
 )
+from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, STORAGE, StepFiles
+from poetc.compare import TOLERANCE
 from poetc.errors import InputError
 
 _RESERVED = {"all", "clean", "edit_cache", "help", "install", "package", "rebuild_cache", "test"}
@@ -27,6 +29,10 @@ def arrange(library: Library) -> dict[str, str]:
     name, macro = library.name, library.macro
     core = include_and_src(library.core_files())
     file, thread = (include_and_src(library.unit(u)) for u in ("store_file", "store_thread"))
+    run, compares = "", {}
+    if library.step is not None:
+        run = _run_target(library, library.step)
+        compares = {f"example/{file}": text for file, text in library.step.sources.items()}
     text = f"""\
 # {MARK} The training step of {name} as a library: the target poetc::{name}.
 #
@@ -87,7 +93,7 @@ if({macro}_EXAMPLE)
     set_target_properties({name}_example PROPERTIES
         C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
     )
-endif()
+{run}endif()
 
 install(TARGETS {name} EXPORT {name} ARCHIVE DESTINATION lib)
 install(DIRECTORY include/ DESTINATION include/{name})
@@ -99,5 +105,32 @@ install(EXPORT {name} NAMESPACE poetc:: FILE {name}-config.cmake DESTINATION lib
         **thread,
         **library.described_files(),
         "example/main.c": library.files["main.c"],
+        **compares,
         "CMakeLists.txt": text,
     }
+
+
+def _run_target(library: Library, step: StepFiles) -> str:
+    """Runs a step on a copy of the data that come with the program."""
+    name = library.name
+    compare = compiled = ""
+    store = f" {DIRECTORY}/{STORAGE}" if step.stored else ""
+    copy = ""
+    if step.stored:
+        image = f"{DIRECTORY}/{IMAGE}"
+        copy = f"\n        COMMAND ${{CMAKE_COMMAND}} -E copy {image} {DIRECTORY}/{STORAGE}"
+    if step.sources:
+        compiled = f"""\
+    add_executable({name}_compare example/{COMPARE})
+    target_link_libraries({name}_compare PRIVATE {name})
+"""
+        compare = f"\n        COMMAND {name}_compare {DIRECTORY} {TOLERANCE:g}"
+    return f"""\
+{compiled}    add_custom_target({name}_run
+        COMMAND ${{CMAKE_COMMAND}} -E copy_directory
+            ${{CMAKE_CURRENT_SOURCE_DIR}}/{DIRECTORY} {DIRECTORY}{copy}
+        COMMAND {name}_example {DIRECTORY} 1{store}{compare}
+        WORKING_DIRECTORY ${{CMAKE_CURRENT_BINARY_DIR}}
+        VERBATIM
+    )
+"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from poetc.backends.c.libraries.library import MARK, OPTIONS, Library, headers, sources
+from poetc.backends.c.libraries.step import StepFiles
 
 
 def check_name(name: str) -> None:
@@ -18,6 +19,10 @@ def arrange(library: Library) -> dict[str, str]:
     objects = " ".join(["$(SOURCES:.c=.o)", *(f"{file[:-2]}.o" for file in assembly)])
     assemble = "%.o: %.s\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n" if assembly else ""
     others = [file for file in sources(library.files) if file not in thread]
+    run, more = "", {}
+    if library.step is not None:
+        run, more = _run_rule(library, library.step), library.step.sources
+    programs = " ".join(f"{name}_{suffix}" for suffix in ("example", "threads", "compare"))
     makefile = f"""\
 # {MARK} Builds the example; CC and CFLAGS may be given.
 CC ?= cc
@@ -49,9 +54,26 @@ main_threads.o: main.c $(HEADERS)
 %.o: %.c $(HEADERS)
 \t$(CC) $(CFLAGS) $(REQUIRED) $(WARNINGS) -c -o $@ $<
 
-{assemble}clean:
-\trm -f $(OBJECTS) $(THREAD_OBJECTS) {name}_example {name}_threads
+{assemble}{run}clean:
+\trm -f $(OBJECTS) $(THREAD_OBJECTS) {programs}
 
-.PHONY: clean
+.PHONY: {"run " if run else ""}clean
 """
-    return {**library.files, "Makefile": makefile}
+    return {**library.files, **more, "Makefile": makefile}
+
+
+def _run_rule(library: Library, step: StepFiles) -> str:
+    """Runs a step on the data that come with the program."""
+    name = library.name
+    compiled = step.make_rule(name, "$(CC) $(CFLAGS) $(REQUIRED) $(WARNINGS) $(LDFLAGS)")
+    store = " $(DATA)/storage.bin" if step.stored else ""
+    compare = f" {name}_compare" if step.sources else ""
+    return f"""\
+# Data are in files of the directory DATA: argN.bin, outN.bin.
+DATA ?= data
+STEPS ?= 1
+{compiled}
+run: {name}_example{compare}
+{step.make_copy()}\t./{name}_example $(DATA) $(STEPS){store}
+{step.make_compare(name)}
+"""

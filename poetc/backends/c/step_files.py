@@ -1,0 +1,104 @@
+"""Data for one run of a generated program, and the program that compares its results.
+
+What is in them is said in libraries/step.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from poetc.backends.c.libraries.library import MARK
+from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, StepFiles
+from poetc.backends.c.printer import c_comment
+from poetc.backends.c.program import Program
+from poetc.backends.c.text import defines, guarded
+from poetc.compare import floor, scale
+from poetc.image import ImageLayout, pack, page_of, record_of
+from poetc.step_data import StepData
+
+_SOURCE = Path(__file__).parent / "comparison" / COMPARE
+_SEQUENCE = 1
+"""Of the state that one step makes of a packed image."""
+
+
+def step_files(program: Program, step: StepData) -> StepFiles:
+    """The files for a program that takes and gives these."""
+    image = program.image
+    data = {
+        f"{DIRECTORY}/arg{i}.bin": _bytes(array)
+        for i, (place, array) in enumerate(zip(program.arguments, step.arguments, strict=True))
+        if not place.on_storage
+    }
+    if image is not None:
+        arguments = [step.arguments[parameter.argument] for parameter in image.parameters]
+        data[f"{DIRECTORY}/{IMAGE}"] = pack(image, arguments)
+    sources: dict[str, str] = {}
+    if step.results:
+        at_least = floor(step.results.values())
+        pieces = [piece for k in step.results for piece in _pieces(program, step, k, at_least)]
+        sources, data[f"{DIRECTORY}/expected.bin"] = _comparison(pieces, image)
+    return StepFiles(data, sources, image is not None)
+
+
+def compare_sources(
+    expected: Sequence[tuple[int, np.ndarray]], at_least: float
+) -> tuple[dict[str, str], bytes]:
+    """The program that compares results by number, and the content of expected.bin; `at_least` is
+    the floor of the step (poetc/compare.py)."""
+    return _comparison([_Piece(k, array, scale(array, at_least)) for k, array in expected], None)
+
+
+def _comparison(pieces: list[_Piece], image: ImageLayout | None) -> tuple[dict[str, str], bytes]:
+    text = f"{c_comment(MARK)}\n{_SOURCE.read_text(encoding='utf-8')}"
+    expected = b"".join(_bytes(piece.expected) for piece in pieces)
+    return {COMPARE: text, "compare_pieces.h": _header(pieces, image)}, expected
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A result, or a part of it that is a page; `page` is the offset of one in the storage."""
+
+    result: int
+    expected: np.ndarray
+    scale: float
+    page: int | None = None
+
+    def text(self) -> str:
+        """As `compare.c` has it."""
+        floats = "true" if self.expected.dtype.kind == "f" else "false"
+        stored = "false" if self.page is None else "true"
+        fields = (self.result, floats, repr(self.scale), f"{self.expected.nbytes}ul", stored)
+        return f"{{{', '.join(map(str, fields))}, {self.page or 0}}}"
+
+
+def _pieces(program: Program, step: StepData, k: int, at_least: float) -> Iterator[_Piece]:
+    place, expected = program.results[k], step.results[k]
+    relative_to = scale(expected, at_least)
+    if not place.on_storage:
+        yield _Piece(k, expected, relative_to)
+        return
+    assert program.image is not None
+    (parameter,) = (p for p in program.image.parameters if p.argument == place.updates)
+    for tensor, part in zip(parameter.tensors, parameter.split(expected), strict=True):
+        yield _Piece(k, part, relative_to, page_of(program.image, tensor, _SEQUENCE)[0])
+
+
+def _header(pieces: list[_Piece], image: ImageLayout | None) -> str:
+    lines = ["#define COMPARE_PIECES {", *(f"    {piece.text()}," for piece in pieces)]
+    body = " \\\n".join(lines) + " \\\n}\n"
+    about = "Result, whether it has floats, what differences are relative to, bytes, page."
+    if image is not None:
+        offset, record = record_of(image, _SEQUENCE)
+        state = "{" + ", ".join(map(str, record)) + "}"
+        body += defines([("COMPARE_STATE", state), ("COMPARE_STATE_OFFSET", offset)])
+        about += " The record of the storage after one step."
+    return guarded("COMPARE_PIECES_H", f"{MARK} {about}", [], [body])
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    """As a program reads and writes it."""
+    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()
