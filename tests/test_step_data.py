@@ -249,7 +249,7 @@ def too_large(arrays: Arrays) -> None:
     arrays["out0"] = np.zeros(1 << 20, np.float32)
 
 
-FAULTS = {
+FAULTS: dict[Callable[[Arrays], None], str] = {
     no_arg: "has no arg3; the model takes 8",
     reshaped: "arg2 must be float32 of shape",
     double: "arg2 must be float32 of shape",
