@@ -10,7 +10,6 @@ those are, and all types and shapes, is in model_tensors.json.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from poetc.compare import difference, floor
+from poetc.errors import InputError
+from poetc.tensors import read_tensors
 
 
 def poetc(*arguments: str | Path) -> None:
@@ -31,35 +32,37 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1)
     options = parser.parse_args()
 
-    described = next(options.directory.glob("*_tensors.json"))
-    model = json.loads(described.read_text())
+    try:
+        model = read_tensors(options.directory)
+    except InputError as error:
+        sys.exit(f"run_c.py: error: {error}")
     arrays = np.load(options.arrays)
     data = options.directory / "data"
     data.mkdir(exist_ok=True)
-    for i, place in enumerate(model["arguments"]):
-        if place["where"] != "storage":
+    for i, place in enumerate(model.arguments):
+        if place.where != "storage":
             np.ascontiguousarray(arrays[f"arg{i}"]).tofile(data / f"arg{i}.bin")
-    example = options.directory / f"{model['name']}_example"
+    example = options.directory / f"{model.name}_example"
     program: list[str | Path] = [example, data, str(options.steps)]
     image, trained = data / "storage.bin", options.directory / "trained.npz"
-    if model["image"] is not None:
+    if model.image is not None:
         poetc("pack", options.directory, options.arrays, "-o", image)
         program.append(image)
     status = subprocess.run(program, check=False).returncode
     if status != 0:
         sys.exit(status)  # It has said why.
-    if model["image"] is not None:
+    if model.image is not None:
         poetc("unpack", options.directory, image, "-o", trained)
-    stored = np.load(trained) if model["image"] is not None else {}
+    stored = np.load(trained) if model.image is not None else {}
 
-    results = {i: p for i, p in enumerate(model["results"]) if f"out{i}" in arrays}
+    results = {i: p for i, p in enumerate(model.results) if f"out{i}" in arrays}
     at_least = floor(arrays[f"out{i}"] for i in results)
     for i, place in results.items():
         name, expected = f"out{i}", arrays[f"out{i}"]
-        if place["where"] == "storage":
-            got = stored[f"arg{place['updates']}"]
+        if place.where == "storage":
+            got = stored[f"arg{place.updates}"]
         else:
-            got = np.fromfile(data / f"{name}.bin", place["dtype"]).reshape(place["shape"])
+            got = np.fromfile(data / f"{name}.bin", place.dtype).reshape(place.shape)
         if options.steps == 1:
             error = difference(got, expected, at_least)
             print(f"{name}: {expected.shape!s:<10} relative difference {error:.1e}")

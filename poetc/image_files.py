@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from poetc.backends.c.build_id import check_description
 from poetc.errors import InputError
 from poetc.files import write_whole
 from poetc.image import ImageLayout, pack, unpack
@@ -68,7 +69,10 @@ def refuse_overwriting(output: str, *inputs: str | Path) -> None:
 
 
 def read_layout(file: Path) -> ImageLayout:
-    """The layout in a file."""
+    """The layout in a file.
+
+    Raises InputError if it is damaged, or of another run of poetc than the sources beside it.
+    """
     try:
         text = _read(file, _MOST_LAYOUT_BYTES + 1)
         if len(text) > _MOST_LAYOUT_BYTES:
@@ -77,7 +81,9 @@ def read_layout(file: Path) -> ImageLayout:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON") from error
     try:
-        return ImageLayout.from_json(data)
+        layout = ImageLayout.from_json(data)
+        check_description(file, data)
+        return layout
     except InputError as error:
         raise InputError(f"{file}: {error.message}") from error
 

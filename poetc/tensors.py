@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from poetc.backends.c.build_id import check_description
 from poetc.errors import InputError
 
 SUFFIX = "_tensors.json"
@@ -97,14 +98,18 @@ def _tensor(data: Mapping[str, Any]) -> ProgramTensor:
 def read_tensors(directory: str | Path) -> ProgramTensors:
     """The description in a directory that `--emit=c` wrote.
 
-    Raises InputError where there is none, or several, or a damaged one.
+    Raises InputError where there is none, or several, or a damaged one, or one of another run of
+    poetc than the sources in the directory.
     """
     found = sorted(Path(directory).glob(f"*{SUFFIX}"))
     if len(found) != 1:
         what = "no" if not found else "more than one"
         raise InputError(f"{directory} has {what} *{SUFFIX}; it is not what --emit=c wrote")
     try:
-        return ProgramTensors.from_json(json.loads(found[0].read_text(encoding="utf-8")))
+        data = json.loads(found[0].read_text(encoding="utf-8"))
+        described = ProgramTensors.from_json(data)
+        check_description(found[0], data)
+        return described
     except InputError as error:
         raise InputError(f"{found[0]}: {error.message}") from error
     except OSError as error:

@@ -18,10 +18,15 @@ import pytest
 from storage_step import storage_module
 from test_layouts import step_module
 
+from poetc.backends.c.boards import load_board
 from poetc.backends.c.directory import write_generated
 from poetc.backends.c.emit import generate
-from poetc.backends.c.libraries import indexed
+from poetc.backends.c.libraries import INDEX_FILES, indexed, known_layouts
+from poetc.backends.c.measure import generate as measuring
+from poetc.errors import InputError
 from poetc.files import write_whole
+from poetc.image_files import read_layout
+from poetc.tensors import SUFFIX, read_tensors
 
 FOREIGN = {"notes.txt": "mine", "build/a.o": "product", "src/mine.c": "int mine;\n"}
 
@@ -123,7 +128,7 @@ def killed(
 
 
 def build_ids(files: Mapping[str, str]) -> set[int]:
-    pattern = re.compile(r'MODEL_BUILD_ID.* 0x(\w+)u|"build_id": (\d+)')
+    pattern = re.compile(r'(?:MODEL|MEASURE)_BUILD_ID.* 0x(\w+)u|"build_id": (\d+)')
     found = (match for text in files.values() for match in pattern.finditer(text))
     return {int(match[1], 16) if match[1] else int(match[2]) for match in found}
 
@@ -213,24 +218,101 @@ def test_in_place_sigterm_waits_and_what_sigkill_leaves_does_not_build(
     assert contents(tmp_path / "out") == {**old, "mine": "mine"}
 
 
-def test_any_file_of_another_run_is_refused(tmp_path: Path) -> None:
-    """One file at a time, also those that no compiler reads."""
-    old, new = versions()[1], generate(step_module(), stack_bytes=2048)
-    assert old.keys() == new.keys()
+def directories() -> dict[str, Callable[[int], Mapping[str, str]]]:
+    """What writes directories; what it is given changes a number in the files."""
+
+    def library(layout: str) -> Callable[[int], Mapping[str, str]]:
+        return lambda stack: generate(storage_module(), layout=layout, stack_bytes=stack)
+
+    def program(board: str) -> Callable[[int], Mapping[str, str]]:
+        return lambda number: measuring((), load_board(board), "cortex-m0", f"{number}.mlir")
+
+    return {
+        **{layout: library(layout) for layout in known_layouts()},
+        "firmware": lambda stack: generate(
+            storage_module(), board=load_board("microbit"), stack_bytes=stack
+        ),
+        "profile": program("microbit"),
+        "profile of host": program("host"),
+    }
+
+
+def refusal(directory: Path, changed: str, index: str | None) -> str:
+    """What is said when `directory` is built or read, as far as it can be of `changed`."""
+    file = directory / changed
+    if file.suffix == ".json":
+        with pytest.raises(InputError) as error:
+            if file.name.endswith(SUFFIX):
+                read_tensors(directory)
+            else:
+                read_layout(file)
+        return str(error.value)
+    folders = sorted({path.parent for path in directory.rglob("*.h")})
+    defined: list[str] = []
+    if index is not None:
+        found = re.search(r"(MODEL|MEASURE)_BUILD_FILE_ID=\w+", (directory / index).read_text())
+        defined = [] if found is None else [f"-D{found[0]}"]
+    if file.suffix in (".c", ".h", ".ino") or (changed == index and defined):
+        itself = changed != index and not changed.endswith("_build.h")
+        source = file if itself else next(directory.rglob("kernels.c"))
+        words = ["gcc", "-E", "-x", "c", *defined, *(f"-I{folder}" for folder in folders)]
+        run = subprocess.run([*words, source], capture_output=True, text=True)
+    elif index == "Makefile":
+        run = subprocess.run(["make", "-n"], cwd=directory, capture_output=True, text=True)
+    elif index == "CMakeLists.txt":
+        text = (directory / index).read_text()
+        script = directory / "check.cmake"
+        script.write_text(text[text.index("foreach(file") :])
+        run = subprocess.run(["cmake", "-P", script], capture_output=True, text=True)
+        script.unlink()
+    else:
+        return "nothing reads it"
+    return run.stderr if run.returncode else ""
+
+
+@pytest.mark.parametrize("kind", directories())
+def test_any_file_of_another_run_is_told(kind: str, tmp_path: Path) -> None:
+    """One file at a time, in every layout, and what no compiler reads."""
+    write = directories()[kind]
+    old, new = write(1024), write(2048)
+    assert old.keys() == new.keys() and write(1024) == old
     assert all(len(build_ids({n: t})) == 1 for n, t in new.items()), "a file without a number"
-    write(new, tmp_path)
-    subprocess.run(["make", "-s", "CFLAGS=-O0"], cwd=tmp_path, check=True, capture_output=True)
+    assert len(build_ids(new)) == 1 and build_ids(new) != build_ids(old)
+    index = next((name for name in INDEX_FILES if name in new), None)
+    write_generated(new, tmp_path)
+    told: set[str] = set()
     for name in new:
-        if name.endswith(".json"):
-            # Nothing that builds reads it.
-            continue
+        (tmp_path / name).write_text(old[name], encoding="utf-8")
+        said = refusal(tmp_path, name, index)
+        assert "another run" in said or said == "nothing reads it", (name, said)
+        if "another run" in said:
+            told.add(Path(name).suffix)
+        (tmp_path / name).write_text(new[name], encoding="utf-8")
+    unread = {"arduino": {".properties"}, "cmake": set()}.get(kind, set())
+    assert told == {Path(name).suffix for name in new} - unread
+    if "model_image.json" in new:
+        assert read_tensors(tmp_path).image == "model_image.json"
+        read_layout(tmp_path / "model_image.json")
+
+
+def test_a_description_alone_may_be_of_any_run(tmp_path: Path) -> None:
+    text = versions()[0]["model_image.json"]
+    (tmp_path / "model_image.json").write_text(text)
+    read_layout(tmp_path / "model_image.json")
+    (tmp_path / "model_build.h").write_text("")
+    with pytest.raises(InputError, match="another run"):
+        read_layout(tmp_path / "model_image.json")
+
+
+def test_files_of_two_runs_do_not_build(tmp_path: Path) -> None:
+    """One file at a time, all the way."""
+    old, new = versions()[1], generate(step_module(), stack_bytes=2048)
+    write_generated(new, tmp_path)
+    subprocess.run(["make", "-s", "CFLAGS=-O0"], cwd=tmp_path, check=True, capture_output=True)
+    for name in ("Makefile", "model.c", "model.h", "model_build.h", "main.c"):
         (tmp_path / name).write_text(old[name])
-        made = subprocess.run(
-            ["make", "-B", "CFLAGS=-O0", "model_example", "model_threads"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
+        command = ["make", "-B", "CFLAGS=-O0", "model_example"]
+        made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert made.returncode != 0 and "another run" in made.stderr, name
         (tmp_path / name).write_text(new[name])
 

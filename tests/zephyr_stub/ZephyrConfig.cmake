@@ -46,6 +46,10 @@ function(zephyr_library_compile_options)
     target_compile_options(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${ARGN})
 endfunction()
 
+function(zephyr_library_compile_definitions)
+    target_compile_definitions(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${ARGN})
+endfunction()
+
 set(count 0)
 foreach(module ${ZEPHYR_EXTRA_MODULES})
     file(STRINGS ${module}/zephyr/module.yml line REGEX "^  cmake: ")

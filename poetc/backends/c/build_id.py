@@ -2,22 +2,29 @@
 
 It is made of what is in the files, so the same input gives the same number. `NAME_build.h` defines
 it and every C file checks it, so that files of two runs do not compile together. The Makefile tells
-its own to the compiler, and checks what no compiler reads: linker scripts and assembly.
+its own to the compiler, and checks what no compiler reads, such as linker scripts and assembly; so
+does CMakeLists.txt. What reads a description, in JSON, checks it with `check_description`.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Collection, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.text import guarded
+from poetc.errors import InputError
 
 _C = (".c", ".h", ".ino")
 _HASH_COMMENTS = (".txt", ".properties", ".yml", ".conf")
 _HASH_COMMENT_NAMES = ("Makefile", "Kconfig")
 _C_COMMENTS = (".s", ".ld")
+
+_HEADER_PLACES = ("", "include", "src")
+"""Where the header is, from where the descriptions are, in the layouts."""
 
 
 def header_name(name: str) -> str:
@@ -26,11 +33,11 @@ def header_name(name: str) -> str:
 
 
 def with_build_id(
-    files: Mapping[str, str], name: str, index: str, copied: Collection[str]
+    files: Mapping[str, str], name: str, index: str | None, copied: Collection[str] = ()
 ) -> dict[str, str]:
-    """The files of a model, with the header and the checks of the number; texts begin with a
-    comment. The one called `index` is what builds them. `copied` are those that users copy and
-    change: they are left as they are."""
+    """The files of a program, with the header and the checks of the number; texts begin with a
+    comment. The one called `index` is what builds them, if one does. `copied` are those that users
+    copy and change: they are left as they are."""
     macro = f"{name.upper()}_BUILD"
     number = zlib.crc32(
         "\0".join(w for file in sorted(files) for w in (file, files[file])).encode()
@@ -46,15 +53,29 @@ def with_build_id(
             pass
         elif path.suffix in _C:
             text = _checked(text, header, macro, number_text)
-        elif path.suffix in _C_COMMENTS:
-            text = f"{text}/* {macro}_ID {number_text} */\n"
-        elif path.suffix in _HASH_COMMENTS or path.name in _HASH_COMMENT_NAMES:
-            text = f"{text}\n# {macro}_ID {number_text}\n"
+        elif (comment := _comment(file)) is not None:
+            text += comment.format(f"{macro}_ID {number_text}")
         elif path.suffix == ".json":
             text = f'{text.rstrip().removesuffix("}").rstrip()},\n "build_id": {number}\n}}\n'
         made[file] = text
-    made[index] += _check_of_builder(made, name, macro, number_text, index)
+    if index is not None:
+        checked = [file for file in made if PurePosixPath(file).name not in copied]
+        made[index] += _check_of_builder(checked, name, macro, number_text, index)
     return made
+
+
+def check_description(file: Path, data: Mapping[str, Any]) -> None:
+    """Raises InputError if the description `data` in `file` is not of the run that the sources
+    beside it are of. A description that has none beside it may be of any."""
+    header = header_name(file.name.rpartition("_")[0])
+    for place in _HEADER_PLACES:
+        path = file.parent / place / header
+        try:
+            found = re.search(r"_ID 0x([0-9a-f]{8})u$", path.read_text(), re.MULTILINE)
+        except (OSError, ValueError):
+            continue
+        if found is None or data.get("build_id") != int(found[1], 16):
+            raise InputError(f"of another run of poetc than {path}: run poetc again")
 
 
 def _header(macro: str, number: str) -> str:
@@ -81,25 +102,48 @@ def _checked(text: str, header: str, macro: str, number: str) -> str:
 
 
 def _check_of_builder(
-    files: Mapping[str, str], name: str, macro: str, number: str, index: str
+    files: Collection[str], name: str, macro: str, number: str, index: str
 ) -> str:
     """What the file that builds the others does: it tells the compiler its own number."""
     define = f"{macro}_FILE_ID={number}"
+    others = [file for file in files if file != index and _comment(file) is not None]
     if index == "CMakeLists.txt":
+        text = f"target_compile_definitions({name} PRIVATE {define})\n"
         if any(PurePosixPath(file).name == "Kconfig" for file in files):
-            return f"""\
+            text = f"""\
 if(CONFIG_POETC_{name.upper()})
     zephyr_library_compile_definitions({define})
 endif()
 """
-        return f"target_compile_definitions({name} PRIVATE {define})\n"
+        if others:
+            text += f"""\
+foreach(file {" ".join(others)})
+    if(EXISTS ${{CMAKE_CURRENT_LIST_DIR}}/${{file}})
+        file(READ ${{CMAKE_CURRENT_LIST_DIR}}/${{file}} text)
+        if(NOT text MATCHES "{number}")
+            message(FATAL_ERROR "${{file}} is of another run of poetc: run it again")
+        endif()
+    endif()
+endforeach()
+"""
+        return text
     if index != "Makefile":
         return ""
-    others = [file for file in files if PurePosixPath(file).suffix in _C_COMMENTS]
     text = f"REQUIRED += -D{define}\n"
     if others:
         text += (
-            f"$(if $(shell grep -L {number} {' '.join(others)}),"
-            "$(error files of two runs of poetc: run it again))\n"
+            f"OF_ANOTHER_RUN := $(shell grep -L {number} {' '.join(others)})\n"
+            "$(if $(OF_ANOTHER_RUN),"
+            "$(error $(OF_ANOTHER_RUN): of another run of poetc: run it again))\n"
         )
     return text
+
+
+def _comment(file: str) -> str | None:
+    """The comment that has the number in a file that no compiler checks; None for other files."""
+    path = PurePosixPath(file)
+    if path.suffix in _C_COMMENTS:
+        return "/* {} */\n"
+    if path.suffix in _HASH_COMMENTS or path.name in _HASH_COMMENT_NAMES:
+        return "\n# {}\n"
+    return None

@@ -266,7 +266,7 @@ def _generate(
             run,
         )
         arranged = indexed(arrangement.index, arrangement.arrange(library), data)
-        return with_build_id(arranged, name, arrangement.index, ()), data
+        return with_build_id(arranged, name, arrangement.index), data
     firmware = replace(_firmware(program, board, files, ram_bytes), step=run)
     files |= {} if run is None else run.sources
     files[LINKER_SCRIPT] = linker_script(firmware, MARK)

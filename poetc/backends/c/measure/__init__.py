@@ -23,7 +23,9 @@ from poetc.backends.c.boards import (
     linker_script,
     makefile,
 )
+from poetc.backends.c.build_id import header_name, with_build_id
 from poetc.backends.c.emit import RUNTIME, math_sources
+from poetc.backends.c.libraries import indexed
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import (
     Signature,
@@ -39,6 +41,9 @@ from poetc.ir.graph import round_up
 from poetc.kernels.analysis import buffer_bytes, buffers
 
 HERE = Path(__file__).parent
+
+_NAME = "measure"
+"""The program's: begins names of files."""
 
 STACK_BYTES = 1024
 """For what runs below main; board_print and the page store need most of it."""
@@ -92,6 +97,7 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
             )
     used = {symbol for entry in entries for symbol in called_functions(entry.function)}
     files = {
+        header_name(_NAME): "",
         "measured.h": _measured_header(board, cpu, arena_bytes),
         "measured.c": _measured_source(places, arena_bytes, model),
         "kernels.h": _kernels_header(entries),
@@ -115,7 +121,7 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
         first = replace(board, cpus=(cpu, *(other for other in board.cpus if other != cpu)))
         firmware = Firmware(
             first,
-            "measure",
+            _NAME,
             tuple(file for file in files if file.endswith(".c")),
             tuple(file for file in files if file.endswith(".h")),
             STACK_BYTES,
@@ -124,7 +130,8 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
         )
         files[LINKER_SCRIPT] = linker_script(firmware, MARK)
         files["Makefile"] = makefile(firmware, MARK)
-    return files
+        files = indexed("Makefile", files)
+    return with_build_id(files, _NAME, None if board is None else "Makefile")
 
 
 class _Places:
