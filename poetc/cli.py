@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -75,6 +76,8 @@ SEARCH_OPTIONS = ("strategy", "paging", "remat", "time_limit", "gap", "ram_scope
 STDOUT = "-"
 """An output of that name is standard output."""
 
+# Seconds that the end of the process waits for a solver that was left behind.
+LEAVE_S = 0.5
 MAY_BE_EMPTY = ("cflags",)
 """Options whose empty value means something."""
 
@@ -283,8 +286,23 @@ def build_profile_parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    """Run the command and return its exit code. Without `argv` it is that of this process, which
+    is to end then."""
+    if argv is not None:
+        return _main(list(argv))
+    status = _main(sys.argv[1:])
+    # There is nothing left to interrupt; Python would print where it is in ending its threads.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    solver = sys.modules.get("poetc.schedule.highs")
+    if solver is not None and not solver.settle(LEAVE_S):
+        # HiGHS does not look at the clock everywhere.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+def _main(words: list[str]) -> int:
     try:
         if words and words[0] in IMAGE_COMMANDS:
             return _run_image(words[0], build_image_parser(words[0]).parse(words[1:]))

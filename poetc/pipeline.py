@@ -51,6 +51,7 @@ from poetc.passes.poet_schedule import (
     describe,
     problem_view,
     schedule_and_plan,
+    storage_of,
     with_bound,
 )
 from poetc.passes.poet_verify import PoetVerifyPass
@@ -66,7 +67,7 @@ from poetc.schedule.bounds import ram_needed_in_any_order
 from poetc.schedule.errors import InfeasibleProblem
 from poetc.schedule.instance import Instance
 from poetc.schedule.limits import least_ram
-from poetc.split_search import Candidate, candidates, ends_bytes
+from poetc.split_search import Candidate, candidates, ends_bytes, least_time_ns
 from poetc.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ or to finer ones."""
 
 BETTER_SHARE = 0.3
 """Share of the time that is left, where there is a schedule, for parts that may be better."""
+
+CUT = 0.7
+"""Share of its time from which on a search without a schedule is taken for cut short."""
 
 LEAST_RAM_S = 0.3
 """For the least RAM that an error names, where the search has not found it out."""
@@ -224,7 +228,9 @@ def compile_module(
     splits = options.split if isinstance(options.split, tuple) else ()
     passes = front_passes(module, options.device_name, options.device, splits)
     whole = module.clone() if _may_be_split(module, options) else None
+    begin_s = time.monotonic()
     _run_front(ctx, module, passes, options, observe)
+    front_s = time.monotonic() - begin_s
     graph = _only_graph(module)
     given = graph.is_scheduled
     options = _with_executor(graph, options)
@@ -233,7 +239,7 @@ def compile_module(
     report = None
     started = time.monotonic()
     if not given:
-        search = _Search(ctx, module, options, asked, whole, progress, observe)
+        search = _Search(ctx, module, options, asked, whole, front_s, progress, observe)
         graph, options, report = search.run()
         observe("poet-schedule", module, time.monotonic() - started)
     elif graph.arena_bytes is None:
@@ -352,10 +358,22 @@ class _Found:
     report: ScheduleReport
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """A search without a schedule: of the parts of a `candidate`, None for parameters as they are.
+    One that is `cut_short` may find something in more time than `spent_s`."""
+
+    candidate: Candidate | None
+    error: UnscheduledError
+    spent_s: float
+    cut_short: bool
+
+
 class _Search:
     """Schedules `module`, which is poet IR, or `whole`, the same as it came, with parameters in
     parts; the latter if that may be of use. All of it takes the time limit of `asked`, what the
     user asked for; `options` are the same with what is known of the program beside the arena.
+    `front_s` is what `whole` took to become poet IR, and what others of its size will take.
     """
 
     def __init__(
@@ -365,17 +383,19 @@ class _Search:
         options: Options,
         asked: Options,
         whole: ModuleOp | None,
+        front_s: float,
         progress: Callable[[Progress], bool | None] | None,
         observe: Observer,
     ) -> None:
         self.ctx, self.module, self.options, self.asked = ctx, module, options, asked
         self.whole, self.progress, self.observe = whole, progress, observe
+        self.front_s_per_operation = front_s / max(1, _size(whole)) if whole is not None else 0.0
         self.graph = _only_graph(module)
         self.deadline_ns = deadline_of(self.graph, options.deadline)
         self.end_s = time.monotonic() + options.time_limit_s
         self.best: _Found | None = None
         self.tried: list[Tried] = []
-        self.failures: list[tuple[Candidate | None, UnscheduledError]] = []
+        self.failures: list[_Failure] = []
         self.splittable = True
 
     def run(self) -> tuple[GraphOp, Options, ScheduleReport]:
@@ -384,8 +404,9 @@ class _Search:
         Raises InfeasibleError where it is proven that there is no schedule, and TimeLimitError
         where none was found; both say how much RAM is known to be enough, and how much is needed.
         """
-        self._try(self.module, self.graph, self.options, None)
-        failure = self.failures[-1][1] if self.failures else None
+        patience = 1.0 if self.whole is None else PATIENCE
+        self._try(self.module, self.graph, self.options, None, patience)
+        failure = self.failures[-1].error if self.failures else None
         if self.whole is not None:
             try:
                 unsplit = _candidate((), self.module, self.graph, self.options)
@@ -419,19 +440,26 @@ class _Search:
         return best.graph, best.options, report
 
     def _try(
-        self, module: ModuleOp, graph: GraphOp, options: Options, candidate: Candidate | None
+        self,
+        module: ModuleOp,
+        graph: GraphOp,
+        options: Options,
+        candidate: Candidate | None,
+        patience: float,
     ) -> None:
-        """Schedules one module. Where parts may be tried after it, a search without a schedule
-        leaves time for them."""
-        splits = splits_text(candidate.splits) if candidate is not None else ""
-        left_s = max(0.0, self.end_s - time.monotonic())
-        patience = 1.0 if self.whole is None else PATIENCE
+        """Schedules one module. A search without a schedule takes the share `patience` of the
+        time and leaves the rest to others."""
+        begin_s = time.monotonic()
+        left_s = max(0.0, self.end_s - begin_s)
+        splits = _splits_text(candidate)
         try:
             report = _schedule(
                 graph, replace(options, time_limit_s=left_s), self.progress, patience
             )
         except UnscheduledError as error:
-            self.failures.append((candidate, error))
+            spent_s = time.monotonic() - begin_s
+            cut_short = isinstance(error, TimeLimitError) and spent_s >= CUT * patience * left_s
+            self.failures.append(_Failure(candidate, error, spent_s, cut_short))
             if candidate is not None:
                 none = isinstance(error, InfeasibleError)
                 bound_nj = None if none else candidate.least_nj
@@ -449,11 +477,7 @@ class _Search:
         asked = self.asked
         begin_s = time.monotonic()
         until_s = begin_s + BETTER_SHARE * max(0.0, self.end_s - begin_s)
-        # Parts make neither computing nor transfers less.
-        hopeless = self.deadline_ns is not None and unsplit.base_time_ns > self.deadline_ns
-        run_passes(self.ctx, whole, (StableHLOSimplifyPass(),), lambda name, module, seconds: None)
-        most_parts = splittable(whole)
-        self.splittable = any(most > 1 for _, most in most_parts.values())
+        hopeless = self.deadline_ns is not None and unsplit.least_time_ns > self.deadline_ns
 
         def over(candidate: Candidate = unsplit) -> bool:
             """Whether this one, and those that are finer, are of no interest."""
@@ -464,41 +488,67 @@ class _Search:
             late = time.monotonic() >= until_s or self.best.report.interrupted
             return late or candidate.least_nj >= energy_nj * (1 - asked.gap)
 
-        if not over(unsplit):
+        def late(module: ModuleOp) -> bool:
+            """Whether there is no time to make poet IR of it, nor interest."""
+            needed_s = self.front_s_per_operation * _size(module)
+            return over() or time.monotonic() + needed_s >= self.end_s
+
+        if not over(unsplit) and not late(whole):
+            StableHLOSimplifyPass().apply(self.ctx, whole)
+            self.splittable = any(most > 1 for _, most in splittable(whole).values())
             seen = self.observe
-            for tried in split_candidates(self.ctx, whole, asked, unsplit, seen, over):
+            for tried in split_candidates(self.ctx, whole, asked, unsplit, seen, late):
                 if not tried.splits or over(tried):
                     break
-                self._try(tried.module, tried.graph, tried.options, tried)
+                self._try(tried.module, tried.graph, tried.options, tried, PATIENCE)
+            self._again()
         return None if self.best is not None else self._failure(unsplit, hopeless)
+
+    def _again(self) -> None:
+        """Schedules what was cut short once more, in the time that is left by others, as long as
+        there is no schedule."""
+        waiting = [failure for failure in self.failures if failure.cut_short]
+        while waiting and self.best is None:
+            share = 1 / len(waiting)
+            failure = waiting.pop(0)
+            if (self.end_s - time.monotonic()) * share <= failure.spent_s:
+                continue
+            candidate = failure.candidate
+            self.failures.remove(failure)
+            self.tried = [t for t in self.tried if t.splits != _splits_text(candidate)]
+            if candidate is None:
+                self._try(self.module, self.graph, self.options, None, share)
+            else:
+                self._try(candidate.module, candidate.graph, candidate.options, candidate, share)
 
     def _failure(self, unsplit: Candidate, hopeless: bool) -> UnscheduledError:
         """What to raise where there is no schedule, with or without parts: that of what was tried
         last without a proof; else, where the deadline is what is missed, that of the fastest; else
         the last. It is a proof if no parts can change what is proven."""
-        first = self.failures[0][1]
+        first = self.failures[0].error
         ram_bytes = self.options.ram_bytes
         assert ram_bytes is not None
         if hopeless and isinstance(first, InfeasibleError):
             found = _problem(first)
-            least_ns = unsplit.base_time_ns
-            shorter = found is not None and least_ns < (found.time_bound_ns or 0)
+            least_ns = unsplit.least_time_ns
+            shorter = found is not None and least_ns < (found.time_bound_ns or math.inf)
             parts = f"with parameters in parts it takes at least {format_time(least_ns)}"
             return _with_words(first, parts if shorter else "")
         if unsplit.ends_bytes > ram_bytes and isinstance(first, InfeasibleError):
             what = "splitting parameters does not help: what is in RAM before and after the step"
             return _with_words(first, f"{what} takes {format_bytes(unsplit.ends_bytes)}")
-        unproven = [entry for entry in self.failures if isinstance(entry[1], TimeLimitError)]
-        late = [entry for entry in self.failures if not _is_about_ram(entry[1])]
-        candidate, failure = (unproven or self.failures)[-1]
+        unproven = [f for f in self.failures if isinstance(f.error, TimeLimitError)]
+        late = [f for f in self.failures if not _is_about_ram(f.error)]
+        told = (unproven or self.failures)[-1]
         best = "best"
         if late and not unproven:
-            candidate, failure = min(late, key=lambda entry: _fastest_ns(entry[1]))
+            told = min(late, key=lambda f: _fastest_ns(f.error))
             best = "fastest"
+        candidate, failure = told.candidate, told.error
         if not self.splittable:
             return _with_words(failure, "there is no parameter that could be split")
         if candidate is not None:
-            splits = splits_text(candidate.splits)
+            splits = _splits_text(candidate)
             words = f"that is with --split={splits}, the {best} that was found"
         elif len(self.failures) > 1:
             words = "parameters in parts do no better"
@@ -516,17 +566,17 @@ class _Search:
         if self.whole is not None and self.splittable:
             bound = min(bound, ends_bytes(view.problem))
         known: list[tuple[int, str]] = []
-        for candidate, error in self.failures:
-            found = _problem(error)
+        for failure in self.failures:
+            candidate, found = failure.candidate, _problem(failure.error)
             bytes = None if found is None else found.least_ram_bytes
-            if bytes is None and candidate in (None, self.failures[-1][0]):
+            if bytes is None and (candidate is None or failure is self.failures[-1]):
                 graph, asked = self.graph, options
                 if candidate is not None:
                     graph, asked = candidate.graph, candidate.options
                 instance = _instance(_most_frugal(graph, asked), asked)
                 bytes = least_ram(instance, LEAST_RAM_S, other_orders=False).known
             if bytes is not None:
-                splits = splits_text(candidate.splits) if candidate is not None else ""
+                splits = _splits_text(candidate)
                 known.append((bytes, f" with --split={splits}" if splits else ""))
         reserved = 0
         if options.ram_scope == "all":
@@ -541,6 +591,16 @@ class _Search:
         if options.strategy != "auto":
             words += "; a strategy other than auto may need more"
         return words + (f"; {reserved} B of that are static data and stack" if reserved else "")
+
+
+def _splits_text(candidate: Candidate | None) -> str:
+    """Its parameters in parts, as `--split` has them; nothing for None."""
+    return "" if candidate is None else splits_text(candidate.splits)
+
+
+def _size(module: ModuleOp) -> int:
+    """Operations, also those in regions."""
+    return sum(1 for _ in module.walk())
 
 
 def _most_frugal(graph: GraphOp, options: Options) -> GraphView:
@@ -566,18 +626,18 @@ def split_candidates(
     options: Options,
     unsplit: Candidate,
     observe: Observer,
-    late: Callable[[], bool] = lambda: False,
+    late: Callable[[ModuleOp], bool] = lambda module: False,
 ) -> Iterator[Candidate]:
     """`module`, which is simplified StableHLO, with its parameters in parts and on storage so that
     it may fit into the RAM that `options` give; see `split_search.candidates`. The search ends when
-    it is `late`."""
+    it is too `late` to begin or go on with a module."""
     assert options.ram_bytes is not None
 
     def build(splits: tuple[Split, ...]) -> Candidate | None:
-        if late():
-            return None
         started = time.monotonic()
-        found = _unordered(ctx, module, options, splits)
+        found = None if late(module) else _unordered(ctx, module, options, splits, late)
+        if found is None:
+            return None
         observe(StableHLOSplitPass.name, found.module, time.monotonic() - started)
         return found
 
@@ -591,20 +651,29 @@ def split_candidate(
     ctx: Context, module: ModuleOp, options: Options, splits: tuple[Split, ...]
 ) -> Candidate:
     """A copy of a simplified module, with those splits, up to where it can be scheduled."""
-    return _ordered(ctx, _unordered(ctx, module, options, splits))
+    found = _unordered(ctx, module, options, splits)
+    assert found is not None
+    return _ordered(ctx, found)
 
 
 def _unordered(
-    ctx: Context, module: ModuleOp, options: Options, splits: tuple[Split, ...]
-) -> Candidate:
+    ctx: Context,
+    module: ModuleOp,
+    options: Options,
+    splits: tuple[Split, ...],
+    late: Callable[[ModuleOp], bool] = lambda module: False,
+) -> Candidate | None:
     """The same before its operations are reordered, and not verified: most candidates are only
-    asked what they need, which depends on neither."""
+    asked what they need, which depends on neither. None where it becomes too `late` for it once it
+    is known how large the module is in parts."""
     copy = module.clone()
     _, *passes, order = front_passes(copy, options.device_name, options.device, splits)
     assert isinstance(order, PoetOrderPass)
     for step in passes:
         _mark_io(copy, options)
         step.apply(ctx, copy)
+        if isinstance(step, StableHLOSplitPass) and late(copy):
+            return None
     _mark_io(copy, options)
     graph = _only_graph(copy)
     options = _with_executor(graph, options)
@@ -624,6 +693,8 @@ def _candidate(
 ) -> Candidate:
     """What an unscheduled graph needs at least, with parameters on storage."""
     view = problem_view(graph, replace(schedule_options(options, None, None), params="storage"))
+    storage = storage_of(options.device)
+    assert storage is not None
     instance = _instance(view, options)
     needed_bytes, operation = ram_needed_in_any_order(instance)
     beside = options.static_bytes + options.stack_bytes
@@ -636,7 +707,7 @@ def _candidate(
         needed_bytes + beside,
         ends_bytes(view.problem) + beside,
         kernel,
-        instance.base_time_ns,
+        least_time_ns(view, storage),
         instance.least_energy_nj,
     )
 

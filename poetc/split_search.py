@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument
+from xdsl.ir import BlockArgument, SSAValue
 
-from poetc.ir.graph import tensor_bytes
-from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir import stablehlo as hlo
+from poetc.ir.graph import GraphView, Storage, tensor_bytes
+from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
 from poetc.passes.stablehlo_split import Split
+from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Place, Problem
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ class Candidate:
 
     `needed_bytes` is what it needs at least, of all of the RAM, and `kernel` the one that needs
     that (None: what is in RAM at the start or the end). `ends_bytes` is the same for what no split
-    can change: the start and the end. `base_time_ns` and `least_nj` are what kernels and transfers
-    take at least, with parameters on storage.
+    can change: the start and the end. `least_nj` is what kernels and transfers take at least, with
+    parameters on storage; `least_time_ns` the same for these and all finer parts.
     """
 
     splits: tuple[Split, ...]
@@ -45,7 +47,7 @@ class Candidate:
     needed_bytes: int
     ends_bytes: int
     kernel: ComputeOp | None
-    base_time_ns: int
+    least_time_ns: int
     least_nj: int
 
 
@@ -54,6 +56,88 @@ def ends_bytes(problem: Problem) -> int:
     tensors = problem.tensors
     start = sum(t.bytes for t in tensors if t.start is Place.RAM)
     return max(start, sum(t.bytes for t in tensors if t.end is Place.RAM))
+
+
+MOVES = (
+    hlo.ConstantOp,
+    hlo.IotaOp,
+    hlo.BroadcastInDimOp,
+    hlo.ReshapeOp,
+    hlo.TransposeOp,
+)
+"""Operations that compute nothing: a kernel takes no less time without them."""
+
+EVERYWHERE = (
+    *MOVES,
+    hlo.UnaryElementwiseOp,
+    hlo.BinaryElementwiseOp,
+    hlo.CompareOp,
+    hlo.SelectOp,
+    hlo.ConvertOp,
+    hlo.DotGeneralOp,
+    hlo.ReduceOp,
+)
+"""Operations whose results depend on their operands everywhere, and on all of them. Of others, such
+as a slice, parts may depend on less."""
+
+
+def least_time_ns(view: GraphView, storage: Storage) -> int:
+    """Nanoseconds that no schedule takes less than, with the parameters of an unscheduled graph on
+    storage, in whatever parts and order.
+
+    Parts make neither computing nor transfers less. Where transfers go on beside computing, what
+    depends on parameters is computed after the first page-in, and what new values depend on before
+    the last page-out, and neither takes less than that of one byte.
+    """
+    problem = view.problem
+    instance = Instance(problem)
+    if not problem.dma:
+        return instance.base_time_ns
+    between = [
+        operation.time_ns
+        for operation, firm in zip(problem.operations, _between(view), strict=True)
+        if firm
+    ]
+    if not between:
+        return instance.base_time_ns
+    ends_ns = storage.pagein(1).time_ns + storage.pageout(1).time_ns
+    return max(instance.base_time_ns, ends_ns + sum(between))
+
+
+def _between(view: GraphView) -> list[bool]:
+    """For each kernel, does all that it computes depend on parameters that are on storage, and do
+    new values that must be there depend on all of it?"""
+    stored = dict(zip(view.values, view.problem.tensors, strict=True))
+    depends = {value for value, tensor in stored.items() if tensor.start is Place.STORAGE}
+    wanted = {value for value, tensor in stored.items() if tensor.end is Place.STORAGE}
+    firm = [True] * len(view.computes)
+    for k, compute in enumerate(view.computes):
+        inner = zip(compute.body.block.args, compute.operands, strict=True)
+        depends.update(argument for argument, operand in inner if operand in depends)
+        for op in compute.body.block.ops:
+            if isinstance(op, EVERYWHERE) and any(operand in depends for operand in op.operands):
+                depends.update(op.results)
+            elif not isinstance(op, (YieldOp, *MOVES)):
+                firm[k] = False
+        made = zip(compute.results, _yielded(compute), strict=True)
+        depends.update(result for result, value in made if value in depends)
+    for k, compute in reversed(list(enumerate(view.computes))):
+        made = zip(compute.results, _yielded(compute), strict=True)
+        wanted.update(value for result, value in made if result in wanted)
+        for op in reversed(list(compute.body.block.ops)):
+            if isinstance(op, EVERYWHERE) and any(result in wanted for result in op.results):
+                wanted.update(op.operands)
+            elif not isinstance(op, (YieldOp, *MOVES)):
+                firm[k] = False
+        inner = zip(compute.body.block.args, compute.operands, strict=True)
+        wanted.update(operand for argument, operand in inner if argument in wanted)
+    return firm
+
+
+def _yielded(compute: ComputeOp) -> tuple[SSAValue, ...]:
+    last = compute.body.block.last_op
+    assert last is not None
+    return tuple(last.operands)
 
 
 Build = Callable[[tuple[Split, ...]], Candidate | None]

@@ -275,6 +275,25 @@ def test_interrupt_exits_130(tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
 
 
+def test_ctrl_c_at_the_end_says_nothing() -> None:
+    """It comes while Python ends, with a solver that does not stop."""
+    code = (
+        "import atexit, signal, sys, threading\n"
+        "from poetc import cli\n"
+        "from poetc.schedule import highs\n"
+        "thread = threading.Thread(target=threading.Event().wait, daemon=True)\n"
+        "thread.start()\n"
+        "if sys.argv.pop() == 'busy': highs._at_work.add(thread)\n"
+        "atexit.register(signal.raise_signal, signal.SIGINT)\n"
+        "sys.exit(cli.main())"
+    )
+    for solver in ("idle", "busy"):
+        command = [sys.executable, "-c", code, "--list-devices", solver]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stderr == ""
+        assert "nrf52840" in done.stdout
+
+
 def test_interrupted_search_keeps_the_best_schedule() -> None:
     def press_ctrl_c(progress: Progress) -> None:
         if math.isfinite(progress.energy_nj):

@@ -18,7 +18,7 @@ from poetc.schedule.graphs import load
 from poetc.schedule.instance import Instance
 from poetc.schedule.limits import least_ram
 from poetc.schedule.problem import Problem, Schedule
-from poetc.schedule.solve import CONSTRUCTIVE, solve
+from poetc.schedule.solve import CONSTRUCTIVE, STRATEGIES, solve
 
 GRAPHS = Path(__file__).parent.parent / "benchmarks" / "poet_graphs"
 CHEAP = ("keep-all", *CONSTRUCTIVE)
@@ -70,6 +70,16 @@ def test_models(problem: Problem, strategy: str) -> None:
 @given(problems(max_operations=8), st.sampled_from((0.01, 0.1)))
 def test_with_a_gap(problem: Problem, gap: float) -> None:
     assert not worse_than(problem, CHEAP, gap, 30)
+
+
+@examples(20)
+@given(problems(max_operations=6), st.booleans(), st.sampled_from((1.0, 3.0)))
+def test_at_any_limit(problem: Problem, dma: bool, seconds: float) -> None:
+    """Every strategy there is, with the same time; whatever a problem has, and with transfers
+    beside computing. Nothing but a `SolveError` is raised."""
+    problem = replace(problem, dma=dma)
+    others = tuple(name for name in STRATEGIES if name != "auto")
+    assert not worse_than(problem, others, 0.0, seconds)
 
 
 @pytest.mark.parametrize("dma", [False, True])

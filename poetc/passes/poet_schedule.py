@@ -584,8 +584,9 @@ class _Scheduler:
         """No schedule uses less: what is proven for all of the RAM."""
         self.name = f"graph @{view.graph.sym_name.data}"
 
-    def solve(self, budget_bytes: int | None, left_s: float = 0.0) -> ScheduleReport:
-        """A checked schedule within `budget_bytes`. The solver leaves `left_s` of the time."""
+    def solve(self, budget_bytes: int | None, arena_share: float = 0.0) -> ScheduleReport:
+        """A checked schedule within `budget_bytes`. The solver leaves that share of its time, also
+        where it ends without a schedule early, and at most `MOST_ARENA_S`."""
         from poetc.schedule.solve import STRATEGIES, solve
 
         options = self.options
@@ -594,8 +595,10 @@ class _Scheduler:
             raise InputError(f"unknown strategy {options.strategy!r}; there are {known}")
         problem = replace(self.view.problem, ram_bytes=budget_bytes)
         started_s = time.monotonic()
-        time_limit_s = max(LEAST_TIME_S, self.end_s - left_s - started_s)
-        patience_s = max(LEAST_TIME_S, self.patient_until_s - left_s - started_s)
+        time_limit_s, patience_s = (
+            max(LEAST_TIME_S, left_s - min(arena_share * left_s, MOST_ARENA_S))
+            for left_s in (self.end_s - started_s, self.patient_until_s - started_s)
+        )
         interrupted = False
         try:
             if budget_bytes is None and problem.deadline_ns is None and options.strategy == "auto":
@@ -657,7 +660,7 @@ class _Scheduler:
         possible, or costs more than the gap that is asked for, less RAM is tried as well.
         """
         ram, align = self.options.ram_bytes, self.options.align
-        first = self.solve(ram, min(ARENA_SHARE * self.options.time_limit_s, MOST_ARENA_S))
+        first = self.solve(ram, ARENA_SHARE)
         report, excess = self.plan(first)
         best = report if not excess else self.moved(first, ram)
         solve_s = first.solve_s
@@ -676,7 +679,7 @@ class _Scheduler:
         ):
             attempts += 1
             try:
-                again = self.solve(budget)
+                again = self.solve(budget, ARENA_SHARE)
             except (InfeasibleError, TimeLimitError):
                 low = budget
             else:

@@ -27,13 +27,17 @@ _at_work: set[threading.Thread] = set()
 _exiting = threading.Event()
 
 
-@atexit.register
-def _settle() -> None:
-    """Stops every HiGHS before Python ends: one that calls back after that aborts the process."""
+def settle(seconds: float) -> bool:
+    """Stops every HiGHS; whether all have stopped after so long."""
     _exiting.set()
-    until = time.monotonic() + EXIT_S
+    until = time.monotonic() + seconds
     for thread in list(_at_work):
         thread.join(max(until - time.monotonic(), 0.0))
+    return not any(thread.is_alive() for thread in _at_work)
+
+
+# One that calls back after Python has ended aborts the process.
+atexit.register(settle, EXIT_S)
 
 
 class Either(threading.Event):

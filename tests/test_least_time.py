@@ -1,0 +1,112 @@
+"""The time that a step takes at least, whatever parameters are in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import schedule_dma_oracle as oracle
+from conftest import MODELS, read_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import ModuleOp
+
+from poetc.cli import main
+from poetc.costmodel.device import load_device
+from poetc.ir.text import make_context, parse_module
+from poetc.passes.poet_schedule import problem_view
+from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
+from poetc.passes.stablehlo_split import Split, splittable
+from poetc.pipeline import Options, schedule_options, split_candidate
+from poetc.schedule.bounds import time_needed
+from poetc.schedule.instance import Instance
+from poetc.schedule.problem import Place, Problem
+from poetc.split_search import Candidate
+
+DEVICE = load_device("nrf52840")
+OPTIONS = Options(device=DEVICE, device_name="nrf52840", ram_bytes=1 << 20, params="storage")
+
+
+def simplified(module: ModuleOp) -> ModuleOp:
+    StableHLOSimplifyPass().apply(make_context(), module)
+    return module
+
+
+GESTURE = simplified(read_model("gesture_mlp"))
+
+TINY = simplified(
+    parse_module("""
+func.func public @main(%w: tensor<4x2xf32> {tf.aliasing_output = 1 : i32}, %x: tensor<2x4xf32>)
+    -> (tensor<f32>, tensor<4x2xf32>) {
+  %e = stablehlo.exponential %x : tensor<2x4xf32>
+  %y = stablehlo.dot_general %e, %w, contracting_dims = [1] x [0]
+    : (tensor<2x4xf32>, tensor<4x2xf32>) -> tensor<2x2xf32>
+  %t = stablehlo.tanh %y : tensor<2x2xf32>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %l = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [0, 1]
+    : (tensor<2x2xf32>, tensor<f32>) -> tensor<f32>
+  %g = stablehlo.dot_general %e, %t, contracting_dims = [0] x [0]
+    : (tensor<2x4xf32>, tensor<2x2xf32>) -> tensor<4x2xf32>
+  %w1 = stablehlo.subtract %w, %g : tensor<4x2xf32>
+  return %l, %w1 : tensor<f32>, tensor<4x2xf32>
+}
+""")
+)
+
+
+def in_parts(module: ModuleOp, splits: tuple[Split, ...]) -> tuple[Candidate, Problem]:
+    candidate = split_candidate(make_context(), module, OPTIONS, splits)
+    asked = schedule_options(candidate.options, None, None)
+    return candidate, problem_view(candidate.graph, replace(asked, params="storage")).problem
+
+
+GESTURE_WHOLE, _ = in_parts(GESTURE, ())
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_parts_take_no_less(data: st.DataObject) -> None:
+    """Of any parameters, in any number, along any axis; where the bound says more than all
+    computing does, too."""
+    most = dict(splittable(GESTURE).values())
+    chosen = data.draw(st.sets(st.sampled_from(sorted(most)), min_size=1, max_size=2))
+    splits = []
+    for parameter in sorted(chosen):
+        shape = GESTURE_WHOLE.graph.arguments[parameter].type.get_shape()  # pyright: ignore
+        axis = data.draw(st.integers(0, len(shape) - 1))
+        splits.append(Split(parameter, data.draw(st.integers(2, min(shape[axis], 6))), axis))
+    _, problem = in_parts(GESTURE, tuple(splits))
+    assert time_needed(Instance(problem)) >= GESTURE_WHOLE.least_time_ns
+    computing_ns = sum(operation.time_ns for operation in problem.operations)
+    assert computing_ns >= sum(c.cost.time_ns for c in GESTURE_WHOLE.graph.computes if c.cost)
+
+
+@pytest.mark.parametrize("splits", [(), (Split(0, 2, 1),)])
+def test_nothing_is_faster(splits: tuple[Split, ...]) -> None:
+    """By an oracle that tries all schedules; what comes before the first page-in, and what is for
+    the loss alone, may go on beside transfers."""
+    whole, _ = in_parts(TINY, ())
+    _, problem = in_parts(TINY, splits)
+    # With RAM for all, paging and running again what is there would only take longer.
+    small = replace(
+        problem,
+        ram_bytes=sum(t.bytes for t in problem.tensors),
+        operations=tuple(replace(o, repeatable=False) for o in problem.operations),
+        tensors=tuple(
+            replace(t, pageable=Place.STORAGE in (t.start, t.end)) for t in problem.tensors
+        ),
+    )
+    assert oracle.cheapest(replace(small, deadline_ns=whole.least_time_ns - 1)) is None
+    assert oracle.cheapest(replace(small, deadline_ns=4 * whole.least_time_ns)) is not None
+
+
+@pytest.mark.parametrize("ram", ["5KB", "6KB", "8KB"])
+def test_no_parts_meet_a_deadline_that_is_too_short(
+    ram: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That all computing takes less proves nothing: transfers begin before it and end after it."""
+    model = str(MODELS / "gesture_mlp.mlir")
+    status = main([model, f"--ram={ram}", "--deadline=1.02x", "--time-limit=4", "-o", "/dev/null"])
+    text = capsys.readouterr().err
+    assert status == 3, text
+    assert "in parts it takes at least 7.2" in text
