@@ -1,0 +1,284 @@
+"""What the operations have in common: tensors, checks, attributes, assembly, base classes."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FunctionType,
+    IntegerAttr,
+    IntegerType,
+    NoneAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation, result_def, traits_def
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from poetc.ir import dense, types
+from poetc.ir.stablehlo_attributes import Dims, parse_dims, print_dims
+
+dense.install()
+
+
+Padding = tuple[tuple[int, int], ...]
+
+
+Value = SSAValue | Operation
+
+
+ELEMENT_TYPES: tuple[Attribute, ...] = tuple(types.ELEMENT_TYPES)
+
+
+def tensor_type(value: Value | Attribute) -> TensorType:
+    """The tensor type of a value, of the only result of an op, or the type itself."""
+    if isinstance(value, Attribute):
+        return cast(TensorType, value)
+    return cast(TensorType, SSAValue.get(value).type)
+
+
+def shape_of(value: Value | Attribute) -> Dims:
+    """Dimensions of a tensor."""
+    return tensor_type(value).get_shape()
+
+
+def element_type_of(value: Value | Attribute) -> Attribute:
+    """Element type of a tensor."""
+    return tensor_type(value).element_type
+
+
+def element_count(value: Value | Attribute) -> int:
+    """Number of elements of a tensor."""
+    return math.prod(shape_of(value))
+
+
+def with_shape(value: Value | Attribute, shape: Sequence[int]) -> TensorType:
+    return TensorType(element_type_of(value), shape)
+
+
+def check(condition: bool, message: str) -> None:
+    if not condition:
+        raise VerifyException(message)
+
+
+# The checks below run for every operation: they build a message only where one is needed.
+
+
+def _check_tensor(name: str, type: Attribute) -> None:
+    """Static shape, no encoding, supported elements."""
+    if not isinstance(type, TensorType):
+        raise VerifyException(f"{name} is {type}, expected a ranked tensor")
+    if DYNAMIC_INDEX in type.get_shape():
+        raise VerifyException(f"{name} has the dynamic shape {type}")
+    if not isinstance(type.encoding, NoneAttr):
+        raise VerifyException(f"{name} has an encoding: {type}")
+    if type.element_type not in ELEMENT_TYPES:
+        raise VerifyException(
+            f"{name} has elements of type {type.element_type}, supported are {types.listed('and')}"
+        )
+
+
+def check_elements(name: str, value: SSAValue, allowed: Sequence[Attribute]) -> None:
+    element = element_type_of(value)
+    if element not in allowed:
+        expected = " or ".join(map(str, allowed))
+        raise VerifyException(f"{name} has elements of type {element}, expected {expected}")
+
+
+def check_type(what: str, actual: Attribute, expected: Attribute) -> None:
+    if actual != expected:
+        raise VerifyException(f"{what} is {actual}, expected {expected}")
+
+
+def check_dims(name: str, dims: Sequence[int], rank: int) -> None:
+    """Distinct dimensions of a tensor of that rank."""
+    if len(set(dims)) != len(dims) or not all(0 <= d < rank for d in dims):
+        raise VerifyException(
+            f"{name} = {list(dims)} must be distinct dimensions of a tensor of rank {rank}"
+        )
+
+
+def check_rank(name: str, values: Sequence[Any], rank: int) -> None:
+    check(len(values) == rank, f"{name} has {len(values)} entries, expected {rank}")
+
+
+def check_positive(name: str, values: Sequence[int]) -> None:
+    check(all(v > 0 for v in values), f"{name} = {list(values)} must be positive")
+
+
+def i64s(values: Sequence[int]) -> DenseArrayBase:
+    return DenseArrayBase.from_list(i64, tuple(values))
+
+
+def ints(attr: Attribute | None) -> Dims:
+    return () if attr is None else tuple(cast(DenseArrayBase[IntegerType], attr).get_values())
+
+
+def int_attr(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
+
+
+def padding_attr(padding: Sequence[Sequence[int]]) -> DenseIntOrFPElementsAttr:
+    """Pairs of low and high padding as an attribute."""
+    return dense.from_array(np.array(padding, np.int64).reshape(-1, 2), i64)
+
+
+def padding_pairs(attr: DenseIntOrFPElementsAttr | None, rank: int) -> Padding:
+    """Low and high padding of each dimension; zero where there is no attribute."""
+    if attr is None:
+        return ((0, 0),) * rank
+    return tuple((int(low), int(high)) for low, high in dense.to_array(attr))
+
+
+def check_padding(attr: DenseIntOrFPElementsAttr | None, rank: int) -> None:
+    if attr is not None:
+        check(
+            attr.get_shape() == (rank, 2) and attr.get_element_type() == i64,
+            f"padding is {attr.type}, expected tensor<{rank}x2xi64>",
+        )
+
+
+INTS = DenseArrayBase.constr(i64)
+
+
+def parse_signature(
+    parser: Parser, operands: Sequence[UnresolvedOperand]
+) -> tuple[list[SSAValue], Attribute]:
+    """Parse `: type` (of all operands and the result) or `: (types) -> type`."""
+    parser.parse_punctuation(":")
+    position = parser.pos
+    type = parser.parse_type()
+    inputs: Sequence[Attribute] = (type,) * len(operands)
+    if isinstance(type, FunctionType):
+        inputs, outputs = type.inputs.data, type.outputs.data
+        if len(inputs) != len(operands) or len(outputs) != 1:
+            parser.raise_error(
+                f"expected {len(operands)} operand types and one result type", position, parser.pos
+            )
+        type = outputs[0]
+    return [parser.resolve_operand(o, t) for o, t in zip(operands, inputs, strict=True)], type
+
+
+def parse_operands(parser: Parser, count: int) -> list[UnresolvedOperand]:
+    operands = [parser.parse_unresolved_operand()]
+    for _ in range(count - 1):
+        parser.parse_punctuation(",")
+        operands.append(parser.parse_unresolved_operand())
+    return operands
+
+
+def parse_named_dims(parser: Parser, name: str) -> Dims:
+    """Parse `, name = [0, 1]`."""
+    parser.parse_punctuation(",")
+    parser.parse_keyword(name)
+    parser.parse_punctuation("=")
+    return parse_dims(parser)
+
+
+def print_named_dims(printer: Printer, name: str, dims: Dims) -> None:
+    printer.print_string(f", {name} = ")
+    print_dims(printer, dims)
+
+
+Head = tuple[list[UnresolvedOperand], dict[str, Attribute]]
+
+
+class StablehloOp(IRDLOperation):
+    """A pure op with one result."""
+
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def _init(
+        self,
+        operands: Sequence[Value | Sequence[Value]],
+        result_type: TensorType,
+        properties: dict[str, Attribute | None] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> None:
+        super().__init__(
+            operands=operands,
+            result_types=[result_type],
+            properties=properties or {},
+            regions=list(regions),
+        )
+
+    def verify_(self) -> None:
+        for index, operand in enumerate(self.operands):
+            _check_tensor(f"operand {index}", operand.type)
+        _check_tensor("result", self.result.type)
+        self.verify_op()
+
+    def verify_op(self) -> None:
+        """Check what is special to the op; operands and result are supported tensors."""
+        raise NotImplementedError
+
+    def _verify_result(self, expected: TensorType) -> None:
+        check_type("result", self.result.type, expected)
+
+
+class PrettyOp(StablehloOp):
+    """An op with an assembly of its own: subclasses give what stands before the types."""
+
+    # `: type` instead of `: (type, ..) -> type` where all types are equal.
+    SHORT_SIGNATURE: ClassVar[bool] = False
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        """Parse operands and properties."""
+        raise NotImplementedError
+
+    def print_head(self, printer: Printer) -> None:
+        """Print operands and properties."""
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, parser: Parser):
+        operands, properties = cls.parse_head(parser)
+        attributes = parser.parse_optional_attr_dict()
+        # Properties without a place of their own in the assembly stand in the dictionary.
+        for name in cls.get_irdl_definition().properties:
+            if name in attributes:
+                if name in properties:
+                    parser.raise_error(f"property '{name}' given twice")
+                properties[name] = attributes.pop(name)
+        values, result_type = parse_signature(parser, operands)
+        return cls.create(
+            operands=values,
+            result_types=[result_type],
+            properties=properties,
+            attributes=attributes,
+        )
+
+    def print(self, printer: Printer) -> None:
+        self.print_head(printer)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        types = [*self.operand_types, self.result.type]
+        if self.SHORT_SIGNATURE and all(t == types[0] for t in types):
+            printer.print_attribute(types[0])
+        else:
+            printer.print_operation_type(self)
+
+    def _print_operands(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list(self.operands, printer.print_ssa_value)
+
+
+def dilated(size: int, dilation: int) -> int:
+    """Elements from the first to the last of `size` elements that are `dilation` apart."""
+    return 0 if size == 0 else (size - 1) * dilation + 1
+
+
+def window_count(size: int, padding: Sequence[int], dilation: int, extent: int, stride: int) -> int:
+    """Windows of `extent` elements, `stride` apart, in a dilated and padded dimension."""
+    padded = padding[0] + dilated(size, dilation) + padding[1]
+    return 0 if padded < extent else (padded - extent) // stride + 1

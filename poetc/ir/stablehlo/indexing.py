@@ -1,0 +1,208 @@
+"""Reads and sums at computed positions."""
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1, i32
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, region_def
+
+from poetc.ir.stablehlo.base import (
+    INTS,
+    StablehloOp,
+    Value,
+    check,
+    check_dims,
+    check_elements,
+    check_rank,
+    check_type,
+    element_type_of,
+    i64s,
+    ints,
+    shape_of,
+    tensor_type,
+    with_shape,
+)
+from poetc.ir.stablehlo.reduction import body_kind, check_reducer, reducer_body
+from poetc.ir.stablehlo_attributes import (
+    Dims,
+    GatherDims,
+    GatherDimsAttr,
+    ScatterDims,
+    ScatterDimsAttr,
+)
+
+
+def _without(dims: Iterator[int] | Sequence[int], removed: Sequence[int]) -> list[int]:
+    return [d for d in dims if d not in removed]
+
+
+def _batch_shape(indices: Value, index_vector_dim: int) -> list[int]:
+    """Shape of the indices without the dimension that holds the index vectors."""
+    return [n for d, n in enumerate(shape_of(indices)) if d != index_vector_dim]
+
+
+def _gather_type(
+    operand: Value, indices: Value, dnums: GatherDims, slice_sizes: Dims
+) -> TensorType:
+    batch = iter(_batch_shape(indices, dnums.index_vector_dim))
+    dropped = dnums.collapsed_slice_dims + dnums.operand_batching_dims
+    window = iter([n for d, n in enumerate(slice_sizes) if d not in dropped])
+    rank = len(_batch_shape(indices, dnums.index_vector_dim)) + len(dnums.offset_dims)
+    shape = [next(window if d in dnums.offset_dims else batch) for d in range(rank)]
+    return with_shape(operand, shape)
+
+
+def _check_indices(
+    operand: SSAValue,
+    indices: SSAValue,
+    index_map: Dims,
+    index_vector_dim: int,
+    operand_batching: Dims,
+    indices_batching: Dims,
+) -> None:
+    """What gather and scatter ask of the index tensor."""
+    check_elements("indices", indices, (i32,))
+    shape, rank = shape_of(indices), len(shape_of(operand))
+    check(
+        0 <= index_vector_dim <= len(shape),
+        f"index_vector_dim = {index_vector_dim} is outside {indices.type}",
+    )
+    length = 1 if index_vector_dim == len(shape) else shape[index_vector_dim]
+    check(
+        length == len(index_map),
+        f"index vectors have {length} elements for {len(index_map)} operand dimensions",
+    )
+    check_dims("index map", index_map, rank)
+    check_dims("operand batching dimensions", operand_batching, rank)
+    check_dims("indices batching dimensions", indices_batching, len(shape))
+    sizes = [shape_of(operand)[d] for d in operand_batching]
+    check(
+        index_vector_dim not in indices_batching and sizes == [shape[d] for d in indices_batching],
+        "batching dimensions of operand and indices differ",
+    )
+
+
+@irdl_op_definition
+class GatherOp(StablehloOp):
+    """Slices of the operand at computed, clamped positions."""
+
+    name = "stablehlo.gather"
+    operand = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    dimension_numbers = prop_def(GatherDimsAttr)
+    slice_sizes_attr = prop_def(INTS, prop_name="slice_sizes")
+    indices_are_sorted = opt_prop_def(BoolAttr)
+
+    def __init__(
+        self, operand: Value, indices: Value, dnums: GatherDims, slice_sizes: Sequence[int]
+    ):
+        self._init(
+            [operand, indices],
+            _gather_type(operand, indices, dnums, tuple(slice_sizes)),
+            {
+                "dimension_numbers": GatherDimsAttr(dnums),
+                "slice_sizes": i64s(slice_sizes),
+                "indices_are_sorted": IntegerAttr(0, i1),
+            },
+        )
+
+    @property
+    def dnums(self) -> GatherDims:
+        """Dimension numbers."""
+        return self.dimension_numbers.data
+
+    @property
+    def slice_sizes(self) -> Dims:
+        """Size of the slices in each operand dimension."""
+        return ints(self.slice_sizes_attr)
+
+    def verify_op(self) -> None:
+        dnums, shape = self.dnums, shape_of(self.operand)
+        _check_indices(
+            self.operand,
+            self.indices,
+            dnums.start_index_map,
+            dnums.index_vector_dim,
+            dnums.operand_batching_dims,
+            dnums.start_indices_batching_dims,
+        )
+        dropped = dnums.collapsed_slice_dims + dnums.operand_batching_dims
+        check_dims("collapsed and batching dimensions", dropped, len(shape))
+        check_rank("slice_sizes", self.slice_sizes, len(shape))
+        for d, size in enumerate(self.slice_sizes):
+            limit = 1 if d in dropped else shape[d]
+            check(0 <= size <= limit, f"slice size {size} of dimension {d} exceeds {limit}")
+        batch = _batch_shape(self.indices, dnums.index_vector_dim)
+        check_rank("offset_dims", dnums.offset_dims, len(shape) - len(dropped))
+        check_dims("offset_dims", dnums.offset_dims, len(batch) + len(dnums.offset_dims))
+        self._verify_result(_gather_type(self.operand, self.indices, dnums, self.slice_sizes))
+
+
+@irdl_op_definition
+class ScatterOp(StablehloOp):
+    """The operand with windows of updates added at computed positions; a window that is not wholly
+    inside is left out."""
+
+    name = "stablehlo.scatter"
+    operand = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    updates = operand_def(TensorType)
+    scatter_dimension_numbers = prop_def(ScatterDimsAttr)
+    indices_are_sorted = opt_prop_def(BoolAttr)
+    unique_indices = opt_prop_def(BoolAttr)
+    body = region_def()
+
+    def __init__(
+        self, operand: Value, indices: Value, updates: Value, dnums: ScatterDims, kind: str = "add"
+    ):
+        self._init(
+            [operand, indices, updates],
+            tensor_type(operand),
+            {
+                "scatter_dimension_numbers": ScatterDimsAttr(dnums),
+                "indices_are_sorted": IntegerAttr(0, i1),
+                "unique_indices": IntegerAttr(0, i1),
+            },
+            [reducer_body(kind, element_type_of(operand))],
+        )
+
+    @property
+    def dnums(self) -> ScatterDims:
+        """Dimension numbers."""
+        return self.scatter_dimension_numbers.data
+
+    @property
+    def kind(self) -> str:
+        """The key of `REDUCERS` that combines operand and update."""
+        return body_kind(self.body)
+
+    def verify_op(self) -> None:
+        dnums, shape = self.dnums, shape_of(self.operand)
+        _check_indices(
+            self.operand,
+            self.indices,
+            dnums.scatter_dims_to_operand_dims,
+            dnums.index_vector_dim,
+            dnums.input_batching_dims,
+            dnums.scatter_indices_batching_dims,
+        )
+        check_reducer(self.body, element_type_of(self.operand), ("add",))
+        dropped = dnums.inserted_window_dims + dnums.input_batching_dims
+        check_dims("inserted and batching dimensions", dropped, len(shape))
+        updates = shape_of(self.updates)
+        window_dims = dnums.update_window_dims
+        check_type("updates", self.updates.type, with_shape(self.operand, updates))
+        check_dims("update_window_dims", window_dims, len(updates))
+        check_rank("update_window_dims", window_dims, len(shape) - len(dropped))
+        batch = [updates[d] for d in _without(range(len(updates)), window_dims)]
+        expected = _batch_shape(self.indices, dnums.index_vector_dim)
+        check(
+            batch == expected,
+            f"updates {self.updates.type} do not fit indices {self.indices.type}",
+        )
+        for d, w in zip(_without(range(len(shape)), dropped), window_dims, strict=True):
+            check(
+                updates[w] <= shape[d],
+                f"update window of {updates[w]} exceeds operand dimension {d} of size {shape[d]}",
+            )
+        self._verify_result(tensor_type(self.operand))

@@ -1,0 +1,385 @@
+"""Operations that move elements and compute nothing."""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from poetc.ir.stablehlo.base import (
+    INTS,
+    Head,
+    PrettyOp,
+    Value,
+    check,
+    check_dims,
+    check_positive,
+    check_rank,
+    check_type,
+    element_type_of,
+    i64s,
+    int_attr,
+    ints,
+    parse_named_dims,
+    parse_operands,
+    print_named_dims,
+    shape_of,
+    tensor_type,
+    with_shape,
+)
+from poetc.ir.stablehlo_attributes import Dims, parse_int
+
+
+@irdl_op_definition
+class BroadcastInDimOp(PrettyOp):
+    """Operand dimension i becomes result dimension dims[i]; others repeat the operand."""
+
+    name = "stablehlo.broadcast_in_dim"
+    operand = operand_def(TensorType)
+    broadcast_dimensions = prop_def(INTS)
+
+    def __init__(self, operand: Value, dims: Sequence[int], shape: Sequence[int]):
+        self._init([operand], with_shape(operand, shape), {"broadcast_dimensions": i64s(dims)})
+
+    @property
+    def dims(self) -> Dims:
+        """Result dimension of each operand dimension."""
+        return ints(self.broadcast_dimensions)
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        operands = parse_operands(parser, 1)
+        return operands, {"broadcast_dimensions": i64s(parse_named_dims(parser, "dims"))}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        print_named_dims(printer, "dims", self.dims)
+
+    def verify_op(self) -> None:
+        source, target = shape_of(self.operand), shape_of(self.result)
+        self._verify_result(with_shape(self.operand, target))
+        check_rank("dims", self.dims, len(source))
+        check_dims("dims", self.dims, len(target))
+        for i, d in enumerate(self.dims):
+            if source[i] not in (1, target[d]):
+                raise VerifyException(
+                    f"operand dimension {i} of size {source[i]} cannot become "
+                    f"result dimension {d} of size {target[d]}"
+                )
+
+
+@irdl_op_definition
+class ReshapeOp(PrettyOp):
+    """The same elements in row-major order with another shape."""
+
+    name = "stablehlo.reshape"
+    operand = operand_def(TensorType)
+
+    def __init__(self, operand: Value, shape: Sequence[int]):
+        self._init([operand], with_shape(operand, shape))
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        return parse_operands(parser, 1), {}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+
+    def verify_op(self) -> None:
+        source, target = shape_of(self.operand), shape_of(self.result)
+        self._verify_result(with_shape(self.operand, target))
+        check(
+            math.prod(source) == math.prod(target),
+            f"cannot reshape {math.prod(source)} elements to {math.prod(target)}",
+        )
+
+
+@irdl_op_definition
+class TransposeOp(PrettyOp):
+    """Result dimension i is operand dimension permutation[i]."""
+
+    name = "stablehlo.transpose"
+    operand = operand_def(TensorType)
+    permutation_attr = prop_def(INTS, prop_name="permutation")
+
+    def __init__(self, operand: Value, permutation: Sequence[int]):
+        shape = shape_of(operand)
+        self._init(
+            [operand],
+            with_shape(operand, [shape[p] for p in permutation]),
+            {"permutation": i64s(permutation)},
+        )
+
+    @property
+    def permutation(self) -> Dims:
+        """Operand dimension of each result dimension."""
+        return ints(self.permutation_attr)
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        operands = parse_operands(parser, 1)
+        return operands, {"permutation": i64s(parse_named_dims(parser, "dims"))}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        print_named_dims(printer, "dims", self.permutation)
+
+    def verify_op(self) -> None:
+        shape = shape_of(self.operand)
+        check_rank("dims", self.permutation, len(shape))
+        check_dims("dims", self.permutation, len(shape))
+        self._verify_result(with_shape(self.operand, [shape[p] for p in self.permutation]))
+
+
+@irdl_op_definition
+class ReverseOp(PrettyOp):
+    """Elements in opposite order along some dimensions."""
+
+    name = "stablehlo.reverse"
+    operand = operand_def(TensorType)
+    dimensions = prop_def(INTS)
+    SHORT_SIGNATURE: ClassVar = True
+
+    def __init__(self, operand: Value, dims: Sequence[int]):
+        self._init([operand], tensor_type(operand), {"dimensions": i64s(dims)})
+
+    @property
+    def dims(self) -> Dims:
+        """The reversed dimensions."""
+        return ints(self.dimensions)
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        operands = parse_operands(parser, 1)
+        return operands, {"dimensions": i64s(parse_named_dims(parser, "dims"))}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        print_named_dims(printer, "dims", self.dims)
+
+    def verify_op(self) -> None:
+        check_dims("dims", self.dims, len(shape_of(self.operand)))
+        self._verify_result(tensor_type(self.operand))
+
+
+def _slice_shape(starts: Dims, limits: Dims, strides: Dims) -> list[int]:
+    return [
+        max(0, -(-(limit - start) // stride))
+        for start, limit, stride in zip(starts, limits, strides, strict=True)
+    ]
+
+
+@irdl_op_definition
+class SliceOp(PrettyOp):
+    """Elements start, start + stride, ... below limit of each dimension."""
+
+    name = "stablehlo.slice"
+    operand = operand_def(TensorType)
+    start_indices = prop_def(INTS)
+    limit_indices = prop_def(INTS)
+    strides_attr = prop_def(INTS, prop_name="strides")
+
+    def __init__(
+        self,
+        operand: Value,
+        starts: Sequence[int],
+        limits: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ):
+        strides = (1,) * len(starts) if strides is None else strides
+        self._init(
+            [operand],
+            with_shape(operand, _slice_shape(tuple(starts), tuple(limits), tuple(strides))),
+            {
+                "start_indices": i64s(starts),
+                "limit_indices": i64s(limits),
+                "strides": i64s(strides),
+            },
+        )
+
+    @property
+    def starts(self) -> Dims:
+        """First index of each dimension."""
+        return ints(self.start_indices)
+
+    @property
+    def limits(self) -> Dims:
+        """First index of each dimension that is not taken any more."""
+        return ints(self.limit_indices)
+
+    @property
+    def strides(self) -> Dims:
+        """Distance between indices of each dimension."""
+        return ints(self.strides_attr)
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        operands = parse_operands(parser, 1)
+
+        def parse_range() -> tuple[int, int, int]:
+            start = parse_int(parser)
+            parser.parse_punctuation(":")
+            limit = parse_int(parser)
+            if parser.parse_optional_punctuation(":") is None:
+                return start, limit, 1
+            return start, limit, parse_int(parser)
+
+        ranges = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parse_range)
+        names = ("start_indices", "limit_indices", "strides")
+        return operands, {n: i64s([r[i] for r in ranges]) for i, n in enumerate(names)}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        ranges = [
+            f"{start}:{limit}" if stride == 1 else f"{start}:{limit}:{stride}"
+            for start, limit, stride in zip(self.starts, self.limits, self.strides, strict=True)
+        ]
+        printer.print_string(f" [{', '.join(ranges)}]")
+
+    def verify_op(self) -> None:
+        shape = shape_of(self.operand)
+        check_rank("start_indices", self.starts, len(shape))
+        check_rank("limit_indices", self.limits, len(shape))
+        check_rank("strides", self.strides, len(shape))
+        check_positive("strides", self.strides)
+        for i, size in enumerate(shape):
+            check(
+                0 <= self.starts[i] <= self.limits[i] <= size,
+                f"slice {self.starts[i]}:{self.limits[i]} is outside dimension {i} of size {size}",
+            )
+        shape = _slice_shape(self.starts, self.limits, self.strides)
+        self._verify_result(with_shape(self.operand, shape))
+
+
+def _pad_shape(shape: Dims, low: Dims, high: Dims, interior: Dims) -> list[int]:
+    return [
+        lo + n + max(n - 1, 0) * gap + hi
+        for n, lo, hi, gap in zip(shape, low, high, interior, strict=True)
+    ]
+
+
+@irdl_op_definition
+class PadOp(PrettyOp):
+    """Padding around and between elements; a negative low or high pad removes elements."""
+
+    name = "stablehlo.pad"
+    operand = operand_def(TensorType)
+    padding_value = operand_def(TensorType)
+    edge_padding_low = prop_def(INTS)
+    edge_padding_high = prop_def(INTS)
+    interior_padding = prop_def(INTS)
+
+    def __init__(
+        self,
+        operand: Value,
+        padding_value: Value,
+        low: Sequence[int],
+        high: Sequence[int],
+        interior: Sequence[int] | None = None,
+    ):
+        interior = (0,) * len(low) if interior is None else interior
+        shape = _pad_shape(shape_of(operand), tuple(low), tuple(high), tuple(interior))
+        self._init(
+            [operand, padding_value],
+            with_shape(operand, shape),
+            {
+                "edge_padding_low": i64s(low),
+                "edge_padding_high": i64s(high),
+                "interior_padding": i64s(interior),
+            },
+        )
+
+    @property
+    def low(self) -> Dims:
+        """Elements added before the first of each dimension."""
+        return ints(self.edge_padding_low)
+
+    @property
+    def high(self) -> Dims:
+        """Elements added after the last of each dimension."""
+        return ints(self.edge_padding_high)
+
+    @property
+    def interior(self) -> Dims:
+        """Elements added between two elements of each dimension."""
+        return ints(self.interior_padding)
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        return parse_operands(parser, 2), {
+            "edge_padding_low": i64s(parse_named_dims(parser, "low")),
+            "edge_padding_high": i64s(parse_named_dims(parser, "high")),
+            "interior_padding": i64s(parse_named_dims(parser, "interior")),
+        }
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        print_named_dims(printer, "low", self.low)
+        print_named_dims(printer, "high", self.high)
+        print_named_dims(printer, "interior", self.interior)
+
+    def verify_op(self) -> None:
+        shape = shape_of(self.operand)
+        check_rank("low", self.low, len(shape))
+        check_rank("high", self.high, len(shape))
+        check_rank("interior", self.interior, len(shape))
+        check(min(self.interior, default=0) >= 0, "interior padding must not be negative")
+        check_type("padding value", self.padding_value.type, with_shape(self.operand, ()))
+        padded = _pad_shape(shape, self.low, self.high, self.interior)
+        check(min(padded, default=0) >= 0, f"negative padding leaves the shape {padded}")
+        self._verify_result(with_shape(self.operand, padded))
+
+
+def _concatenate_type(inputs: Sequence[Value], dim: int) -> TensorType:
+    shape = list(shape_of(inputs[0]))
+    shape[dim] = sum(shape_of(value)[dim] for value in inputs)
+    return with_shape(inputs[0], shape)
+
+
+@irdl_op_definition
+class ConcatenateOp(PrettyOp):
+    """Tensors one after the other along a dimension."""
+
+    name = "stablehlo.concatenate"
+    inputs = var_operand_def(TensorType)
+    dimension = prop_def(IntegerAttr)
+
+    def __init__(self, inputs: Sequence[Value], dim: int):
+        self._init([inputs], _concatenate_type(inputs, dim), {"dimension": int_attr(dim)})
+
+    @property
+    def dim(self) -> int:
+        """The dimension whose sizes add up."""
+        return self.dimension.value.data
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        operands = parse_operands(parser, 1)
+        parser.parse_punctuation(",")
+        while parser.parse_optional_keyword("dim") is None:
+            operands.append(parser.parse_unresolved_operand("expected operand or 'dim'"))
+            parser.parse_punctuation(",")
+        parser.parse_punctuation("=")
+        return operands, {"dimension": int_attr(parse_int(parser))}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        printer.print_string(f", dim = {self.dim}")
+
+    def verify_op(self) -> None:
+        check(len(self.inputs) > 0, "expected at least one operand")
+        first = shape_of(self.inputs[0])
+        check_dims("dim", (self.dim,), len(first))
+        for index, value in enumerate(self.inputs):
+            shape = list(shape_of(value))
+            if len(shape) == len(first):
+                shape[self.dim] = first[self.dim]
+            check(
+                tuple(shape) == first and element_type_of(value) == element_type_of(self.inputs[0]),
+                f"operand {index} is {value.type}, which does not fit {self.inputs[0].type}",
+            )
+        self._verify_result(_concatenate_type(self.inputs, self.dim))
