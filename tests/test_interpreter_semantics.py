@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poetc.interpreter import semantics
 from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo import semantics
 
 F32 = np.float32
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 1e-45, 3e38], F32)
@@ -75,7 +75,7 @@ def indices(shape):
 def test_extremes_of_nan_and_zeros(kind):
     a, b = np.meshgrid(SPECIAL, SPECIAL)
     expected = [SCALAR[kind](x, y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]
-    actual = semantics.COMBINERS[kind](a, b)
+    actual = hlo.REDUCERS[kind].MEANING(a, b)
     assert_same_bits(actual.ravel(), np.array(expected, F32))
     ints = np.array([-3, 2], np.int32), np.array([5, -9], np.int32)
     assert semantics.maximum(*ints).tolist() == [5, 2]
@@ -108,10 +108,6 @@ def test_conversions():
     assert semantics.convert(np.array([2**24 + 1], np.int32), np.dtype(F32)) == 2**24
 
 
-def test_every_reducer_has_a_meaning():
-    assert set(semantics.COMBINERS) == set(hlo.REDUCERS)
-
-
 @pytest.mark.parametrize(
     ("kind", "element"), [(kind, e) for kind, op in hlo.REDUCERS.items() for e in op.ELEMENTS]
 )
@@ -124,7 +120,7 @@ def test_identity(kind, element):
     }[element]
     neutral = np.asarray(hlo.identity(kind, element))
     assert neutral.dtype == values.dtype
-    assert_same_bits(semantics.COMBINERS[kind](neutral, values), values)
+    assert_same_bits(hlo.REDUCERS[kind].MEANING(neutral, values), values)
 
 
 # Data movement
@@ -177,7 +173,8 @@ def test_reduce(seed, shape, data):
     for i in indices(shape):
         j = tuple(i[d] for d in kept)
         expected[j] = SCALAR[kind](expected[j], x[i])
-    assert_same_bits(semantics.reduce(x, np.asarray(init), dims, kind), expected)
+    actual = semantics.reduce(x, np.asarray(init), dims, hlo.REDUCERS[kind].MEANING)
+    assert_same_bits(actual, expected)
 
 
 @pytest.mark.parametrize("size", [9, 129, 4096])
@@ -187,19 +184,19 @@ def test_long_sums_are_sequential(size):
     for element in x:
         total = total + element
         product = product + element * element
-    assert_same_bits(semantics.reduce(x, np.array(0, F32), [0], "add"), total)
+    assert_same_bits(semantics.reduce(x, np.array(0, F32), [0], np.add), total)
     assert_same_bits(semantics.dot_general(x, x, [], [], [0], [0]), product)
 
 
 def test_reduce_of_booleans():
     x = np.array([[True, False], [True, True]])
-    assert semantics.reduce(x, np.array(True), [1], "and").tolist() == [False, True]
-    assert semantics.reduce(x, np.array(False), [0, 1], "or").tolist() is True
+    assert semantics.reduce(x, np.array(True), [1], np.bitwise_and).tolist() == [False, True]
+    assert semantics.reduce(x, np.array(False), [0, 1], np.bitwise_or).tolist() is True
 
 
 def test_integer_sums_wrap():
     x = np.array([2**31 - 1, 1], np.int32)
-    assert semantics.reduce(x, np.array(0, np.int32), [0], "add") == -(2**31)
+    assert semantics.reduce(x, np.array(0, np.int32), [0], np.add) == -(2**31)
 
 
 @settings(max_examples=60, deadline=None)
@@ -352,8 +349,9 @@ def test_reduce_window(seed, data):
             if all(p[d] % base[d] == 0 and 0 <= p[d] // base[d] < shape[d] for d in range(rank)):
                 element = x[tuple(p[d] // base[d] for d in range(rank))]
                 expected[o] = SCALAR[kind](expected[o], element)
+    combine = hlo.REDUCERS[kind].MEANING
     actual = semantics.reduce_window(
-        x, init, window, strides, base, dilation, list(zip(low, high, strict=True)), kind, out
+        x, init, window, strides, base, dilation, list(zip(low, high, strict=True)), combine, out
     )
     assert_same_bits(actual, expected)
 

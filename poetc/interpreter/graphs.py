@@ -19,9 +19,9 @@ from poetc.interpreter.functions import (
     run_block,
     tensor_of,
 )
-from poetc.interpreter.semantics import Array
 from poetc.ir import poet
 from poetc.ir.locations import source_location
+from poetc.ir.stablehlo.base import Array
 from poetc.page import page_bytes, page_trailer
 
 _ALIGN_BYTES = 4  # Every buffer of the arena occupies whole words.

@@ -188,6 +188,7 @@ def print_named_dims(printer: Printer, name: str, dims: Dims) -> None:
     print_dims(printer, dims)
 
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Head = tuple[list[UnresolvedOperand], dict[str, Attribute]]
 
 
@@ -219,6 +220,12 @@ class StablehloOp(IRDLOperation):
 
     def verify_op(self) -> None:
         """Check what is special to the op; operands and result are supported tensors."""
+        raise NotImplementedError
+
+    def evaluate(self, *operands: Array) -> Array:
+        """The meaning of the op: its result for these operands, bit for bit as generated code
+        computes it. Callers ignore NumPy's floating-point errors. Raises InputError for operands
+        that the op is not supported for."""
         raise NotImplementedError
 
     def _verify_result(self, expected: TensorType) -> None:

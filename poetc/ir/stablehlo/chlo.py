@@ -1,15 +1,22 @@
 """The CHLO operations that JAX leaves in the text."""
 
+import math
+
+import numpy as np
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.irdl import irdl_op_definition, operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from poetc.ir.stablehlo.base import StablehloOp, Value, check_elements, tensor_type
+from poetc.ir.stablehlo import semantics
+from poetc.ir.stablehlo.base import Array, StablehloOp, Value, check_elements, tensor_type
 
 
 class ChloUnaryOp(StablehloOp):
-    """An op that JAX leaves in the text and `stablehlo-simplify` expands; on f32."""
+    """An op that JAX leaves in the text and `stablehlo-simplify` expands; on f32.
+
+    The meaning is exact but for one rounding; what it is expanded into computes other bits.
+    """
 
     operand = operand_def(TensorType)
 
@@ -49,6 +56,9 @@ class SquareOp(ChloUnaryOp):
 
     name = "chlo.square"
 
+    def evaluate(self, *operands: Array) -> Array:
+        return np.multiply(operands[0], operands[0])
+
 
 @irdl_op_definition
 class ErfOp(ChloUnaryOp):
@@ -56,9 +66,15 @@ class ErfOp(ChloUnaryOp):
 
     name = "chlo.erf"
 
+    def evaluate(self, *operands: Array) -> Array:
+        return semantics.rounded(math.erf, operands[0])
+
 
 @irdl_op_definition
 class ErfcOp(ChloUnaryOp):
     """1 - erf(operand), accurate where erf is close to 1."""
 
     name = "chlo.erfc"
+
+    def evaluate(self, *operands: Array) -> Array:
+        return semantics.rounded(math.erfc, operands[0])

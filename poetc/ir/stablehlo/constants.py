@@ -10,7 +10,9 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 
 from poetc.ir import dense, types
+from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
+    Array,
     PrettyOp,
     check_dims,
     check_elements,
@@ -64,6 +66,9 @@ class ConstantOp(PrettyOp):
     def verify_op(self) -> None:
         self._verify_result(cast(TensorType, self.value.type))
 
+    def evaluate(self, *operands: Array) -> Array:
+        return self.array()
+
 
 @irdl_op_definition
 class IotaOp(PrettyOp):
@@ -102,3 +107,7 @@ class IotaOp(PrettyOp):
     def verify_op(self) -> None:
         check_elements("result", self.result, (f32, i32))
         check_dims("dim", (self.dim,), len(shape_of(self.result)))
+
+    def evaluate(self, *operands: Array) -> Array:
+        shape, dtype = shape_of(self.result), dense.dtype_of(element_type_of(self.result))
+        return semantics.iota(shape, self.dim, dtype)

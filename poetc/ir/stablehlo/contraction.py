@@ -18,8 +18,10 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Array,
     Head,
     Padding,
     PrettyOp,
@@ -188,6 +190,12 @@ class DotBase(PrettyOp):
                     f"{self.rhs.type} differ in size"
                 )
         self._verify_result(_dot_type(self.lhs, self.rhs, self.dot_dimension_numbers.data))
+
+    def evaluate(self, *operands: Array) -> Array:
+        *init, lhs, rhs = operands
+        return semantics.dot_general(
+            lhs, rhs, self.lhs_batch, self.rhs_batch, self.lhs_contract, self.rhs_contract, *init
+        )
 
 
 @irdl_op_definition
@@ -440,6 +448,22 @@ class ConvolutionBase(PrettyOp):
                 self.rhs_dilation,
                 batch_groups,
             )
+        )
+
+    def evaluate(self, *operands: Array) -> Array:
+        *init, lhs, rhs = operands
+        return semantics.convolution(
+            lhs,
+            rhs,
+            self.dims,
+            self.strides,
+            self.padding,
+            self.lhs_dilation,
+            self.rhs_dilation,
+            self.feature_groups,
+            self.batch_groups,
+            shape_of(self.result),
+            *init,
         )
 
 

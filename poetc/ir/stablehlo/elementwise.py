@@ -1,7 +1,10 @@
 """Operations whose result element depends on the operand elements in the same place."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import FunctionType, TensorType, f32, i1, i32
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
@@ -9,9 +12,11 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from poetc.ir import types
+from poetc.ir import dense, types
+from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
+    Array,
     Head,
     PrettyOp,
     Value,
@@ -25,18 +30,28 @@ from poetc.ir.stablehlo.base import (
     with_shape,
 )
 from poetc.ir.stablehlo_attributes import ComparisonDirectionAttr, ComparisonTypeAttr
+from poetc.kernels import mathlib
 
 
 class BinaryElementwiseOp(PrettyOp):
-    """Two operands and a result of the same type."""
+    """Two operands and a result of the same type.
+
+    `MEANING` is the function on arrays.
+    """
 
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     SHORT_SIGNATURE: ClassVar = True
     ELEMENTS: ClassVar[tuple[Attribute, ...]] = ELEMENT_TYPES
 
+    MEANING: ClassVar[Callable[..., Any]]
+
     def __init__(self, lhs: Value, rhs: Value):
         self._init([lhs, rhs], tensor_type(lhs))
+
+    def evaluate(self, *operands: Array) -> Array:
+        lhs, rhs = operands
+        return type(self).MEANING(lhs, rhs)
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
@@ -56,6 +71,7 @@ class AddOp(BinaryElementwiseOp):
     """lhs + rhs; i32 wraps."""
 
     name = "stablehlo.add"
+    MEANING: ClassVar = staticmethod(np.add)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -64,6 +80,7 @@ class SubtractOp(BinaryElementwiseOp):
     """lhs - rhs; i32 wraps."""
 
     name = "stablehlo.subtract"
+    MEANING: ClassVar = staticmethod(np.subtract)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -72,6 +89,7 @@ class MultiplyOp(BinaryElementwiseOp):
     """lhs * rhs; i32 wraps."""
 
     name = "stablehlo.multiply"
+    MEANING: ClassVar = staticmethod(np.multiply)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -80,6 +98,7 @@ class DivideOp(BinaryElementwiseOp):
     """lhs / rhs."""
 
     name = "stablehlo.divide"
+    MEANING: ClassVar = staticmethod(np.divide)
     ELEMENTS: ClassVar = (f32,)
 
 
@@ -88,6 +107,7 @@ class MaximumOp(BinaryElementwiseOp):
     """The larger operand; NaN if one is NaN; +0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.maximum"
+    MEANING: ClassVar = staticmethod(semantics.maximum)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -96,6 +116,7 @@ class MinimumOp(BinaryElementwiseOp):
     """The smaller operand; NaN if one is NaN; -0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.minimum"
+    MEANING: ClassVar = staticmethod(semantics.minimum)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -104,6 +125,7 @@ class PowerOp(BinaryElementwiseOp):
     """lhs to the power of rhs."""
 
     name = "stablehlo.power"
+    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "pow"))
     ELEMENTS: ClassVar = (f32,)
 
 
@@ -112,6 +134,7 @@ class AndOp(BinaryElementwiseOp):
     """Bitwise and."""
 
     name = "stablehlo.and"
+    MEANING: ClassVar = staticmethod(np.bitwise_and)
     ELEMENTS: ClassVar = (i32, i1)
 
 
@@ -120,6 +143,7 @@ class OrOp(BinaryElementwiseOp):
     """Bitwise or."""
 
     name = "stablehlo.or"
+    MEANING: ClassVar = staticmethod(np.bitwise_or)
     ELEMENTS: ClassVar = (i32, i1)
 
 
@@ -128,18 +152,27 @@ class XorOp(BinaryElementwiseOp):
     """Bitwise exclusive or."""
 
     name = "stablehlo.xor"
+    MEANING: ClassVar = staticmethod(np.bitwise_xor)
     ELEMENTS: ClassVar = (i32, i1)
 
 
 class UnaryElementwiseOp(PrettyOp):
-    """One operand and a result of the same shape, by default of the same type."""
+    """One operand and a result of the same shape, by default of the same type.
+
+    `MEANING` is the function on arrays.
+    """
 
     operand = operand_def(TensorType)
     SHORT_SIGNATURE: ClassVar = True
     ELEMENTS: ClassVar[tuple[Attribute, ...]] = ELEMENT_TYPES
 
+    MEANING: ClassVar[Callable[..., Any]]
+
     def __init__(self, operand: Value):
         self._init([operand], tensor_type(operand))
+
+    def evaluate(self, *operands: Array) -> Array:
+        return type(self).MEANING(operands[0])
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
@@ -158,6 +191,7 @@ class NegateOp(UnaryElementwiseOp):
     """-operand: flips the sign bit of f32."""
 
     name = "stablehlo.negate"
+    MEANING: ClassVar = staticmethod(np.negative)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -166,6 +200,7 @@ class AbsOp(UnaryElementwiseOp):
     """Absolute value: clears the sign bit of f32."""
 
     name = "stablehlo.abs"
+    MEANING: ClassVar = staticmethod(np.abs)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -174,6 +209,7 @@ class ExponentialOp(UnaryElementwiseOp):
     """e to the power of the operand."""
 
     name = "stablehlo.exponential"
+    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "exp"))
     ELEMENTS: ClassVar = (f32,)
 
 
@@ -182,6 +218,7 @@ class LogOp(UnaryElementwiseOp):
     """Natural logarithm."""
 
     name = "stablehlo.log"
+    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "log"))
     ELEMENTS: ClassVar = (f32,)
 
 
@@ -190,6 +227,7 @@ class RsqrtOp(UnaryElementwiseOp):
     """1 / sqrt(operand)."""
 
     name = "stablehlo.rsqrt"
+    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "rsqrt"))
     ELEMENTS: ClassVar = (f32,)
 
 
@@ -198,6 +236,7 @@ class SqrtOp(UnaryElementwiseOp):
     """Square root."""
 
     name = "stablehlo.sqrt"
+    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "sqrt"))
     ELEMENTS: ClassVar = (f32,)
 
 
@@ -206,6 +245,7 @@ class TanhOp(UnaryElementwiseOp):
     """Hyperbolic tangent."""
 
     name = "stablehlo.tanh"
+    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "tanh"))
     ELEMENTS: ClassVar = (f32,)
 
 
@@ -214,6 +254,7 @@ class SignOp(UnaryElementwiseOp):
     """-1, 0 or 1 with the operand's sign; f32 keeps -0.0 and NaN."""
 
     name = "stablehlo.sign"
+    MEANING: ClassVar = staticmethod(semantics.sign)
     ELEMENTS: ClassVar = (f32, i32)
 
 
@@ -222,6 +263,7 @@ class NotOp(UnaryElementwiseOp):
     """Bitwise not."""
 
     name = "stablehlo.not"
+    MEANING: ClassVar = staticmethod(np.invert)
     ELEMENTS: ClassVar = (i32, i1)
 
 
@@ -230,6 +272,7 @@ class IsFiniteOp(UnaryElementwiseOp):
     """Whether the operand is neither infinite nor NaN."""
 
     name = "stablehlo.is_finite"
+    MEANING: ClassVar = staticmethod(np.isfinite)
     ELEMENTS: ClassVar = (f32,)
 
     def __init__(self, operand: Value):
@@ -252,6 +295,9 @@ class ConvertOp(UnaryElementwiseOp):
 
     def verify_op(self) -> None:
         self._verify_result(with_shape(self.result, shape_of(self.operand)))
+
+    def evaluate(self, *operands: Array) -> Array:
+        return semantics.convert(operands[0], dense.dtype_of(element_type_of(self.result)))
 
 
 @irdl_op_definition
@@ -315,6 +361,10 @@ class CompareOp(PrettyOp):
             f"compare type {self.compare_type} does not fit {element}, expected {expected}",
         )
 
+    def evaluate(self, *operands: Array) -> Array:
+        lhs, rhs = operands
+        return semantics.COMPARISONS[self.direction](lhs, rhs)
+
 
 @irdl_op_definition
 class SelectOp(PrettyOp):
@@ -365,3 +415,7 @@ class SelectOp(PrettyOp):
             )
         check_type("on_false", self.on_false.type, self.on_true.type)
         self._verify_result(tensor_type(self.on_true))
+
+    def evaluate(self, *operands: Array) -> Array:
+        pred, on_true, on_false = operands
+        return np.where(pred, on_true, on_false)

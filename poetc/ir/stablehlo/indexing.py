@@ -6,8 +6,10 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1, i32
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, region_def
 
+from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Array,
     StablehloOp,
     Value,
     check,
@@ -137,6 +139,10 @@ class GatherOp(StablehloOp):
         check_dims("offset_dims", dnums.offset_dims, len(batch) + len(dnums.offset_dims))
         self._verify_result(_gather_type(self.operand, self.indices, dnums, self.slice_sizes))
 
+    def evaluate(self, *operands: Array) -> Array:
+        x, indices = operands
+        return semantics.gather(x, indices, self.dnums, self.slice_sizes)
+
 
 @irdl_op_definition
 class ScatterOp(StablehloOp):
@@ -206,3 +212,7 @@ class ScatterOp(StablehloOp):
                 f"update window of {updates[w]} exceeds operand dimension {d} of size {shape[d]}",
             )
         self._verify_result(tensor_type(self.operand))
+
+    def evaluate(self, *operands: Array) -> Array:
+        x, indices, updates = operands
+        return semantics.scatter_add(x, indices, updates, self.dnums)

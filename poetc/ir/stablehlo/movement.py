@@ -4,14 +4,17 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Array,
     Head,
     PrettyOp,
     Value,
@@ -71,6 +74,9 @@ class BroadcastInDimOp(PrettyOp):
                     f"result dimension {d} of size {target[d]}"
                 )
 
+    def evaluate(self, *operands: Array) -> Array:
+        return semantics.broadcast_in_dim(operands[0], shape_of(self.result), self.dims)
+
 
 @irdl_op_definition
 class ReshapeOp(PrettyOp):
@@ -96,6 +102,9 @@ class ReshapeOp(PrettyOp):
             math.prod(source) == math.prod(target),
             f"cannot reshape {math.prod(source)} elements to {math.prod(target)}",
         )
+
+    def evaluate(self, *operands: Array) -> Array:
+        return operands[0].reshape(shape_of(self.result))
 
 
 @irdl_op_definition
@@ -134,6 +143,9 @@ class TransposeOp(PrettyOp):
         check_dims("dims", self.permutation, len(shape))
         self._verify_result(with_shape(self.operand, [shape[p] for p in self.permutation]))
 
+    def evaluate(self, *operands: Array) -> Array:
+        return operands[0].transpose(self.permutation)
+
 
 @irdl_op_definition
 class ReverseOp(PrettyOp):
@@ -164,6 +176,9 @@ class ReverseOp(PrettyOp):
     def verify_op(self) -> None:
         check_dims("dims", self.dims, len(shape_of(self.operand)))
         self._verify_result(tensor_type(self.operand))
+
+    def evaluate(self, *operands: Array) -> Array:
+        return np.flip(operands[0], self.dims)
 
 
 def _slice_shape(starts: Dims, limits: Dims, strides: Dims) -> list[int]:
@@ -254,6 +269,10 @@ class SliceOp(PrettyOp):
         shape = _slice_shape(self.starts, self.limits, self.strides)
         self._verify_result(with_shape(self.operand, shape))
 
+    def evaluate(self, *operands: Array) -> Array:
+        ranges = zip(self.starts, self.limits, self.strides, strict=True)
+        return operands[0][tuple(slice(*range_) for range_ in ranges)]
+
 
 def _pad_shape(shape: Dims, low: Dims, high: Dims, interior: Dims) -> list[int]:
     return [
@@ -333,6 +352,10 @@ class PadOp(PrettyOp):
         check(min(padded, default=0) >= 0, f"negative padding leaves the shape {padded}")
         self._verify_result(with_shape(self.operand, padded))
 
+    def evaluate(self, *operands: Array) -> Array:
+        x, value = operands
+        return semantics.pad(x, value, self.low, self.high, self.interior)
+
 
 def _concatenate_type(inputs: Sequence[Value], dim: int) -> TensorType:
     shape = list(shape_of(inputs[0]))
@@ -383,3 +406,6 @@ class ConcatenateOp(PrettyOp):
                 f"operand {index} is {value.type}, which does not fit {self.inputs[0].type}",
             )
         self._verify_result(_concatenate_type(self.inputs, self.dim))
+
+    def evaluate(self, *operands: Array) -> Array:
+        return np.concatenate(operands, self.dim)

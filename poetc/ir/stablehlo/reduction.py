@@ -11,9 +11,12 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from poetc.errors import InputError
 from poetc.ir import dense, types
+from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Array,
     Padding,
     PrettyOp,
     StablehloOp,
@@ -249,6 +252,10 @@ class ReduceOp(PrettyOp):
         reduced = [n for d, n in enumerate(shape) if d not in self.dims]
         self._verify_result(with_shape(self.operand, reduced))
 
+    def evaluate(self, *operands: Array) -> Array:
+        x, init = operands
+        return semantics.reduce(x, init, self.dims, REDUCERS[self.kind].MEANING)
+
 
 def _reduce_window_type(
     operand: Value,
@@ -369,6 +376,24 @@ class ReduceWindowOp(StablehloOp):
             )
         )
 
+    def evaluate(self, *operands: Array) -> Array:
+        x, init = operands
+        if not self.starts_anywhere and init != identity(self.kind, element_type_of(self.init)):
+            raise InputError(
+                f"{self.name} with padding must start from the identity of {self.kind}"
+            )
+        return semantics.reduce_window(
+            x,
+            init,
+            self.window,
+            self.strides,
+            self.base_dilations,
+            self.window_dilations,
+            self.padding,
+            REDUCERS[self.kind].MEANING,
+            shape_of(self.result),
+        )
+
 
 @irdl_op_definition
 class SelectAndScatterOp(StablehloOp):
@@ -460,3 +485,9 @@ class SelectAndScatterOp(StablehloOp):
         ]
         check_type("source", self.source.type, with_shape(self.operand, windows))
         self._verify_result(tensor_type(self.operand))
+
+    def evaluate(self, *operands: Array) -> Array:
+        x, source, init = operands
+        return semantics.select_and_scatter(
+            x, source, init, self.window, self.strides, self.padding, self.select_direction
+        )

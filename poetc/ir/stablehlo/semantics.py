@@ -79,16 +79,6 @@ COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
     "GE": np.greater_equal,
 }
 
-COMBINERS: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "maximum": maximum,
-    "minimum": minimum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
 # Data movement
 
 
@@ -196,13 +186,12 @@ def _taps(
 # Reductions
 
 
-def reduce(x: Array, init: Array, dims: Ints, kind: str) -> Array:
-    """Folds the dimensions `dims` of `x` into `init` with the combiner `kind`."""
+def reduce(x: Array, init: Array, dims: Ints, combine: Callable[[Array, Array], Array]) -> Array:
+    """Folds the dimensions `dims` of `x` into `init` with `combine`."""
     folded = sorted(dims)
     kept = [d for d in range(x.ndim) if d not in folded]
     shape = [x.shape[d] for d in kept]
     rows = x.transpose(folded + kept).reshape([math.prod(x.shape[d] for d in folded), *shape])
-    combine = COMBINERS[kind]
     result = np.full(shape, init, dtype=x.dtype)
     for row in rows:
         result = np.asarray(combine(result, row))
@@ -307,11 +296,10 @@ def reduce_window(
     base_dilations: Ints,
     window_dilations: Ints,
     padding: Sequence[tuple[int, int]],
-    kind: str,
+    combine: Callable[[Array, Array], Array],
     shape: Ints,
 ) -> Array:
     """Folds each window of `x` into `init`; padding and holes are skipped."""
-    combine = COMBINERS[kind]
     result = np.full(shape, init, dtype=x.dtype)
     for _, into, out_of in _taps(
         shape,
