@@ -102,10 +102,12 @@ def read_step(module: ModuleOp, path: str) -> StepData:
 def read_arguments(types: Mapping[int, Type], file: ArrayFile | str) -> dict[int, np.ndarray]:
     """The arguments of these types in an `.npz` file. Raises InputError as `read_step` does."""
     arrays = _open(file, list(types.values())) if isinstance(file, str) else file
-    for i in types:
+    found: dict[int, np.ndarray] = {}
+    for i, type_ in types.items():
         if f"arg{i}" not in arrays:
             raise InputError(f"{arrays.path} has no arg{i}; the model takes {len(types)}")
-    return {i: _array(arrays, f"arg{i}", type_) for i, type_ in types.items()}
+        found[i] = _array(arrays, f"arg{i}", type_)
+    return found
 
 
 def _open(path: str, types: Sequence[Type]) -> ArrayFile:
