@@ -20,6 +20,7 @@ from poetc.files import check_parent, write_whole
 from poetc.terminal import (
     ProgressLine,
     drop_output,
+    flush,
     is_terminal,
     read_input,
     say,
@@ -296,8 +297,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     solver = sys.modules.get("poetc.schedule.highs")
     if solver is not None and not solver.settle(LEAVE_S):
         # HiGHS does not look at the clock everywhere.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         os._exit(status)
     return status
 

@@ -54,6 +54,13 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def flush() -> None:
+    """What was written is out, of streams that are open: for a process that ends at once."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
 def read_input() -> bytes:
     """All of standard input; nothing if it is closed."""
     # Python leaves out a standard input that was closed.
