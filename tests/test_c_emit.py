@@ -448,7 +448,7 @@ def test_nothing_is_left_of_a_failure(
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-@pytest.mark.parametrize("method", ["write_text", "rename"])
+@pytest.mark.parametrize("method", ["write_bytes", "rename"])
 def test_nothing_is_left_of_a_new_directory(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

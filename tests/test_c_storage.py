@@ -456,4 +456,5 @@ def test_the_image_needs_little() -> None:
     files = generate(storage_module())
     text = files["poetc_image.c"] + files["poetc_image.h"]
     assert not re.search(r"64_t|long|malloc|memcpy|double", text)
-    assert set(re.findall(r"#include [<\"](.*)[>\"]", text)) == {"poetc_image.h", "poetc_store.h"}
+    included = set(re.findall(r"#include [<\"](.*)[>\"]", text))
+    assert included == {"model_build.h", "poetc_image.h", "poetc_store.h"}

@@ -146,7 +146,8 @@ def test_a_profile_of_each_kernel(plugin: Path, profiles: Path, tmp_path: Path) 
     by_label: dict[str, list[float]] = {}
     for key, cost in known.kernels.items():
         by_label.setdefault(known.labels[key], []).append(cost)
-    calls = [(re.sub(r"^model_kernel_|_\d+$", "", name), n) for name, n in step.calls]
+    kernels = [(name, n) for name, n in step.calls if name.startswith("model_kernel_")]
+    calls = [(re.sub(r"^model_kernel_|_\d+$", "", name), n) for name, n in kernels]
     assert len(calls) == 13
     for label, executed in calls:
         # Data decide branches, in kernels that select.
@@ -287,7 +288,9 @@ def test_deadlines(
         (step,) = count_steps(directory, cpu, plugin)
         found.append(step)
         assert summary["deadline_ns"] == limit_ns >= summary["predicted_time_ns"]
-        assert step.instructions <= instructions(limit_ns, board, cpu)
+        # The check of floating point at the start of a step is not in the profile.
+        checking = sum(n for name, n in step.calls if name == "model_check")
+        assert step.instructions - checking <= instructions(limit_ns, board, cpu)
         programs.add((directory / "model.c").read_text())
         energies.append(summary["energy_nj"])
         limit_ns = int(summary["predicted_time_ns"] * shorter)
@@ -303,7 +306,8 @@ def test_the_fastest_of_both_is_told(
     path = profile("kws_conv", *MPS2, profiles)
     words = [str(MODELS / "kws_conv.mlir"), f"--profile={path}", f"--board={MPS2[0]}"]
     words += ["--ram=8920", "--stack=448", "--deadline=31.83ms"]
-    assert main([*words, "-o", str(tmp_path / "out"), "-q"]) == 3
+    # A proof for one order of the kernels is none for all.
+    assert main([*words, "-o", str(tmp_path / "out"), "-q"]) == 4
     message = capsys.readouterr().err
     assert "at least 31.995 ms" in message and "schedule known takes 31.995 ms" in message
 

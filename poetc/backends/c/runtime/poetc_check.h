@@ -7,7 +7,8 @@
 #include "poetc_scalar.h"
 #include "poetc_store.h"
 
-/* The float with these bits, of which the compiler knows nothing: it would compute what is checked. */
+/* The float with these bits. The compiler knows nothing of them: it would compute what is checked.
+ */
 static inline float poetc_unknown(volatile uint32_t *cell, uint32_t bits)
 {
     *cell = bits;
@@ -37,8 +38,8 @@ static inline poetc_status poetc_check_arithmetic(volatile uint32_t *cell)
         || poetc_bits(least * poetc_unknown(cell, 0x4b000000u)) != 0x00800000u) {
         return POETC_FLOAT_DENORMALS;
     }
-    /* (1 + 2^-12)^2 has one bit more than a float: fused with a sum, it is kept. (2^-24 + 1) - 1, 5 / 3,
-     * -0 + 0 and NaN == NaN have simpler forms that are not the same.
+    /* (1 + 2^-12)^2 has one bit more than a float: fused with a sum, it is kept. (2^-24 + 1) - 1,
+     * 5 / 3, -0 + 0 and NaN == NaN have simpler forms that are not the same.
      */
     const float factor = poetc_unknown(cell, 0x3f800800u);
     const float not_a_number = poetc_unknown(cell, 0x7fc00000u);

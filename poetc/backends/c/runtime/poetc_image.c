@@ -25,12 +25,16 @@ static poetc_status read_record(poetc_store *store, uint32_t layout_id, uint32_t
     return status;
 }
 
-poetc_status poetc_image_open(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
-                              uint32_t *sequence)
+/* The sequence of the newer record. Record `last` is read last, so that a store with one block in
+ * RAM has its block then.
+ */
+static poetc_status newest(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
+                           uint32_t last, uint32_t *sequence)
 {
     bool valid[2] = {false, false};
     uint32_t found[2] = {0, 0};
-    for (uint32_t slot = 0; slot < 2; ++slot) {
+    for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t slot = i == 0 ? 1u - last : last;
         const poetc_status status
             = read_record(store, layout_id, unit_bytes, slot, &valid[slot], &found[slot]);
         if (status != POETC_OK) {
@@ -44,6 +48,12 @@ poetc_status poetc_image_open(poetc_store *store, uint32_t layout_id, uint32_t u
     const bool second = valid[1] && (!valid[0] || found[1] - found[0] < 0x80000000u);
     *sequence = found[second ? 1 : 0];
     return POETC_OK;
+}
+
+poetc_status poetc_image_open(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
+                              uint32_t *sequence)
+{
+    return newest(store, layout_id, unit_bytes, 1, sequence);
 }
 
 static poetc_status write_record(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
@@ -86,9 +96,9 @@ poetc_status poetc_image_commit(poetc_store *store, uint32_t layout_id, uint32_t
         return status;
     }
     /* If the state is not the one that the step began with, another program has done a step. */
-    uint32_t newest = 0;
-    status = poetc_image_open(store, layout_id, unit_bytes, &newest);
-    if (status == POETC_OK && newest != sequence - 1u) {
+    uint32_t present = 0;
+    status = newest(store, layout_id, unit_bytes, sequence & 1u, &present);
+    if (status == POETC_OK && present != sequence - 1u) {
         return POETC_IN_USE;
     }
     if (status != POETC_OK && status != POETC_NO_IMAGE) {

@@ -26,11 +26,10 @@ extern "C" {
 poetc_status poetc_image_open(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
                               uint32_t *sequence);
 
-/* Makes the pages with the tag `sequence` the current ones, if those of `sequence` - 1 still are (or
- * none: then this is a new image); otherwise another program has done a step meanwhile, and this one
- * is POETC_IN_USE. If it cannot be written, the record is erased
- * again, so that the old values remain; if the store then fails, too, poetc_image_open tells which
- * of the two it holds.
+/* Makes the pages with the tag `sequence` current, if those of `sequence` - 1 still are, or
+ * none (then this is a new image). Otherwise another program has done a step meanwhile, and this
+ * one is POETC_IN_USE. If the record cannot be written, it is erased again, so that the old values
+ * remain; if the store then fails, too, poetc_image_open tells which of the two it holds.
  */
 poetc_status poetc_image_commit(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
                                 uint32_t sequence);

@@ -1,6 +1,6 @@
-/* Scalar operations whose C counterpart is undefined, inexact or missing in some case; and what makes
- * the same program give the same bits on every target, as far as a compiler tells. What it does not
- * tell, such as the state of the processor, poetc_check.h finds at run time.
+/* Scalar operations whose C counterpart is undefined, inexact or missing in some case; and what
+ * makes the same program give the same bits on every target, as far as a compiler tells. What it
+ * does not tell, such as the state of the processor, poetc_check.h finds at run time.
  */
 #ifndef POETC_SCALAR_H
 #define POETC_SCALAR_H

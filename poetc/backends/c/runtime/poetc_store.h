@@ -31,7 +31,7 @@ typedef enum {
     POETC_PLAN_FOREIGN,   /* a plan is for another model */
     POETC_PLAN_TOO_LARGE, /* a plan needs more RAM or storage than there is */
     POETC_PLAN_INVALID,   /* a plan says what would not compute the model's results */
-    POETC_BYTE_ORDER,     /* this and the next: this program would give other results (poetc_check.h) */
+    POETC_BYTE_ORDER,     /* this and the next: the results would be others (poetc_check.h) */
     POETC_FLOAT_ROUNDING, /* floats are not rounded to the nearest, ties to even */
     POETC_FLOAT_DENORMALS, /* denormal floats become zero */
     POETC_FLOAT_EXPRESSIONS, /* the compiler changes what floats are computed */
