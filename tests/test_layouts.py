@@ -162,7 +162,7 @@ def no_exchange(*_: object) -> None:
     ("in_place", "method"),
     [
         *((True, method) for method in ("replace", "unlink", "mkdir", "rmdir")),
-        *((False, method) for method in ("write_text", "mkdir")),
+        *((False, method) for method in ("write_bytes", "mkdir")),
     ],
 )
 def test_nothing_is_left_of_a_failure(
@@ -220,7 +220,7 @@ def test_nothing_is_left_of_a_failure(
         (["--passes=poet-verify", "--layout=cmake"], "--layout cannot go with --passes"),
         (["--emit=c", "--name=2net"], "'2net' cannot begin the names of C symbols"),
         (["--emit=c", "--name=_net"], "'_net' cannot begin the names of C symbols"),
-        (["--emit=c", "--name="], "'' cannot begin the names of C symbols"),
+        (["--emit=c", "--name="], "--name is given without a value"),
         (["--emit=c", "--name=kernels"], "'kernels' cannot be the name of a model"),
         (["--emit=c", "--name=Kernels"], "'Kernels' cannot be the name of a model"),
         (

@@ -614,7 +614,8 @@ def test_this_machine(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     assert "host: 13 kernels measured, 13 in all, in ns" in run("profile", GESTURE, "-o", path)
     found = load_profile(str(path))
-    assert all(cost > 0 for cost in found.kernels.values())
+    # What calling nothing takes is left out, and a clock may not see the smallest kernels.
+    assert all(cost >= 0 for cost in found.kernels.values()) and max(found.kernels.values()) > 0
     run(GESTURE, f"--profile={path}", "--ram=8KB", "-o", tmp_path / "out")
     assert 'device = "host, measured on host"' in (tmp_path / "out").read_text()
 
