@@ -75,7 +75,7 @@ static unsigned char *read_storage(const char *directory, long offset, unsigned 
     return data;
 }
 
-static unsigned char *result_of_step(const char *directory, const piece *one)
+static unsigned char *load_result(const char *directory, const piece *one)
 {
     if (one->stored) {
         return read_storage(directory, one->page, one->bytes);
@@ -119,7 +119,7 @@ static bool compare(const char *directory, double tolerance)
         bool same = true;
         for (; i != PIECES && pieces[i].result == first->result; ++i) {
             unsigned char *const expected = read_bytes(file, pieces[i].bytes, "expected.bin");
-            unsigned char *const got = result_of_step(directory, &pieces[i]);
+            unsigned char *const got = load_result(directory, &pieces[i]);
             same = same && memcmp(got, expected, pieces[i].bytes) == 0;
             if (first->floats) {
                 const double here = difference(&pieces[i], got, expected);
