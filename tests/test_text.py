@@ -249,6 +249,10 @@ MAY_BE_DEAD = sorted(FAULTY.keys() - {"not an operation", "defined twice"})
     st.lists(st.sampled_from(sorted(FAULTY)), max_size=3),
 )
 def test_every_live_fault_is_listed_once(kinds, dead, uncalled):
+    # A line that is not an operation goes with an operation before it that cannot be read.
+    lone = "not an operation"
+    before = [None, *kinds]
+    kinds = [k for k, p in zip(kinds, before, strict=False) if k != lone or p is None]
     text = ["module {", *chain(kinds, "public @main", dead), *chain(uncalled, "private @f"), "}"]
     expected: list[int] = []
     line = 4
