@@ -34,12 +34,13 @@ def _numbers(draw: Callable[..., Any], low: int, high: int, count: int) -> list[
 
 @st.composite
 def _accesses(
-    draw: Callable[..., Any], least_indexed: int
+    draw: Callable[..., Any], least_indexed: int, edge: bool = False
 ) -> tuple[list[int], GatherDims, list[int], Array]:
     """Shape of the operand, dimension numbers, slice sizes, and indices from far below the operand
-    to far above it. `least_indexed`, 0 or 1, is the least number of indexed dimensions."""
+    to far above it. `least_indexed`, 0 or 1, is the least number of indexed dimensions. With `edge`,
+    windows are as large as the operand and begin within one element of its own beginning."""
     rank = draw(st.integers(1, 3))
-    shape = _numbers(draw, 1, 5, rank)
+    shape = _numbers(draw, 1 + edge, 5, rank)
     roles = draw(
         st.lists(
             st.sampled_from(["window", "window", "collapsed", "batch"]),
@@ -55,7 +56,8 @@ def _accesses(
     # Sooner or later every dimension that can be is indexed, in any order.
     free = [d for d in range(rank) if d not in batching]
     indexed = draw(st.permutations(free))[: draw(st.integers(least_indexed, len(free)))]
-    sizes = [draw(st.integers(1, shape[d])) if d in kept else 1 for d in range(rank)]
+    least = shape if edge else [1] * rank
+    sizes = [draw(st.integers(least[d], shape[d])) if d in kept else 1 for d in range(rank)]
     leading = _numbers(draw, 1, 3, draw(st.integers(0, 2)))
     batch = [*leading, *(shape[d] for d in batching)]
     order = draw(st.permutations(range(len(batch))))
@@ -75,7 +77,8 @@ def _accesses(
     near = st.integers(-6, 8)
     far = st.sampled_from([-(2**31), 2**31 - 1, -(2**31) + 1, 2**31 - 2])
     count = int(np.prod(indices_shape))
-    places = draw(st.lists(near | far, min_size=count, max_size=count))
+    place = st.integers(-1, 1) if edge else near | far
+    places = draw(st.lists(place, min_size=count, max_size=count))
     return shape, dims, sizes, np.array(places, np.int32).reshape(indices_shape)
 
 
@@ -96,7 +99,8 @@ def _gathers(draw: Callable[..., Any]) -> Case:
 @st.composite
 def _scatters(draw: Callable[..., Any]) -> Case:
     # Where index vectors have no elements, XLA on the CPU adds the last window only.
-    shape, dims, sizes, indices = draw(_accesses(least_indexed=1))
+    access = _accesses(least_indexed=1, edge=draw(st.booleans()))
+    shape, dims, sizes, indices = draw(access)
     window = iter([sizes[d] for d in range(len(shape)) if d not in _removed(dims)])
     batch = iter([n for d, n in enumerate(indices.shape) if d != dims.index_vector_dim])
     rank = len(dims.offset_dims) + indices.ndim - (dims.index_vector_dim < indices.ndim)
