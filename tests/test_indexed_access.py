@@ -37,8 +37,8 @@ def _accesses(
     draw: Callable[..., Any], least_indexed: int, edge: bool = False
 ) -> tuple[list[int], GatherDims, list[int], Array]:
     """Shape of the operand, dimension numbers, slice sizes, and indices from far below the operand
-    to far above it. `least_indexed`, 0 or 1, is the least number of indexed dimensions. With `edge`,
-    windows are as large as the operand and begin within one element of its own beginning."""
+    to far above it. `least_indexed`, 0 or 1, is the least number of indexed dimensions. With `edge`
+    windows are as large as the operand and begin within one element of its beginning."""
     rank = draw(st.integers(1, 3))
     shape = _numbers(draw, 1 + edge, 5, rank)
     roles = draw(
