@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from poetc.backends.c.build_id import check_description
+from poetc.description import check_description
 from poetc.errors import InputError
 from poetc.files import write_whole
 from poetc.image import ImageLayout, pack, unpack

@@ -721,7 +721,7 @@ def _with_executor(graph: GraphOp, options: Options) -> Options:
 
 def _with_expected_stack(module: ModuleOp, options: Options) -> Options:
     """`options` with what the stack will come to, as far as that can be told before scheduling."""
-    from poetc.backends.c.stack import expected_stack
+    from poetc.planning.stack import expected_stack
 
     assert options.stack_compiler is not None
     asked = schedule_options(options, options.ram_bytes, None)

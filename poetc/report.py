@@ -27,10 +27,10 @@ from poetc.ir.poet import (
     PageOutStartOp,
     WaitOp,
 )
+from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import unscheduled
 from poetc.pipeline import Compiled, Options
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place
-from poetc.timeline import Timeline, simulate
 from poetc.units import format_bytes, format_energy, format_time
 
 KINDS = (*TENSOR_KINDS[:4], "workspace", "transfer_buffers", *TENSOR_KINDS[4:])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from poetc.backends.c.build_id import check_description
+from poetc.description import check_description
 from poetc.errors import InputError
 
 SUFFIX = "_tensors.json"

@@ -7,18 +7,11 @@ solver nor TVM for a pass that does not use them.
 from collections.abc import Callable
 from importlib import import_module
 
-from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 from xdsl.utils.target import Target
 
-_DIALECTS = {
-    "poet": ("poetc.ir.poet", "Poet"),
-    "stablehlo": ("poetc.ir.stablehlo", "StableHLO"),
-    "chlo": ("poetc.ir.stablehlo", "CHLO"),
-    "sdy": ("poetc.ir.sdy", "SDY"),
-    "resume": ("poetc.ir.stablehlo", "Resume"),
-}
+from poetc.ir.dialects import DIALECTS
 
 _PASSES = {
     "stablehlo-simplify": "StableHLOSimplifyPass",
@@ -36,10 +29,6 @@ _PASSES = {
 """Pass name to class; the module has the name of the pass, with underscores."""
 
 
-def _dialect(module: str, name: str) -> Callable[[], Dialect]:
-    return lambda: getattr(import_module(module), name)
-
-
 def _pass(pass_name: str, class_name: str) -> Callable[[], type[ModulePass]]:
     module = f"poetc.passes.{pass_name.replace('-', '_')}"
     return lambda: getattr(import_module(module), class_name)
@@ -51,7 +40,7 @@ _TARGETS: dict[str, Callable[[], type[Target]]] = {
 }
 
 UNIVERSE = Universe(
-    all_dialects={name: _dialect(*where) for name, where in _DIALECTS.items()},
+    all_dialects=DIALECTS,
     all_passes={name: _pass(name, class_name) for name, class_name in _PASSES.items()},
     all_targets=_TARGETS,
 )

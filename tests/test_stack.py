@@ -15,7 +15,6 @@ from poetc.backends.c.layout import DEFAULT_STACK_BYTES
 from poetc.backends.c.stack import (
     FLAGS,
     call_graph,
-    expected_stack,
     find_compiler,
     measure_stack,
 )
@@ -25,6 +24,7 @@ from poetc.errors import InputError
 from poetc.image import layout_of, pack
 from poetc.ir.graph import graphs
 from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.planning.stack import expected_stack
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
@@ -301,9 +301,10 @@ def test_more_stack_than_expected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A step that does not fit once its stack is known is not written."""
-    from poetc.backends.c import stack
+    from poetc.backends.c.stack import StackUse
+    from poetc.planning import stack
 
-    monkeypatch.setattr(stack, "expected_stack", lambda *_: stack.StackUse(8, ()))
+    monkeypatch.setattr(stack, "expected_stack", lambda *_: StackUse(8, ()))
     assert main([GESTURE, "--ram=8400", "--params=ram", "--stack=measure", "--cc=gcc"]) == 4
     captured = capsys.readouterr()
     assert not captured.out and "sets enough aside" in captured.err

@@ -27,6 +27,7 @@ from poetc.ir.poet import (
     YieldOp,
 )
 from poetc.ir.text import parse_module
+from poetc.ir.timeline import simulate, simulate_events
 from poetc.ir.transfers import (
     FEW,
     join_transfers,
@@ -38,7 +39,6 @@ from poetc.ir.transfers import (
 from poetc.passes.poet_verify import verify_graph
 from poetc.schedule.checker import replay
 from poetc.schedule.problem import Compute, Free, PageIn, PageOut
-from poetc.timeline import simulate, simulate_events
 
 READ, WRITE = 10, 20
 

@@ -28,13 +28,13 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from poetc.errors import InputError, SourceLocation, collected
 from poetc.ir.aliasing import aliasing_faults
+from poetc.ir.calls import callees_first
+from poetc.ir.dialects import DIALECTS
 from poetc.ir.framework_names import FRAMEWORK_NAMES
 from poetc.ir.locations import Lines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
 from poetc.ir.sdy import MeshOp, drop_shardings, sharding_faults
 from poetc.ir.types import ELEMENT_TYPES, listed
-from poetc.simplify.inline import callees_first
-from poetc.universe import UNIVERSE
 
 _XDSL_DIALECTS = ("builtin", "func", "affine", "arith", "math", "memref")
 
@@ -72,8 +72,8 @@ _RESOURCE = re.compile(r'(?:"(?P<quoted>[^"\n]*)"|(?P<bare>[\w$.-]+))\s*:\s*"(?P
 def make_context() -> Context:
     """A context with all dialects that poetc reads and writes, loaded when they are first used."""
     context = Context()
-    available = get_all_dialects() | UNIVERSE.all_dialects
-    for name in (*_XDSL_DIALECTS, *UNIVERSE.all_dialects):
+    available = get_all_dialects() | DIALECTS
+    for name in (*_XDSL_DIALECTS, *DIALECTS):
         context.register_dialect(name, available[name])
     return context
 
@@ -228,7 +228,7 @@ def _check_brackets(masked: str, lines: Lines) -> None:
 def _supported_operations() -> tuple[str, ...]:
     lists = []
     for dialect_name in ("stablehlo", "chlo"):
-        dialect = UNIVERSE.all_dialects[dialect_name]()
+        dialect = DIALECTS[dialect_name]()
         names = sorted(op.name.removeprefix(f"{dialect_name}.") for op in dialect.operations)
         lists.append(f"{dialect_name}: {', '.join(names)}")
     return tuple(lists)

@@ -24,7 +24,7 @@ from poetc.ir.poet import (
     ReturnOp,
     WaitOp,
 )
-from poetc.timeline import Event, Timeline, simulate_events
+from poetc.ir.timeline import Event, Timeline, simulate_events
 
 FEW = 4
 """So many transfers are under way at once at most, unless a deadline asks for more."""

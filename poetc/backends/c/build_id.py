@@ -3,33 +3,23 @@
 It is made of what is in the files, so the same input gives the same number. `NAME_build.h` defines
 it and every C file checks it, so that files of two runs do not compile together. The Makefile tells
 its own to the compiler, and checks what no compiler reads, such as linker scripts and assembly; so
-does CMakeLists.txt. What reads a description, in JSON, checks it with `check_description`.
+does CMakeLists.txt. What reads a description, in JSON, checks it (`poetc.description`).
 """
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Collection, Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import PurePosixPath
 
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.text import guarded
-from poetc.errors import InputError
+from poetc.description import header_name
 
 _C = (".c", ".h", ".ino")
 _HASH_COMMENTS = (".txt", ".properties", ".yml", ".conf")
 _HASH_COMMENT_NAMES = ("Makefile", "Kconfig")
 _C_COMMENTS = (".s", ".ld")
-
-_HEADER_PLACES = ("", "include", "src")
-"""Where the header is, from where the descriptions are, in the layouts."""
-
-
-def header_name(name: str) -> str:
-    """The header of a model that defines the number."""
-    return f"{name}_build.h"
 
 
 def with_build_id(
@@ -62,20 +52,6 @@ def with_build_id(
         checked = [file for file in made if PurePosixPath(file).name not in copied]
         made[index] += _check_of_builder(checked, name, macro, number_text, index)
     return made
-
-
-def check_description(file: Path, data: Mapping[str, Any]) -> None:
-    """Raises InputError if the description `data` in `file` is not of the run that the sources
-    beside it are of. A description that has none beside it may be of any."""
-    header = header_name(file.name.rpartition("_")[0])
-    for place in _HEADER_PLACES:
-        path = file.parent / place / header
-        try:
-            found = re.search(r"_ID 0x([0-9a-f]{8})u$", path.read_text(), re.MULTILINE)
-        except (OSError, ValueError):
-            continue
-        if found is None or data.get("build_id") != int(found[1], 16):
-            raise InputError(f"of another run of poetc than {path}: run poetc again")
 
 
 def _header(macro: str, number: str) -> str:

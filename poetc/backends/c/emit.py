@@ -36,7 +36,7 @@ from poetc.backends.c.boards import (
     makefile,
     template_name,
 )
-from poetc.backends.c.build_id import header_name, with_build_id
+from poetc.backends.c.build_id import with_build_id
 from poetc.backends.c.directory import write_generated
 from poetc.backends.c.header import header
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
@@ -55,6 +55,7 @@ from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.step_files import step_files
 from poetc.backends.c.text import guarded
 from poetc.costmodel.device import NO_CACHE_LINE_BYTES
+from poetc.description import header_name
 from poetc.errors import InputError
 from poetc.image import image_file, layout_text
 from poetc.ir.graph import graphs

@@ -2,3 +2,6 @@
 
 Nothing here is imported unless it is asked for, and TVM with it; see `requirement.py`.
 """
+
+HOST = "host"
+"""The target that is the machine that this runs on."""

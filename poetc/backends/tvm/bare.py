@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from poetc.backends.c.boards import Board
 from poetc.backends.c.program import Kernel
-from poetc.backends.tvm.emit import HOST
+from poetc.backends.tvm import HOST
 from poetc.backends.tvm.requirement import require_tvm
 from poetc.errors import InputError
 

@@ -24,8 +24,7 @@ from tvm.target import codegen
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from poetc.backends.tvm import pipeline
-from poetc.backends.tvm.emit import HOST
+from poetc.backends.tvm import HOST, pipeline
 from poetc.backends.tvm.module import relax_module
 from poetc.backends.tvm.tiling import Choice, Vectors, arrange
 from poetc.errors import InputError

@@ -8,14 +8,12 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.backends.tvm import HOST
 from poetc.backends.tvm.requirement import require_tvm
 from poetc.errors import InputError
 from poetc.files import write_whole
 from poetc.image import image_file, layout_of, layout_text
 from poetc.ir.graph import graphs
-
-HOST = "host"
-"""The target that is the machine that this runs on."""
 
 RECORDS = "database_tuning_record.json"
 """What MetaSchedule calls its measurements."""

@@ -23,7 +23,7 @@ from poetc.backends.c.boards import (
     linker_script,
     makefile,
 )
-from poetc.backends.c.build_id import header_name, with_build_id
+from poetc.backends.c.build_id import with_build_id
 from poetc.backends.c.emit import RUNTIME, math_sources
 from poetc.backends.c.libraries import indexed
 from poetc.backends.c.libraries.library import MARK
@@ -36,6 +36,7 @@ from poetc.backends.c.printer import (
     print_table,
     tables_of,
 )
+from poetc.description import header_name
 from poetc.errors import InputError
 from poetc.ir.graph import round_up
 from poetc.kernels.analysis import buffer_bytes, buffers
