@@ -270,8 +270,8 @@ def _generate(
         return with_build_id(arranged, name, arrangement.index), data
     firmware = replace(_firmware(program, board, files, ram_bytes), step=run)
     files |= {} if run is None else run.sources
-    files[LINKER_SCRIPT] = linker_script(firmware, MARK)
-    files["Makefile"] = makefile(firmware, MARK)
+    files[LINKER_SCRIPT] = linker_script(firmware)
+    files["Makefile"] = makefile(firmware)
     template = template_name(board)
     copied_by_users = () if template is None else (template,)
     listed = indexed("Makefile", files, data)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from poetc import __version__
-from poetc.backends.c.libraries.library import MARK, Library
+from poetc.backends.c.libraries.library import Library
+from poetc.backends.c.libraries.templates import render
 from poetc.errors import InputError
 
 STATIC_BYTES = 540
@@ -33,24 +34,13 @@ def check_name(name: str) -> None:
 
 def arrange(library: Library) -> dict[str, str]:
     """`library.properties`, `src/` and `examples/`."""
-    name = library.name
-    paragraph = f"It takes {library.ram_bytes} bytes of RAM."
-    if library.storage_bytes:
-        paragraph += f" {library.storage_bytes} bytes are on a memory card."
-    properties = f"""\
-# {MARK}
-name={name}
-version={__version__}
-author=poetc
-maintainer=poetc
-sentence=A training step of a neural network inside a fixed amount of RAM.
-paragraph={paragraph}
-category=Data Processing
-url=https://arxiv.org/abs/2207.07697
-architectures=*
-includes={name}.h
-dot_a_linkage=true
-"""
+    properties = render(
+        "arduino/library.properties",
+        name=library.name,
+        version=__version__,
+        ram_bytes=library.ram_bytes,
+        storage_bytes=library.storage_bytes,
+    )
     return {
         **{f"src/{file}": text for file, text in library.core_files().items()},
         **{f"src/{file}": library.source(f"../boards/common/{file}") for file in _BOARD_FILES},

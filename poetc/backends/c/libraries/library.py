@@ -92,8 +92,3 @@ def include_and_src(files: Mapping[str, str]) -> dict[str, str]:
         return f"include/{name}" if public else f"src/{name}"
 
     return {place(name): text for name, text in files.items()}
-
-
-def wrapped_list(names: list[str]) -> str:
-    """One name in each line, indented, as CMake files list sources."""
-    return "\n".join(f"    {name}" for name in names)

@@ -129,8 +129,8 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
             board.ram_bytes or arena_bytes + board.static_bytes + STACK_BYTES + MEASURE_BYTES,
             STORAGE_BYTES,
         )
-        files[LINKER_SCRIPT] = linker_script(firmware, MARK)
-        files["Makefile"] = makefile(firmware, MARK)
+        files[LINKER_SCRIPT] = linker_script(firmware)
+        files["Makefile"] = makefile(firmware)
         files = indexed("Makefile", files)
     return with_build_id(files, _NAME, None if board is None else "Makefile")
 

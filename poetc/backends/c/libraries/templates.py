@@ -1,0 +1,47 @@
+"""Templates of the files that build a program: Makefiles, CMake, Zephyr, Arduino, linker scripts.
+
+Each is a file of poetc/backends/c/templates/, written for Jinja, with `<< value >>` and
+`<% statement %>` in place of braces, which these files are full of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from poetc.backends.c.libraries.library import MARK, OPTIONS
+from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, STORAGE
+from poetc.compare import TOLERANCE
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("poetc.backends.c", "templates"),
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    block_start_string="<%",
+    block_end_string="%>",
+    variable_start_string="<<",
+    variable_end_string=">>",
+    comment_start_string="<#",
+    comment_end_string="#>",
+)
+_ENVIRONMENT.globals |= {
+    "MARK": MARK,
+    "OPTIONS": OPTIONS,
+    "TOLERANCE": f"{TOLERANCE:g}",
+    "DIRECTORY": DIRECTORY,
+    "IMAGE": IMAGE,
+    "STORAGE": STORAGE,
+    "COMPARE": COMPARE,
+}
+
+
+def render(template: str, /, **values: Any) -> str:
+    """The text of a template with those values of its variables.
+
+    Also known to it: what generated files begin with, the options that compilers must be given, and
+    the names of the files of a run (libraries/step.py).
+    """
+    return _ENVIRONMENT.get_template(template).render(values)
