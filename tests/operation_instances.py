@@ -38,7 +38,7 @@ def numbers(element: Attribute, shape: Sequence[int], seed: int = 0) -> Array:
     return rng.integers(-9, 9, shape).astype(dtype)
 
 
-def _indices(values: Sequence[Any]) -> Array:
+def _indices(values: Sequence[Any] | int) -> Array:
     return np.array(values, np.int32)
 
 
@@ -314,6 +314,21 @@ def _scatter(element: Attribute, shape: Shape) -> Iterator[Instance]:
         )
 
 
+def _dynamic_slice(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    sizes = [n - n // 2 for n in shape]
+    starts = [_indices(d - 1) for d in range(len(shape))]
+    yield lambda x, *i: hlo.DynamicSliceOp(x, i, sizes), [numbers(element, shape), *starts]
+
+
+def _dynamic_update_slice(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    sizes = [n - n // 2 for n in shape]
+    starts = [_indices(2 - d) for d in range(len(shape))]
+    yield (
+        lambda x, u, *i: hlo.DynamicUpdateSliceOp(x, u, i),
+        [numbers(element, shape), numbers(element, sizes, 1), *starts],
+    )
+
+
 _UNARY = (
     *(hlo.NegateOp, hlo.AbsOp, hlo.ExponentialOp, hlo.LogOp, hlo.RsqrtOp, hlo.SqrtOp, hlo.TanhOp),
     *(hlo.SignOp, hlo.NotOp, hlo.IsFiniteOp, hlo.SquareOp, hlo.ErfOp, hlo.ErfcOp),
@@ -347,6 +362,8 @@ MAKERS: dict[type[Operation], Maker] = {
     hlo.SelectAndScatterOp: _select_and_scatter,
     hlo.GatherOp: _gather,
     hlo.ScatterOp: _scatter,
+    hlo.DynamicSliceOp: _dynamic_slice,
+    hlo.DynamicUpdateSliceOp: _dynamic_update_slice,
 }
 """What makes the instances of each operation, for an element type and a shape."""
 

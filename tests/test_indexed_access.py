@@ -1,7 +1,7 @@
-"""Gather and scatter against XLA: windows of any size that stick out on either side.
+"""Gathers, scatters and dynamic slices against XLA: windows that stick out on either side.
 
-XLA moves a slice of `gather` inside the operand, and leaves out an update of `scatter` whose window
-is not wholly inside. JAX relies on both.
+XLA moves a slice of `gather`, of `dynamic_slice` and of `dynamic_update_slice` inside the operand,
+and leaves out an update of `scatter` whose window is not wholly inside. JAX relies on both.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 from kernel_harness import Array, Case, check, module_of
 
 from poetc.interpreter import run_func
+from poetc.interpreter.functions import run_block
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import GatherDims, ScatterDims
 from poetc.ir.text import module_text, parse_module
+from poetc.passes.stablehlo_simplify import RULES
+from poetc.simplify.driver import simplify_block
 from tests.models.make_results import xla_results
 
 jax = pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
@@ -122,6 +125,63 @@ def _scatters(draw: Callable[..., Any]) -> Case:
     )
 
 
+@st.composite
+def _windows(draw: Callable[..., Any]) -> Case:
+    """A dynamic slice or update: some of the starts are constants, any may be far outside."""
+    rank = draw(st.integers(0, 3))
+    shape = _numbers(draw, 1, 5, rank)
+    sizes = [draw(st.integers(0, n)) for n in shape]
+    place = st.integers(-6, 8) | st.sampled_from([-(2**31), 2**31 - 1])
+    places = [np.array(draw(place), np.int32) for _ in shape]
+    known = [draw(st.booleans()) for _ in shape]
+
+    def starts(computed: Sequence[Any]) -> list[Any]:
+        rest = iter(computed)
+        pairs = zip(known, places, strict=True)
+        return [hlo.ConstantOp(at) if is_known else next(rest) for is_known, at in pairs]
+
+    computed = [at for is_known, at in zip(known, places, strict=True) if not is_known]
+    x = _floats(draw, shape)
+    if draw(st.booleans()):
+        return Case.of(
+            lambda x, *i: hlo.DynamicSliceOp(x, starts(i), sizes), x, *computed, note="window"
+        )
+    return Case.of(
+        lambda x, u, *i: hlo.DynamicUpdateSliceOp(x, u, starts(i)),
+        x,
+        _floats(draw, sizes),
+        *computed,
+        note="update",
+    )
+
+
+@st.composite
+def _updates(draw: Callable[..., Any]) -> Case:
+    """Updates one after the other at known places, with slices of what is there in between."""
+    shape = _numbers(draw, 1, 4, 2)
+    count = draw(st.integers(2, 5))
+    axis = draw(st.integers(0, 1))
+    updates: list[tuple[list[int], Array]] = []
+    for _ in range(count):
+        sizes = list(shape)
+        sizes[axis] = draw(st.integers(0, shape[axis]))
+        at = _numbers(draw, -1, 4, 2)
+        updates.append((at, _floats(draw, sizes)))
+    reads = [draw(st.none() | st.sampled_from([1, 2])) for _ in range(count)]
+
+    def build(x: Any, *values: Any) -> list[Any]:
+        found: list[Any] = []
+        for (at, _), value, read in zip(updates, values, reads, strict=True):
+            starts = [hlo.ConstantOp(np.array(i, np.int32)) for i in at]
+            x = hlo.DynamicUpdateSliceOp(x, value, starts)
+            if read is not None:
+                last = [max(1, n - 1) for n in shape]
+                found.append(hlo.SliceOp(x, [0, 0], last, [read, 1]))
+        return [*found, x]
+
+    return Case.of(build, _floats(draw, shape), *(u for _, u in updates), note="updates")
+
+
 def _removed(dims: GatherDims) -> set[int]:
     return {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
 
@@ -152,15 +212,46 @@ def test_indexed_access_is_that_of_xla():
     @settings(max_examples=12, deadline=None)
     @given(st.lists(_gathers() | _scatters(), min_size=CASES_IN_ONE, max_size=CASES_IN_ONE))
     def agree(cases: list[Case]) -> None:
-        module, arguments = module_of(cases)
-        text = module_text(module)
-        expected = xla_results(text, arguments)
-        found = run_func(parse_module(text), arguments)
-        for case, a, b in zip(cases, found, expected, strict=True):
-            np.testing.assert_array_equal(a, b, err_msg=f"{case.block} {case.args}")
+        check_against_xla(cases)
+        for case in cases:
             seen[case.note] += 1
             seen["partly outside"] += _sticks_out(case)
         check(cases)
 
     agree()
     assert min(seen["gather"], seen["scatter"], seen["partly outside"]) >= 5, seen
+
+
+def check_against_xla(cases: list[Case]) -> None:
+    """The interpreter gives what XLA gives."""
+    module, arguments = module_of(cases)
+    text = module_text(module)
+    found = run_func(parse_module(text), arguments)
+    for a, b in zip(found, xla_results(text, arguments), strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=str(cases))
+
+
+def test_windows_at_computed_places_are_those_of_xla():
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=6, deadline=None)
+    @given(st.lists(_windows() | _updates(), min_size=CASES_IN_ONE, max_size=CASES_IN_ONE))
+    def agree(cases: list[Case]) -> None:
+        check_against_xla(cases)
+        # Gathers, slices and selects are in their place: the kernels of these do the same.
+        expected = [run_block(case.block, case.args, no_calls) for case in cases]
+        for case, results in zip(cases, expected, strict=True):
+            simplify_block(case.block, RULES)
+            assert not any(isinstance(op, hlo.EXPANDED) for op in case.block.ops), case
+            found = run_block(case.block, case.args, no_calls)
+            for a, b in zip(found, results, strict=True):
+                np.testing.assert_array_equal(a, b, err_msg=str(case))
+            seen[case.note] += 1
+        check(cases)
+
+    agree()
+    assert min(seen["window"], seen["update"], seen["updates"]) >= 5, seen
+
+
+def no_calls(name: str, operands: list[Array]) -> list[Array]:
+    raise AssertionError(f"no function @{name}")

@@ -143,3 +143,15 @@
 
 // CHECK: float bits do not fit in f32
 %0 = stablehlo.constant dense<0x1FF800000> : tensor<f32>
+
+// -----
+
+// CHECK: window size 4 of dimension 0 exceeds 3
+%x, %i = "test.op"() : () -> (tensor<3xf32>, tensor<i32>)
+%0 = stablehlo.dynamic_slice %x, %i, sizes = [4] : (tensor<3xf32>, tensor<i32>) -> tensor<4xf32>
+
+// -----
+
+// CHECK: start indices has 1 entries, expected 2
+%x, %u, %i = "test.op"() : () -> (tensor<3x4xf32>, tensor<1x4xf32>, tensor<i32>)
+%0 = stablehlo.dynamic_update_slice %x, %u, %i : (tensor<3x4xf32>, tensor<1x4xf32>, tensor<i32>) -> tensor<3x4xf32>

@@ -140,7 +140,7 @@ func.func public @reductions(%x: tensor<2x4x4xf32>, %s: tensor<f32>, %p: tensor<
 }
 
 // CHECK-LABEL: func.func public @indexing
-func.func public @indexing(%x: tensor<30x8xf32>, %i: tensor<4x1xi32>, %u: tensor<4x8xf32>) {
+func.func public @indexing(%x: tensor<30x8xf32>, %i: tensor<4x1xi32>, %u: tensor<4x8xf32>, %s: tensor<i32>) {
   // CHECK-NEXT: %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 8>}> : (tensor<30x8xf32>, tensor<4x1xi32>) -> tensor<4x8xf32>
   %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 8>}> : (tensor<30x8xf32>, tensor<4x1xi32>) -> tensor<4x8xf32>
   // CHECK-NEXT: %1 = "stablehlo.scatter"(%x, %i, %u) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, unique_indices = false}> ({
@@ -150,5 +150,9 @@ func.func public @indexing(%x: tensor<30x8xf32>, %i: tensor<4x1xi32>, %u: tensor
     %m = stablehlo.add %a, %b : tensor<f32>
     stablehlo.return %m : tensor<f32>
   }) : (tensor<30x8xf32>, tensor<4x1xi32>, tensor<4x8xf32>) -> tensor<30x8xf32>
+  // CHECK-NEXT: %2 = stablehlo.dynamic_slice %x, %s, %s, sizes = [2, 8] : (tensor<30x8xf32>, tensor<i32>, tensor<i32>) -> tensor<2x8xf32>
+  %2 = stablehlo.dynamic_slice %x, %s, %s, sizes = [2, 8] : (tensor<30x8xf32>, tensor<i32>, tensor<i32>) -> tensor<2x8xf32>
+  // CHECK-NEXT: %3 = stablehlo.dynamic_update_slice %x, %u, %s, %s : (tensor<30x8xf32>, tensor<4x8xf32>, tensor<i32>, tensor<i32>) -> tensor<30x8xf32>
+  %3 = stablehlo.dynamic_update_slice %x, %u, %s, %s : (tensor<30x8xf32>, tensor<4x8xf32>, tensor<i32>, tensor<i32>) -> tensor<30x8xf32>
   return
 }

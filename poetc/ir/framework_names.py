@@ -20,8 +20,6 @@ FRAMEWORK_NAMES = {
     "stablehlo.cosine": "jax.numpy.cos, torch.cos",
     "stablehlo.count_leading_zeros": "jax.lax.clz",
     "stablehlo.custom_call": "code outside StableHLO, such as LAPACK",
-    "stablehlo.dynamic_slice": "jax.lax.dynamic_slice",
-    "stablehlo.dynamic_update_slice": "jax.lax.dynamic_update_slice",
     "stablehlo.exponential_minus_one": "jax.numpy.expm1, torch.expm1",
     "stablehlo.floor": "jax.numpy.floor, torch.floor",
     "stablehlo.if": "jax.lax.cond",

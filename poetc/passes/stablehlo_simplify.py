@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
-from poetc.simplify import algebra, chlo, folding, movement
+from poetc.simplify import algebra, chlo, dynamic, folding, movement
 from poetc.simplify.driver import Rules, simplify_block
 from poetc.simplify.inline import inline_calls
 
@@ -68,13 +68,20 @@ RULES: Rules = {
         movement.transpose_of_convolution,
     ),
     hlo.ReverseOp: (movement.reverse_ones, movement.reverse_reverse),
-    hlo.SliceOp: (movement.slice_all, movement.slice_slice),
+    hlo.SliceOp: (
+        movement.slice_all,
+        movement.slice_slice,
+        dynamic.slice_of_concatenation,
+        dynamic.slice_of_update,
+    ),
     hlo.PadOp: (movement.pad_nothing, movement.pad_to_slice),
     hlo.ConcatenateOp: (movement.concatenate_one,),
     hlo.ReduceOp: (folding.reduce_splat, movement.reduce_of_one),
     hlo.ReduceWindowOp: (movement.window_of_one,),
     hlo.DotGeneralOp: (movement.dot_of_transpose,),
     hlo.ConvolutionOp: (movement.convolution_of_transpose,),
+    hlo.DynamicSliceOp: (dynamic.slice_window,),
+    hlo.DynamicUpdateSliceOp: (dynamic.update_window,),
     hlo.SquareOp: (chlo.expand_square,),
     hlo.ErfOp: (chlo.expand_erf,),
     hlo.ErfcOp: (chlo.expand_erfc,),

@@ -44,7 +44,7 @@ from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.locations import source_location
 from poetc.ir.poet import PART, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
-    CHLO,
+    EXPANDED,
     BinaryElementwiseOp,
     ConstantOp,
     Resume,
@@ -60,7 +60,6 @@ NAME = "poet.name"
 """Attribute of an argument or result: what it is called in the source."""
 
 _STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
-_CHLO = frozenset(CHLO.operations)
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _op_problems(op: Operation) -> Iterator[str]:
         return
     if isinstance(op, CallOp):
         yield f"call of @{op.callee.string_value()} is not inlined (stablehlo-simplify does it)"
-    elif type(op) in _CHLO:
+    elif type(op) in EXPANDED:
         yield f"{op.name} is not expanded (stablehlo-simplify does it)"
     elif type(op) not in _STABLEHLO:
         yield f"{_name(op)} is not supported"

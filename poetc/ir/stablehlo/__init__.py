@@ -73,6 +73,8 @@ from poetc.ir.stablehlo.elementwise import (
     XorOp,
 )
 from poetc.ir.stablehlo.indexing import (
+    DynamicSliceOp,
+    DynamicUpdateSliceOp,
     GatherOp,
     ScatterOp,
 )
@@ -135,6 +137,8 @@ OPERATIONS: list[type[Operation]] = [
     SelectAndScatterOp,
     GatherOp,
     ScatterOp,
+    DynamicSliceOp,
+    DynamicUpdateSliceOp,
     ReturnOp,
 ]
 
@@ -145,11 +149,19 @@ StableHLO = Dialect("stablehlo", OPERATIONS, list(ATTRIBUTES))
 CHLO = Dialect("chlo", [SquareOp, ErfOp, ErfcOp], [])
 
 
+EXPANDED: tuple[type[Operation], ...] = (
+    *CHLO.operations,
+    DynamicSliceOp,
+    DynamicUpdateSliceOp,
+)
+"""Operations that `stablehlo-simplify` puts others in place of: nothing after it knows them."""
+
 Resume = Dialect("resume", [DotFromOp, ConvolutionFromOp], [])
 
 __all__ = [
     "CHLO",
     "ELEMENT_TYPES",
+    "EXPANDED",
     "OPERATIONS",
     "REDUCERS",
     "AbsOp",
@@ -170,6 +182,8 @@ __all__ = [
     "DotBase",
     "DotFromOp",
     "DotGeneralOp",
+    "DynamicSliceOp",
+    "DynamicUpdateSliceOp",
     "ErfOp",
     "ErfcOp",
     "ExponentialOp",

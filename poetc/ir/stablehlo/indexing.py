@@ -4,12 +4,24 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1, i32
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, region_def
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
 
+from poetc.ir import types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
     Array,
+    Head,
+    PrettyOp,
     StablehloOp,
     Value,
     check,
@@ -20,6 +32,8 @@ from poetc.ir.stablehlo.base import (
     element_type_of,
     i64s,
     ints,
+    parse_operands,
+    print_named_dims,
     shape_of,
     tensor_type,
     with_shape,
@@ -31,6 +45,7 @@ from poetc.ir.stablehlo_attributes import (
     GatherDimsAttr,
     ScatterDims,
     ScatterDimsAttr,
+    parse_dims,
 )
 
 
@@ -216,3 +231,118 @@ class ScatterOp(StablehloOp):
     def evaluate(self, *operands: Array) -> Array:
         x, indices, updates = operands
         return semantics.scatter_add(x, indices, updates, self.dnums)
+
+
+def _parse_operands_until(parser: Parser, keyword: str | None) -> list[UnresolvedOperand]:
+    """Parse operands, at least one, to the last, or to the comma before a keyword."""
+    operands = parse_operands(parser, 1)
+    while parser.parse_optional_punctuation(",") is not None:
+        if keyword is not None and parser.parse_optional_keyword(keyword) is not None:
+            return operands
+        operands += parse_operands(parser, 1)
+    if keyword is not None:
+        parser.raise_error(f"expected ', {keyword}'")
+    return operands
+
+
+class _DynamicWindowOp(PrettyOp):
+    """A window of an operand at scalar starts, one for each dimension, which are moved so that the
+    window lies inside."""
+
+    operand = operand_def(TensorType)
+    start_indices = var_operand_def(TensorType)
+
+    @property
+    def sizes(self) -> Dims:
+        """Size of the window in each dimension."""
+        raise NotImplementedError
+
+    @property
+    def limits(self) -> Dims:
+        """The largest start in each dimension."""
+        pairs = zip(shape_of(self.operand), self.sizes, strict=True)
+        return tuple(n - size for n, size in pairs)
+
+    def _window(self, starts: Sequence[Array]) -> tuple[slice, ...]:
+        clamped = [
+            min(max(int(start), 0), limit) for start, limit in zip(starts, self.limits, strict=True)
+        ]
+        return tuple(slice(s, s + n) for s, n in zip(clamped, self.sizes, strict=True))
+
+    def _check_window(self) -> None:
+        shape = shape_of(self.operand)
+        check_rank("sizes of the window", self.sizes, len(shape))
+        check_rank("start indices", self.start_indices, len(shape))
+        for d, start in enumerate(self.start_indices):
+            check_elements(f"start {d}", start, types.with_arithmetic("signed"))
+            check_type(f"start {d}", start.type, with_shape(start, ()))
+        for d, (size, limit) in enumerate(zip(self.sizes, shape, strict=True)):
+            check(0 <= size <= limit, f"window size {size} of dimension {d} exceeds {limit}")
+
+
+@irdl_op_definition
+class DynamicSliceOp(_DynamicWindowOp):
+    """A window of the operand at computed, clamped starts."""
+
+    name = "stablehlo.dynamic_slice"
+    slice_sizes = prop_def(INTS)
+
+    def __init__(self, operand: Value, starts: Sequence[Value], sizes: Sequence[int]):
+        self._init([operand, starts], with_shape(operand, sizes), {"slice_sizes": i64s(sizes)})
+
+    @property
+    def sizes(self) -> Dims:
+        return ints(self.slice_sizes)
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        operands = _parse_operands_until(parser, "sizes")
+        parser.parse_punctuation("=")
+        return operands, {"slice_sizes": i64s(parse_dims(parser))}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        print_named_dims(printer, "sizes", self.sizes)
+
+    def verify_op(self) -> None:
+        self._check_window()
+        self._verify_result(with_shape(self.operand, self.sizes))
+
+    def evaluate(self, *operands: Array) -> Array:
+        x, *starts = operands
+        return x[self._window(starts)]
+
+
+@irdl_op_definition
+class DynamicUpdateSliceOp(_DynamicWindowOp):
+    """The operand with a window at computed, clamped starts replaced."""
+
+    name = "stablehlo.dynamic_update_slice"
+    operand = operand_def(TensorType)
+    update = operand_def(TensorType)
+    start_indices = var_operand_def(TensorType)
+
+    def __init__(self, operand: Value, update: Value, starts: Sequence[Value]):
+        self._init([operand, update, starts], tensor_type(operand))
+
+    @property
+    def sizes(self) -> Dims:
+        return shape_of(self.update)
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        return _parse_operands_until(parser, None), {}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+
+    def verify_op(self) -> None:
+        check_type("update", self.update.type, with_shape(self.operand, self.sizes))
+        self._check_window()
+        self._verify_result(tensor_type(self.operand))
+
+    def evaluate(self, *operands: Array) -> Array:
+        x, update, *starts = operands
+        result = x.copy()
+        result[self._window(starts)] = update
+        return result
