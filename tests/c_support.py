@@ -1,8 +1,10 @@
 """Compiling generated C in tests."""
 
 import ctypes
+import resource
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 STRICT = (
@@ -52,3 +54,18 @@ def macros(header: Path) -> dict[str, str]:
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     words = (line.split(maxsplit=2) for line in text.splitlines())
     return {found[1]: found[2] for found in words if len(found) == 3}
+
+
+@contextmanager
+def full_files() -> Iterator[None]:
+    """No regular file takes another byte from this process, or from one that it starts with
+    `restore_signals=False` (a signal would end that).
+
+    Unlike /dev/full, which a store locks, each test has files of its own.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_support import COMPILERS, SANITIZED, compile_c, load_library
+from c_support import COMPILERS, SANITIZED, compile_c, full_files, load_library
 from test_c_runtime import CORRUPT, NO_STORE, OK, SHORT_TRANSFER, WRITE_FAILED, PythonStore
 from xdsl.dialects.builtin import ModuleOp
 
@@ -191,10 +191,15 @@ def test_example_reports_what_is_wrong(tmp_path: Path) -> None:
     program = compile_c(sources(tmp_path / "out"), tmp_path / "example")
     assert "usage" in run_example(program, tmp_path, "0").stderr
     assert "usage" in run_example(program, tmp_path, "x").stderr
-    if Path("/dev/full").exists():
-        run = run_example(program, tmp_path, "1", "/dev/full")
-        assert run.returncode == 1
-        assert "step 0: the page store could not write" in run.stderr
+    with full_files():
+        run = subprocess.run(
+            [program, tmp_path, "1", tmp_path / "pages.bin"],
+            capture_output=True,
+            text=True,
+            restore_signals=False,
+        )
+    assert run.returncode == 1
+    assert "step 0: the page store could not write" in run.stderr
     (tmp_path / "arg1.bin").write_bytes(W.tobytes()[:-1])
     run = subprocess.run([program, tmp_path], capture_output=True, text=True)
     assert run.returncode == 1 and "arg1.bin: not 16 bytes" in run.stderr
