@@ -263,6 +263,24 @@ def _applied(symbol: str, arity: int, size: int, lanes: int) -> Any:
     return tirx.PrimFunc([*inputs, output], whole).with_attr("global_symbol", name)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
+def test_chains_of_choices(dtype: type) -> None:
+    """Each choice uses the one before several times: what is written out for each use of it would
+    be 3^40 long."""
+
+    most = hlo.OrOp if dtype is np.bool_ else hlo.MaximumOp
+
+    def chain(a, b):
+        for i in range(40):
+            test = hlo.CompareOp(a, b, "LT" if i % 2 else "GE", None)
+            a, b = hlo.SelectOp(test, most(a, b), a), a
+        return hlo.XorOp(a, b) if dtype is not np.float32 else hlo.AddOp(a, b)
+
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-9, 10, 11).astype(dtype) for _ in range(2))
+    check([Case.of(chain, x, y)])
+
+
 def test_what_is_not_a_kernel_is_refused() -> None:
     unknown = parse_module("""
         func.func private @k(%x: memref<4xf32>, %y: memref<4xf32>) {

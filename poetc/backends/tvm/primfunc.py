@@ -230,11 +230,14 @@ class _Function:
     def bind(self, scalar: Scalar, value: SSAValue | None = None, default: str = "t") -> Scalar:
         """The scalar, computed here.
 
-        Vectors of booleans are not bound but written where they are used: TVM's analysis of
-        bindings does not know them. They are made of what is bound.
+        Where TVM analyses integers, comparisons and choices, it puts the definition of a binding
+        in place of each of its uses, which takes exponential time if bindings are made of
+        bindings. It does not look into memory, so such a value is stored in a local buffer.
         """
-        if scalar.type == "bool" and scalar.lanes > 1:
-            return scalar
+        if _is_analysed(scalar):
+            local = self.local(self.name(value, default), scalar.type, scalar.lanes)
+            self.out.append(local.set(scalar))
+            return self.from_memory(local.get(), value, default)
         variable = tirx.Var(self.name(value, default), scalars.vector(scalar.type, scalar.lanes))
         self.out.append(tirx.Bind(variable, scalar.expr))
         return scalar._replace(expr=variable)
@@ -359,12 +362,14 @@ class _Function:
         loaded = Scalar(tirx.BufferLoad(buffer, [place.expr]), dtype, place.lanes)
         self.define(result, at, self.from_memory(loaded, result))
 
-    def from_memory(self, loaded: Scalar, value: SSAValue, default: str = "t") -> Scalar:
-        """What was loaded as it is computed with: bytes as booleans."""
+    def from_memory(self, loaded: Scalar, value: SSAValue | None, default: str = "t") -> Scalar:
+        """What was loaded as it is computed with: bytes as booleans.
+
+        The comparison of a byte is written where it is used: TVM's analysis of bindings does not
+        know vectors of booleans.
+        """
         bound = self.bind(loaded, value, default)
-        if loaded.type != "int8":
-            return bound
-        return self.bind(scalars.not_zero(bound), value)
+        return scalars.not_zero(bound) if loaded.type == "int8" else bound
 
     def flat(self, buffer: SSAValue, indices: Sequence[Index]) -> Index:
         """The index of an element counted from the start of its buffer."""
@@ -423,7 +428,11 @@ class _Function:
 
     def mutable(self, value: SSAValue, default: str) -> _Local:
         """A variable that can be assigned, for a value that loops or guards determine."""
-        local = _Local(self.name(value, default), type_in_code(value.type).tvm, self.lanes(value))
+        type_ = type_in_code(value.type).tvm
+        return self.local(self.name(value, default), type_, self.lanes(value))
+
+    def local(self, name: str, type_: str, lanes: int) -> _Local:
+        local = _Local(name, type_, lanes)
         self.out.append(tirx.AllocBuffer(local.buffer, {_ON_STACK: tirx.IntImm("bool", 1)}))
         return local
 
@@ -887,6 +896,12 @@ def _negated(test: bool | Scalar) -> bool | Scalar:
 
 def _stores(op: Operation) -> bool:
     return any(isinstance(inner, affine.StoreOp | memref.StoreOp) for inner in op.walk())
+
+
+def _is_analysed(scalar: Scalar) -> bool:
+    """Whether TVM's analysis looks into an expression, for each use of what it is bound to."""
+    leaf = isinstance(scalar.expr, ir.TensorLoad | tirx.Var | tirx.IntImm)
+    return not leaf and (scalar.type != "float32" or isinstance(scalar.expr, tirx.Select))
 
 
 class _Local:
