@@ -1,0 +1,78 @@
+"""The poet dialect: a training step as a list of kernels with explicit residence in RAM.
+
+`poet.graph` holds one block of operations in execution order. A `poet.compute` is one kernel; an
+SSA value of tensor type is one stay of a tensor in RAM, from the operation that defines it to the
+`poet.free`, in-place reuse or `poet.return` that ends it. A value of `!poet.page` type is a copy on
+auxiliary storage, written by `poet.pageout` and read back by `poet.pagein`. Both may be split into
+a start and a `poet.wait`, between which other operations run; a value of `!poet.transfer` type is
+such a transfer under way.
+
+All sizes and offsets are in bytes, times in nanoseconds, energies in nanojoules.
+"""
+
+from xdsl.ir import Dialect
+
+from poetc.ir.poet.attributes import (
+    IO_PLACES,
+    NO_OFFSET,
+    PART,
+    CostAttr,
+    PageType,
+    Part,
+    TransferType,
+)
+from poetc.ir.poet.compute import ComputeOp, YieldOp
+from poetc.ir.poet.graph import GraphOp, ReturnOp, offset_of
+from poetc.ir.poet.transfers import (
+    AnyPageIn,
+    AnyPageOut,
+    FreeOp,
+    PageInOp,
+    PageInStartOp,
+    PageOutOp,
+    PageOutStartOp,
+    WaitOp,
+    transfer_of,
+)
+
+__all__ = [
+    "IO_PLACES",
+    "NO_OFFSET",
+    "PART",
+    "AnyPageIn",
+    "AnyPageOut",
+    "ComputeOp",
+    "CostAttr",
+    "FreeOp",
+    "GraphOp",
+    "PageInOp",
+    "PageInStartOp",
+    "PageOutOp",
+    "PageOutStartOp",
+    "PageType",
+    "Part",
+    "Poet",
+    "ReturnOp",
+    "TransferType",
+    "WaitOp",
+    "YieldOp",
+    "offset_of",
+    "transfer_of",
+]
+
+Poet = Dialect(
+    "poet",
+    [
+        GraphOp,
+        ComputeOp,
+        PageOutOp,
+        PageInOp,
+        PageOutStartOp,
+        PageInStartOp,
+        WaitOp,
+        FreeOp,
+        ReturnOp,
+        YieldOp,
+    ],
+    [PageType, TransferType, CostAttr],
+)

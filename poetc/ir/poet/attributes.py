@@ -1,0 +1,173 @@
+"""Types, attributes and traits of the poet dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, TensorType, i64
+from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, OpTrait
+from xdsl.utils.exceptions import VerifyException
+
+IO_PLACES = ("arena", "caller")
+"""Where inputs and results of a graph may be."""
+
+NO_OFFSET = -1
+"""Stands among the offsets of results for one that is in a buffer of the caller."""
+
+ROLES = ("input", "param")
+"""What a graph argument may be: given anew for each step, or kept from step to step."""
+
+PART = "poet.part"
+"""Attribute of an argument that is a part of a parameter: see `Part`."""
+
+
+class Part(NamedTuple):
+    """Which part of a parameter an argument is: a slice along `axis` from `start` on. The first
+    part has the number of the parameter, which is `argument` of all of them."""
+
+    argument: int
+    axis: int
+    start: int
+
+    @property
+    def attribute(self) -> DenseArrayBase[I64]:
+        return DenseArrayBase.from_list(i64, self)
+
+
+def verify_static_tensor(type: Attribute, what: str) -> None:
+    if not isinstance(type, TensorType) or not type.has_static_shape():
+        raise VerifyException(f"{what} must be a tensor of static shape, got {type}")
+
+
+def i64_or_none(value: int | None) -> IntegerAttr[I64] | None:
+    return None if value is None else IntegerAttr(value, i64)
+
+
+def int_or_none(attr: IntegerAttr | None) -> int | None:
+    return None if attr is None else attr.value.data
+
+
+def verify_offset(value: int | None, what: str) -> None:
+    if value is not None and value < 0:
+        raise VerifyException(f"{what} must not be negative, got {value}")
+
+
+@irdl_attr_definition
+class PageType(ParametrizedAttribute, TypeAttribute):
+    """The copy of a tensor on auxiliary storage: `!poet.page<tensor<4xf32>>`."""
+
+    name = "poet.page"
+
+    tensor: TensorType
+
+    def verify(self) -> None:
+        verify_static_tensor(self.tensor, "the content of a page")
+
+
+@irdl_attr_definition
+class TransferType(ParametrizedAttribute, TypeAttribute):
+    """A page or tensor that is still being transferred: `!poet.transfer<!poet.page<...>>` to
+    storage, `!poet.transfer<tensor<...>>` from there."""
+
+    name = "poet.transfer"
+
+    content: PageType | TensorType
+
+    def verify(self) -> None:
+        if isinstance(self.content, TensorType):
+            verify_static_tensor(self.content, "what is transferred")
+
+
+class Cost(NamedTuple):
+    """The fields of a `CostAttr`, in the order they are printed."""
+
+    energy_nj: int
+    time_ns: int
+    workspace: int
+    flops: int
+
+
+@irdl_attr_definition
+class CostAttr(Data[Cost]):
+    """What one run of a kernel costs.
+
+    `energy_nj` and `time_ns` are those of one run, `workspace` is scratch RAM in bytes beside the
+    operands and results, `flops` counts floating-point operations. All are plain integers.
+    """
+
+    name = "poet.cost"
+
+    def __init__(
+        self, energy_nj: int | Cost, time_ns: int = 0, workspace: int = 0, flops: int = 0
+    ) -> None:
+        # The parser constructs an attribute from its data, here a whole `Cost`.
+        is_whole = isinstance(energy_nj, Cost)
+        super().__init__(energy_nj if is_whole else Cost(energy_nj, time_ns, workspace, flops))
+
+    @property
+    def energy_nj(self) -> int:
+        return self.data.energy_nj
+
+    @property
+    def time_ns(self) -> int:
+        return self.data.time_ns
+
+    @property
+    def workspace(self) -> int:
+        """Scratch RAM in bytes."""
+        return self.data.workspace
+
+    @property
+    def flops(self) -> int:
+        return self.data.flops
+
+    def verify(self) -> None:
+        for field, value in self.data._asdict().items():
+            verify_offset(value, f"{field} of a cost")
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Cost:
+        values: list[int] = []
+        with parser.in_angle_brackets():
+            for i, field in enumerate(Cost._fields):
+                if i:
+                    parser.parse_punctuation(",")
+                parser.parse_keyword(field)
+                parser.parse_punctuation("=")
+                values.append(parser.parse_integer(allow_boolean=False))
+        return Cost(*values)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            fields = self.data._asdict().items()
+            printer.print_list(fields, lambda f: printer.print_string(f"{f[0]} = {f[1]}"))
+
+
+class AllocatesResults(MemoryEffect):
+    """Each result is a new stay in RAM or a new page.
+
+    Two equal operations must therefore not be merged: the second may be a recomputation on purpose.
+    One whose results nobody uses, not even to free them, may be removed.
+    """
+
+    @classmethod
+    def get_effects(cls, op: Operation) -> set[EffectInstance]:
+        return {EffectInstance(MemoryEffectKind.ALLOC, result) for result in op.results}
+
+
+class InGraph(OpTrait):
+    """An operation that stands directly in a graph."""
+
+    def verify(self, op: Operation) -> None:
+        parent = op.parent_op()
+        if parent is not None and parent.name != "poet.graph":
+            raise VerifyException(f"'{op.name}' expects parent op 'poet.graph'")
+
+
+def type_list(types: Iterable[Attribute]) -> str:
+    return ", ".join(str(type) for type in types)
