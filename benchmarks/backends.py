@@ -128,7 +128,7 @@ def scheduled(text: str, name: str) -> ModuleOp:
     """The step with everything in RAM."""
     module = parse_module(text, name)
     run_passes(make_context(), module, front_passes(module, DEVICE), lambda *_: None)
-    options = ScheduleOptions(ram_bytes=None, device=load_device(DEVICE), strategy="keep-all")
+    options = ScheduleOptions(arena_bytes=None, device=load_device(DEVICE), strategy="keep-all")
     schedule_and_plan(graphs(module)[0], options)
     return module
 

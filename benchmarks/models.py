@@ -93,14 +93,13 @@ def rows(name: str, module: ModuleOp, options: Options) -> Iterator[str]:
 
 def budgets(name: str, module: ModuleOp, options: Options) -> Iterator[int]:
     """The budgets to try, all of the RAM."""
-    reserved = options.static_bytes + options.stack_bytes
     problem = problem_view(graphs(module)[0], schedule_options(options, 1, None)).problem
     least = least_ram(Instance(problem)).known
     unlimited = compile_module(make_context(), module.clone(), options).report
     assert least is not None and unlimited is not None
     peak = unlimited.use.peak_bytes
     for fraction in BIG_FRACTIONS if name in BIG else FRACTIONS:
-        yield int(least + (peak - least) * fraction) + reserved
+        yield options.budget.used_bytes(int(least + (peak - least) * fraction))
 
 
 def row(name: str, module: ModuleOp, options: Options, base: Report) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from poetc import __version__
+from poetc.budget import Deadline
 from poetc.errors import InputError, PoetcError
 from poetc.files import check_parent, write_whole
 from poetc.terminal import (
@@ -31,7 +32,6 @@ from poetc.units import (
     format_bytes,
     parse_bytes,
     parse_count,
-    parse_duration_ns,
     parse_fraction,
     parse_seconds,
 )
@@ -801,7 +801,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         stack_bytes = parse_bytes(arguments.stack, "--stack")
     deadline = None
     if arguments.deadline is not None:
-        deadline = parse_duration_ns(arguments.deadline, "--deadline")
+        deadline = Deadline.parse(arguments.deadline, "--deadline")
     time_limit_s = 60.0
     if arguments.time_limit is not None:
         time_limit_s = parse_seconds(arguments.time_limit, "--time-limit")

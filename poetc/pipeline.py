@@ -27,6 +27,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
 from poetc.backends.c.layout import static_ram_bytes
+from poetc.budget import Budget, Deadline
 from poetc.costmodel.device import Device
 from poetc.errors import (
     InfeasibleError,
@@ -97,9 +98,7 @@ Observer = Callable[[str, ModuleOp, float], None]
 class Options:
     """What the user asked for.
 
-    `ram_bytes` is all of the RAM of the step, of which `static_bytes` (data of the generated code
-    and runtime beside the arena) and `stack_bytes` are set aside before anything is scheduled; None
-    is no limit. `deadline` is in nanoseconds, or a float: that many times the unlimited step.
+    `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
     `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if that is
     possible, else on storage. With `io="caller"`, inputs and results are in buffers of the caller,
     which are not counted; None is what the input says, or "arena". With `stack_compiler`, a C
@@ -111,7 +110,7 @@ class Options:
     device: Device
     device_name: str
     ram_bytes: int | None = None
-    deadline: int | float | None = None
+    deadline: Deadline | None = None
     static_bytes: int = 0
     stack_bytes: int = 0
     strategy: str = "auto"
@@ -128,11 +127,9 @@ class Options:
     split: tuple[Split, ...] | str = "auto"
 
     @property
-    def arena_budget_bytes(self) -> int | None:
-        """What is left of the RAM for the arena; tensors only, if the scope is activations."""
-        if self.ram_bytes is None or self.ram_scope != "all":
-            return self.ram_bytes
-        return self.ram_bytes - self.static_bytes - self.stack_bytes
+    def budget(self) -> Budget:
+        """The limit of RAM, and what is set aside from it."""
+        return Budget(self.ram_bytes, self.static_bytes, self.stack_bytes, self.ram_scope)
 
 
 @dataclass(frozen=True)
@@ -578,9 +575,7 @@ class _Search:
             if bytes is not None:
                 splits = _splits_text(candidate)
                 known.append((bytes, f" with --split={splits}" if splits else ""))
-        reserved = 0
-        if options.ram_scope == "all":
-            reserved = options.static_bytes + options.stack_bytes
+        reserved = options.budget.reserved_bytes
         words = "none was found"
         if known:
             bytes, how = min(known)
@@ -697,15 +692,15 @@ def _candidate(
     assert storage is not None
     instance = _instance(view, options)
     needed_bytes, operation = ram_needed_in_any_order(instance)
-    beside = options.static_bytes + options.stack_bytes
+    used_bytes = options.budget.used_bytes
     kernel = None if operation is None else view.computes[operation]
     return Candidate(
         splits,
         module,
         graph,
         options,
-        needed_bytes + beside,
-        ends_bytes(view.problem) + beside,
+        used_bytes(needed_bytes),
+        used_bytes(ends_bytes(view.problem)),
         kernel,
         least_time_ns(view, storage),
         instance.least_energy_nj,
@@ -740,13 +735,14 @@ def _with_measured_stack(
         module, options.stack_compiler, board=options.board, executor=options.executor
     )
     reserve = max(stack.bytes, options.stack_bytes)
-    used = static_ram_bytes(graph) + options.static_bytes + stack.bytes
+    options = replace(options, stack_bytes=stack.bytes)
+    used = options.budget.used_bytes(static_ram_bytes(graph))
     if options.ram_bytes is not None and options.ram_scope == "all" and used > options.ram_bytes:
         raise TimeLimitError(
             f"the step takes {stack.bytes} bytes of stack, more than was expected before it was "
             f"scheduled, and {used} bytes of RAM in all; --stack={reserve} sets enough aside"
         )
-    return replace(options, stack_bytes=stack.bytes), stack
+    return options, stack
 
 
 def _mark_io(module: ModuleOp, options: Options) -> None:
@@ -771,7 +767,7 @@ def _check_given(graph: GraphOp, options: Options) -> None:
             f"the input is scheduled already, with io = {graph.io}, but --io={options.io} is "
             f"asked for; {hint}"
         )
-    used = static_ram_bytes(graph) + options.static_bytes + options.stack_bytes
+    used = options.budget.used_bytes(static_ram_bytes(graph))
     if options.ram_bytes is not None and used > options.ram_bytes:
         raise InputError(
             f"the input is scheduled already and takes {format_bytes(used)}, more than the "
@@ -785,11 +781,11 @@ def _check_given(graph: GraphOp, options: Options) -> None:
     if not all(isinstance(time_ns, IntegerAttr) for time_ns in times):
         raise InputError(f"the input is scheduled already and does not say its time; {hint}")
     makespan_ns, unlimited_ns = (t.value.data for t in times if isinstance(t, IntegerAttr))
-    limit = options.deadline * (unlimited_ns if isinstance(options.deadline, float) else 1)
-    if makespan_ns > limit:
+    limit_ns = options.deadline.within_ns(unlimited_ns)
+    if makespan_ns > limit_ns:
         raise InputError(
             f"the input is scheduled already and takes {format_time(makespan_ns)}, longer than the "
-            f"deadline of {format_time(limit)}; {hint}"
+            f"deadline of {format_time(limit_ns)}; {hint}"
         )
 
 
@@ -817,15 +813,15 @@ def _schedule(
         if options.ram_scope != "all":
             raise InputError(f"{what} cannot go with --ram-scope={options.ram_scope}")
     deadline_ns = deadline_of(graph, options.deadline)
-    budget = options.arena_budget_bytes
-    if budget is not None and budget <= 0:
+    arena_bytes = options.budget.arena_bytes
+    if arena_bytes is not None and arena_bytes <= 0:
         raise InfeasibleError(
             f"--ram={options.ram_bytes} leaves nothing for tensors: {options.static_bytes} bytes "
             f"of static data and {options.stack_bytes} bytes of stack are set aside"
         )
     started_s = time.monotonic()
     try:
-        asked = replace(schedule_options(options, budget, deadline_ns), patience=patience)
+        asked = replace(schedule_options(options, arena_bytes, deadline_ns), patience=patience)
         if graph.has_parts:
             asked = replace(asked, params="storage")
         return schedule_and_plan(graph, asked, progress)
@@ -854,7 +850,7 @@ def schedule_options(
 ) -> ScheduleOptions:
     """What the scheduler is asked for when that much of the RAM is left for the arena."""
     return ScheduleOptions(
-        ram_bytes=arena_bytes,
+        arena_bytes=arena_bytes,
         deadline_ns=deadline_ns,
         strategy=options.strategy,
         paging=options.paging,
@@ -891,12 +887,9 @@ def _explain(found: InfeasibleProblem, graph: GraphOp, options: Options) -> str:
         if found.fastest_ns is not None:
             lines.append(f"the fastest schedule known takes {format_time(found.fastest_ns)}")
         return "; ".join(lines)
-    reserved = 0
-    if options.ram_scope == "all":
-        reserved = options.static_bytes + options.stack_bytes
     lines = [f"no schedule{how} fits into {format_bytes(options.ram_bytes or 0)}"]
     if found.ram_bound_bytes is not None:
-        needed = format_bytes(found.ram_bound_bytes + reserved)
+        needed = format_bytes(found.ram_bound_bytes + options.budget.reserved_bytes)
         lines.append(f"at least {needed} are needed{where}")
     overlaps = options.device.dma and (options.board is None or options.board.dma)
     if options.stack_compiler is not None and overlaps:

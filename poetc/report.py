@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerA
 from xdsl.ir import Attribute
 
 from poetc.backends.c.layout import static_ram_bytes
+from poetc.budget import Budget
 from poetc.errors import InputError, Tried
 from poetc.ir.graph import ALIGN_BYTES, GraphView, tensor_bytes, view_scheduled
 from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
@@ -115,7 +116,7 @@ class RamReport:
     @property
     def total_bytes(self) -> int:
         """All of the RAM: `.data`, `.bss`, static data and stack of the program."""
-        return self.arena_bytes + self.static_bytes + self.stack_bytes
+        return Budget(None, self.static_bytes, self.stack_bytes).used_bytes(self.arena_bytes)
 
     @property
     def waste_bytes(self) -> int:
@@ -561,7 +562,7 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
     from poetc.schedule.limits import least_ram
 
     places = ("ram", "storage") if options.device.storage is not None else ("ram",)
-    beside = options.static_bytes + options.stack_bytes
+    used_bytes = options.budget.used_bytes
     may_share = inplace_candidates(graph)
     found: list[LeastRam] = []
     for params in places:
@@ -572,7 +573,7 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
             # Not every graph can have its parameters on storage.
             continue
         least = least_ram(Instance(view.problem), LEAST_SECONDS)
-        known_bytes = None if least.known is None else least.known + beside
+        known_bytes = None if least.known is None else used_bytes(least.known)
         if found and found[0].known_bytes is not None:
             # All parameters could be paged in before the step, and out after it.
             known_bytes = min(known_bytes or found[0].known_bytes, found[0].known_bytes)
@@ -581,7 +582,7 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
             LeastRam(
                 params=params,
                 known_bytes=known_bytes,
-                bound_bytes=least.bound + beside,
+                bound_bytes=used_bytes(least.bound),
                 kernel=None if compute is None else compute.label.data,
                 location=_place(compute),
             )

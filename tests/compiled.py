@@ -39,10 +39,10 @@ class Model:
     arguments: list[np.ndarray]
     expected: list[np.ndarray]
 
-    def options(self, ram_bytes: int | None = None, **changes) -> ScheduleOptions:
+    def options(self, arena_bytes: int | None = None, **changes) -> ScheduleOptions:
         """Options for quick tests: any schedule within 5% of the best will do."""
         settings = {"time_limit_s": 20.0, "gap": 0.05, "device": load_device(DEVICE)} | changes
-        return ScheduleOptions(ram_bytes=ram_bytes, **settings)
+        return ScheduleOptions(arena_bytes=arena_bytes, **settings)
 
     def least_ram_bytes(self) -> int:
         """The least arena budget known to work."""

@@ -29,7 +29,7 @@ def scheduled(
 ) -> ScheduleReport | None:
     _, graph = random.parse()
     options = ScheduleOptions(
-        ram_bytes=ram_bytes,
+        arena_bytes=ram_bytes,
         device=device(dma),
         params=params,
         time_limit_s=time_limit_s,

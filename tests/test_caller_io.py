@@ -131,7 +131,7 @@ def test_random_graphs(random: RandomGraph, share: float, remat: bool, params: s
     assume(most > 0)
     ram = max(4, round(start + share * (most - start)))
     options = ScheduleOptions(
-        ram_bytes=ram, device=load_device("nrf52840"), remat=remat, time_limit_s=1, params=params
+        arena_bytes=ram, device=load_device("nrf52840"), remat=remat, time_limit_s=1, params=params
     )
     try:
         schedule_and_plan(graph, options)

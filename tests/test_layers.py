@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("errors",),
     ("units", "names", "files", "lock", "page", "compare", "description", "terminal"),
+    ("budget",),
     ("schedule",),
     ("ir",),
     ("kernels",),

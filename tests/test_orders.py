@@ -70,7 +70,7 @@ def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -
         patch.setattr(portfolio, "SMALL", -1)
         ram = round(start + share * (peak - start))
         try:
-            schedule_graph(graph, ScheduleOptions(ram_bytes=ram, time_limit_s=1, gap=0.0))
+            schedule_graph(graph, ScheduleOptions(arena_bytes=ram, time_limit_s=1, gap=0.0))
         except Exception as error:
             assert type(error).__name__ in ("InfeasibleError", "TimeLimitError")
             return

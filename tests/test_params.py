@@ -57,7 +57,7 @@ def chosen(graph: GraphOp) -> str:
 
 def options(ram_bytes: int | None, params: str = "storage", **changes) -> ScheduleOptions:
     settings = {"time_limit_s": 5.0, "gap": 0.05, "device": NRF} | changes
-    return ScheduleOptions(ram_bytes=ram_bytes, params=params, **settings)
+    return ScheduleOptions(arena_bytes=ram_bytes, params=params, **settings)
 
 
 def ordered(text: str) -> ModuleOp:

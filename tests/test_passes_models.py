@@ -40,7 +40,7 @@ def test_same_bits_in_every_arena(name: str):
     for share in (1.0, 0.7, 0.5):
         ram = start + int(share * (most - start))
         copy = module.clone()
-        options = ScheduleOptions(ram_bytes=ram, device=load_device(DEVICE), time_limit_s=10)
+        options = ScheduleOptions(arena_bytes=ram, device=load_device(DEVICE), time_limit_s=10)
         report = schedule_and_plan(graphs(copy)[0], options)
         verify_graph(graphs(copy)[0])
         assert report.memory is not None and report.memory.arena_bytes <= ram

@@ -66,7 +66,7 @@ def test_pass_by_pass(
     scratch = graph.clone()
     most = schedule_graph(scratch, ScheduleOptions()).use.peak_bytes
     ram = round(start + share * (most - start))
-    options = ScheduleOptions(ram_bytes=ram, device=device, remat=remat, time_limit_s=1, gap=0.0)
+    options = ScheduleOptions(arena_bytes=ram, device=device, remat=remat, time_limit_s=1, gap=0.0)
     try:
         report = schedule_graph(graph, options)
     except UnscheduledError:
@@ -111,7 +111,7 @@ def test_all_at_once(random: RandomGraph, share: float, device: Device | None):
     before = str(graph)
     try:
         report = schedule_and_plan(
-            graph, ScheduleOptions(ram_bytes=ram, device=device, time_limit_s=1)
+            graph, ScheduleOptions(arena_bytes=ram, device=device, time_limit_s=1)
         )
     except UnscheduledError:
         assert str(graph) == before
@@ -134,7 +134,7 @@ def test_needs_costs():
     }"""
     _, graph = RandomGraph(text, ()).parse()
     with pytest.raises(InputError, match='"neg" has no cost: poet-annotate comes before'):
-        schedule_graph(graph, ScheduleOptions(ram_bytes=100))
+        schedule_graph(graph, ScheduleOptions(arena_bytes=100))
     schedule_graph(graph, ScheduleOptions())
     with pytest.raises(InputError, match="@main is scheduled already"):
         schedule_graph(graph, ScheduleOptions())
@@ -190,9 +190,9 @@ def fragmented(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("fragmented")
 def test_schedules_again_for_less_ram_until_the_arena_fits():
     _, graph = RandomGraph(TWO_LAYERS, ((),)).parse()
-    report = schedule_and_plan(graph, ScheduleOptions(ram_bytes=820))
-    assert report.attempts == 2 and report.budget_bytes is not None
-    assert report.budget_bytes < 804  # what is alive at once without recomputing
+    report = schedule_and_plan(graph, ScheduleOptions(arena_bytes=820))
+    assert report.attempts == 2 and report.arena_bytes is not None
+    assert report.arena_bytes < 804  # what is alive at once without recomputing
     assert len(report.use.recomputes) == 1 and report.use.peak_bytes == 408
     assert report.memory is not None and report.memory.arena_bytes <= 820
     # The bound is that of the budget asked for, which allows the cheaper schedule.
@@ -205,7 +205,7 @@ def test_says_so_when_no_arena_fits():
     _, graph = RandomGraph(TWO_LAYERS, ((),)).parse()
     before = str(graph)
     with pytest.raises(ArenaOverflowError, match="smallest arena found for one has 448") as found:
-        schedule_and_plan(graph, ScheduleOptions(ram_bytes=420))
+        schedule_and_plan(graph, ScheduleOptions(arena_bytes=420))
     assert found.value.excess_bytes == 28 and str(graph) == before
 
 
@@ -228,7 +228,7 @@ def test_budget_for_activations_only():
       poet.return %w1 : tensor<4xf32>
     }"""
     module, graph = RandomGraph(text, ((4,), (4,))).parse()
-    report = schedule_and_plan(graph, ScheduleOptions(ram_bytes=16, ram_scope="activations"))
+    report = schedule_and_plan(graph, ScheduleOptions(arena_bytes=16, ram_scope="activations"))
     assert report.use.peak_bytes == 16 and graph.ram is None  # %x alone
     assert graph.arena_bytes == 48
     verify_graph(graph)

@@ -63,24 +63,24 @@ from poetc.passes.poet_lower_kernels import lower_kernels
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 
 CASES = {
-    ("gesture_mlp", "ram"): ({}, {"ram_bytes": 8400}, {"ram_bytes": 8700, "strategy": "poet"}),
-    ("gesture_mlp", "storage"): ({}, {"ram_bytes": 6000, "strategy": "capuchin"}),
-    ("kws_conv", "ram"): ({}, {"ram_bytes": 7400, "strategy": "capuchin"}),
-    ("kws_conv", "storage"): ({}, {"ram_bytes": 4700}),
+    ("gesture_mlp", "ram"): ({}, {"arena_bytes": 8400}, {"arena_bytes": 8700, "strategy": "poet"}),
+    ("gesture_mlp", "storage"): ({}, {"arena_bytes": 6000, "strategy": "capuchin"}),
+    ("kws_conv", "ram"): ({}, {"arena_bytes": 7400, "strategy": "capuchin"}),
+    ("kws_conv", "storage"): ({}, {"arena_bytes": 4700}),
     ("lenet5", "ram"): (
         {},
-        {"ram_bytes": 275_000},
-        {"ram_bytes": 272_000, "strategy": "capuchin"},
+        {"arena_bytes": 275_000},
+        {"arena_bytes": 272_000, "strategy": "capuchin"},
     ),
-    ("lenet5", "storage"): ({}, {"ram_bytes": 215_000, "strategy": "capuchin"}),
+    ("lenet5", "storage"): ({}, {"arena_bytes": 215_000, "strategy": "capuchin"}),
     ("resnet8", "ram"): (
         {},
-        {"ram_bytes": 800_000},
-        {"ram_bytes": 600_000, "strategy": "capuchin"},
+        {"arena_bytes": 800_000},
+        {"arena_bytes": 600_000, "strategy": "capuchin"},
     ),
     ("resnet8", "storage"): (
-        {"ram_bytes": 400_000},
-        {"ram_bytes": 256_000, "strategy": "capuchin"},
+        {"arena_bytes": 400_000},
+        {"arena_bytes": 256_000, "strategy": "capuchin"},
     ),
 }
 """Model and place of parameters: what schedules are asked for. The first takes most RAM."""
@@ -438,7 +438,7 @@ def test_random_schedules_have_plans(
         copy = module.clone()
         ram = None if part is None else round(least + part * (most - least))
         params = "storage" if store else "ram"
-        asked = ScheduleOptions(ram_bytes=ram, device=device, time_limit_s=1, params=params)
+        asked = ScheduleOptions(arena_bytes=ram, device=device, time_limit_s=1, params=params)
         try:
             schedule_and_plan(graphs(copy)[0], asked)
         except UnscheduledError:

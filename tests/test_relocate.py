@@ -203,7 +203,7 @@ def test_least_live_bytes_are_enough_for_the_arena(name: str, params: str):
     options = model.options(1, params=params, time_limit_s=5.0)
     least = least_ram(Instance(problem_view(graph, options).problem)).known
     assert least is not None
-    report = schedule_and_plan(graph, replace(options, ram_bytes=least))
+    report = schedule_and_plan(graph, replace(options, arena_bytes=least))
     assert report.memory is not None and report.memory.arena_bytes == least
     verify_graph(graph)
     assert run_graph(model.module, model.arguments, least, arena=True).peak_bytes == least

@@ -30,6 +30,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.passes import ModulePass
 
+from poetc.budget import Deadline
 from poetc.costmodel.device import (
     DEFAULT_WRITE_UNIT_BYTES,
     NO_CACHE_LINE_BYTES,
@@ -112,13 +113,13 @@ it, whichever is more."""
 class ScheduleOptions:
     """What to schedule for.
 
-    `ram_bytes` None is no limit: the program order with frees. `deadline_ns` bounds the makespan.
+    `arena_bytes` None is no limit: the program order with frees. `deadline_ns` bounds the makespan.
     Without a `device` there is no auxiliary storage. `gap` is the optimality gap to stop at,
     relative to the energy. `params` is one of `PARAMS`. `patience` is the share of the time limit
     after which a search without any schedule ends.
     """
 
-    ram_bytes: int | None = None
+    arena_bytes: int | None = None
     deadline_ns: int | None = None
     strategy: str = "auto"
     paging: bool = True
@@ -140,7 +141,7 @@ class ScheduleReport:
     RAM, parameters in RAM, without recomputing or paging. `params` says where parameters are
     between steps: "ram" or "storage". `bound_nj`: no schedule within the limits uses less, with the
     parameters in any of the ways that were `tried`.
-    `budget_bytes` is the RAM that it was scheduled for, less than asked where the arena would not
+    `arena_bytes` is the RAM that it was scheduled for, less than asked where the arena would not
     have fitted otherwise; `attempts` counts the tries, `moves` the page-ins that are there only so
     that an arena fits. `memory` is None until memory is planned.
     `interrupted` says that the user stopped the search and this is the best that it had found.
@@ -155,7 +156,7 @@ class ScheduleReport:
     bound_nj: int
     status: str
     strategy: str
-    budget_bytes: int | None
+    arena_bytes: int | None
     solve_s: float
     log: tuple[str, ...] = ()
     attempts: int = 1
@@ -205,14 +206,14 @@ def problem_view(
     are in the order that `poet-order{params=storage}` would give them. `may_share` saves proving
     again which results may take over which buffers.
     """
-    limited = options.ram_bytes is not None or options.deadline_ns is not None
+    limited = options.arena_bytes is not None or options.deadline_ns is not None
     missing = next((op for op in graph.computes if op.cost is None), None)
     if limited and missing is not None:
         raise InputError(
             f'poet.compute "{missing.label.data}" has no cost: poet-annotate comes before '
             "poet-schedule"
         )
-    for name, limit in (("ram", options.ram_bytes), ("deadline", options.deadline_ns)):
+    for name, limit in (("ram", options.arena_bytes), ("deadline", options.deadline_ns)):
         if limit is not None and limit <= 0:
             raise InputError(f"{name} must be more than zero, not {limit}")
     device = options.device
@@ -223,7 +224,7 @@ def problem_view(
     view = view_unscheduled(
         graph,
         storage=storage_of(device) if device else None,
-        ram_bytes=options.ram_bytes,
+        ram_bytes=options.arena_bytes,
         deadline_ns=options.deadline_ns,
         idle_power_nw=_idle_power_nw(device),
         align=options.align,
@@ -250,20 +251,18 @@ def schedule_graph(
     in time.
     """
     view, report = _choose(
-        graph, options, progress, lambda scheduler: scheduler.solve(options.ram_bytes)
+        graph, options, progress, lambda scheduler: scheduler.solve(options.arena_bytes)
     )
     write_schedule(view, report.steps)
     _describe(graph, report, options)
     return report
 
 
-def deadline_of(graph: GraphOp, deadline: int | float | None) -> int | None:
-    """A deadline in ns; a float is a multiple of the time that all kernels take once."""
-    if not isinstance(deadline, float):
-        return deadline
-    unlimited_ns = sum(c.cost.time_ns for c in graph.computes if c.cost is not None)
-    # At least the shortest there is: a step that takes no time meets any.
-    return max(1, round(deadline * unlimited_ns))
+def deadline_of(graph: GraphOp, deadline: Deadline | None) -> int | None:
+    """A deadline in ns; the unlimited step runs each kernel once."""
+    if deadline is None:
+        return None
+    return deadline.within_ns(sum(c.cost.time_ns for c in graph.computes if c.cost is not None))
 
 
 def schedule_and_plan(
@@ -501,7 +500,7 @@ def _stored(graph: GraphOp, options: ScheduleOptions, may_share: MayShare) -> Gr
     device = options.device
     if (
         options.params != "auto"
-        or options.ram_bytes is None
+        or options.arena_bytes is None
         or options.ram_scope != "all"
         or device is None
         or device.storage is None
@@ -520,7 +519,7 @@ def _may_fit(view: GraphView, options: ScheduleOptions) -> bool:
     from poetc.schedule.bounds import ram_needed_in_any_order
 
     needed, _ = ram_needed_in_any_order(_instance(view, options))
-    return options.ram_bytes is None or needed <= options.ram_bytes
+    return options.arena_bytes is None or needed <= options.arena_bytes
 
 
 def _instance(view: GraphView, options: ScheduleOptions) -> Instance:
@@ -584,8 +583,8 @@ class _Scheduler:
         """No schedule uses less: what is proven for all of the RAM."""
         self.name = f"graph @{view.graph.sym_name.data}"
 
-    def solve(self, budget_bytes: int | None, arena_share: float = 0.0) -> ScheduleReport:
-        """A checked schedule within `budget_bytes`. The solver leaves that share of its time, also
+    def solve(self, arena_bytes: int | None, arena_share: float = 0.0) -> ScheduleReport:
+        """A checked schedule within `arena_bytes`. The solver leaves that share of its time, also
         where it ends without a schedule early, and at most `MOST_ARENA_S`."""
         from poetc.schedule.solve import STRATEGIES, solve
 
@@ -593,7 +592,7 @@ class _Scheduler:
         if options.strategy not in STRATEGIES:
             known = ", ".join(STRATEGIES)
             raise InputError(f"unknown strategy {options.strategy!r}; there are {known}")
-        problem = replace(self.view.problem, ram_bytes=budget_bytes)
+        problem = replace(self.view.problem, ram_bytes=arena_bytes)
         started_s = time.monotonic()
         time_limit_s, patience_s = (
             max(LEAST_TIME_S, left_s - min(arena_share * left_s, MOST_ARENA_S))
@@ -601,7 +600,7 @@ class _Scheduler:
         )
         interrupted = False
         try:
-            if budget_bytes is None and problem.deadline_ns is None and options.strategy == "auto":
+            if arena_bytes is None and problem.deadline_ns is None and options.strategy == "auto":
                 schedule = _keep_all(problem)
             else:
                 schedule = solve(
@@ -633,10 +632,10 @@ class _Scheduler:
         except StrategyUndefinedError as error:
             raise InputError(f"{self.name}: {error}") from error
         except SolverTimeLimit as error:
-            if budget_bytes == options.ram_bytes:
+            if arena_bytes == options.arena_bytes:
                 self.bound_nj = error.bound_nj
             raise TimeLimitError(f"{self.name}: {error}") from error
-        if budget_bytes == options.ram_bytes:
+        if arena_bytes == options.arena_bytes:
             self.bound_nj = schedule.bound_nj
         return ScheduleReport(
             problem=problem,
@@ -646,7 +645,7 @@ class _Scheduler:
             bound_nj=schedule.bound_nj,
             status=schedule.status,
             strategy=schedule.strategy,
-            budget_bytes=budget_bytes,
+            arena_bytes=arena_bytes,
             solve_s=time.monotonic() - started_s,
             log=schedule.log,
             interrupted=interrupted,
@@ -659,7 +658,7 @@ class _Scheduler:
         Where no arena fits, buffers move on the way (`schedule/relocate.py`). If that is not
         possible, or costs more than the gap that is asked for, less RAM is tried as well.
         """
-        ram, align = self.options.ram_bytes, self.options.align
+        ram, align = self.options.arena_bytes, self.options.align
         first = self.solve(ram, ARENA_SHARE)
         report, excess = self.plan(first)
         best = report if not excess else self.moved(first, ram)
@@ -743,7 +742,7 @@ class _Scheduler:
         """
         if arena_bytes is None or self.options.ram_scope != "all":
             return None
-        problem = replace(report.problem, ram_bytes=self.options.ram_bytes)
+        problem = replace(report.problem, ram_bytes=self.options.arena_bytes)
         # Until it is known where transfers overlap, the time is not.
         instance = self.instance(replace(problem, deadline_ns=None))
         steps = without_overlap(instance, report.steps)
@@ -776,7 +775,7 @@ class _Scheduler:
 
     def without_waste(self, report: ScheduleReport) -> ScheduleReport:
         """`report` with no more in the arena than is alive at once, if that costs little."""
-        if not report.waste_bytes or self.options.ram_bytes is None or self.late():
+        if not report.waste_bytes or self.options.arena_bytes is None or self.late():
             return report
         most_nj = report.use.energy_nj * WASTE_PRICE
         tidy = self.moved(report, report.use.peak_bytes, TIDY_ROUNDS, most_nj)
@@ -802,12 +801,12 @@ class _Scheduler:
     def plan(self, report: ScheduleReport) -> tuple[ScheduleReport, int]:
         """`report` with transfers overlapped and memory planned; bytes by which it is too big."""
         options = self.options
-        ram = options.ram_bytes if options.ram_scope == "all" else None
+        ram = options.arena_bytes if options.ram_scope == "all" else None
         # Memory is planned for all tensors, whatever the scope of the budget.
-        problem = replace(report.problem, ram_bytes=options.ram_bytes)
+        problem = replace(report.problem, ram_bytes=options.arena_bytes)
         everything = replace(problem, ram_bytes=None)
         if options.ram_scope != "all":
-            scope = replace(options, ram_scope="all", ram_bytes=None)
+            scope = replace(options, ram_scope="all", arena_bytes=None)
             everything = problem_view(self.view.graph, scope).problem
         best: ScheduleReport | None = None
         most_nj = math.inf
@@ -908,10 +907,10 @@ def mark_cache_line(graph: GraphOp, device: Device | None) -> None:
 
 def _describe(graph: GraphOp, report: ScheduleReport, options: ScheduleOptions) -> None:
     """Leaves on the graph what was asked and what was found."""
-    if options.ram_bytes is not None:
+    if options.arena_bytes is not None:
         # A budget for activations alone is not what the verifier means by `ram`.
         name = "ram" if options.ram_scope == "all" else "activations_ram"
-        graph.attributes[name] = IntegerAttr(options.ram_bytes, i64)
+        graph.attributes[name] = IntegerAttr(options.arena_bytes, i64)
     if any(graph.is_stored(i) for i in range(len(graph.arguments))):
         # For the memory planner, which knows no device.
         graph.attributes["storage_unit"] = IntegerAttr(_unit_bytes(options), i64)
@@ -987,7 +986,7 @@ class PoetSchedulePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         options = ScheduleOptions(
-            ram_bytes=self.ram,
+            arena_bytes=self.ram,
             deadline_ns=self.deadline,
             strategy=self.strategy,
             paging=self.paging,

@@ -38,9 +38,9 @@ def expected_stack(
     programs are measured: one with nothing but calls in place, and one with as many transfers as
     `options` may lead to. `SLACK_BYTES` are added for what is between them.
     """
-    asked = replace(options, ram_bytes=None, deadline_ns=None, ram_scope="all", params="ram")
+    asked = replace(options, arena_bytes=None, deadline_ns=None, ram_scope="all", params="ram")
     has_storage = options.device is not None and options.device.storage is not None
-    limited = options.ram_bytes is not None
+    limited = options.arena_bytes is not None
     store = options.params == "storage" or (options.params == "auto" and limited and has_storage)
 
     def measure(asked: ScheduleOptions, steps: Callable[[Problem], Sequence[Step]]) -> StackUse:

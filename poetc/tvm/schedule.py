@@ -15,6 +15,7 @@ from tvm import ir, relax, tirx
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr
 
 from poetc.backends.tvm import pipeline
+from poetc.budget import Deadline
 from poetc.costmodel.device import Device, load_device
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.passes.poet_order import order_graph
@@ -31,7 +32,7 @@ from poetc.tvm import pages
 from poetc.tvm.exporter import export_function
 from poetc.tvm.importer import Imported, import_function, kernel_name
 from poetc.tvm.kernels import ALIGN_BYTES
-from poetc.units import format_bytes, format_time, parse_bytes, parse_duration_ns
+from poetc.units import format_bytes, format_time, parse_bytes
 
 ATTRIBUTE = "poetc"
 """Attribute of a scheduled function: what it takes, by name (see docs/relax.md)."""
@@ -43,7 +44,7 @@ class _Options:
 
     functions: tuple[str, ...] | None
     ram_bytes: int | None
-    deadline: int | float | None
+    deadline: Deadline | None
     device: Device
     paging: bool
     remat: bool
@@ -102,7 +103,7 @@ def PoetSchedule(
     options = _Options(
         None if functions is None else tuple(dict.fromkeys(functions)),
         None if ram is None else parse_bytes(str(ram), "ram"),
-        None if deadline is None else parse_duration_ns(deadline, "deadline"),
+        None if deadline is None else Deadline.parse(deadline, "deadline"),
         load_device(device),
         paging,
         remat,
@@ -228,7 +229,7 @@ def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | 
     # Where results alone are too much the answer is still what is needed in all.
     short = arena_bytes is not None and arena_bytes <= 0 and bool(graph.computes)
     asked = ScheduleOptions(
-        ram_bytes=1 if short else arena_bytes,
+        arena_bytes=1 if short else arena_bytes,
         deadline_ns=deadline_of(graph, options.deadline),
         strategy=options.strategy,
         paging=options.paging,

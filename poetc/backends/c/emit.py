@@ -54,6 +54,7 @@ from poetc.backends.c.printer import (
 from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.step_files import step_files
 from poetc.backends.c.text import guarded
+from poetc.budget import Budget
 from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.description import header_name
 from poetc.errors import InputError
@@ -120,9 +121,7 @@ class Executor(Protocol):
         """Static data of such a program beside that of others; the graph need not be scheduled."""
         ...
 
-    def program(
-        self, module: ModuleOp, graph: GraphOp, name: str, stack_bytes: int, static_bytes: int
-    ) -> Program: ...
+    def program(self, module: ModuleOp, graph: GraphOp, name: str, budget: Budget) -> Program: ...
 
 
 class KernelCompiler(Protocol):
@@ -214,10 +213,11 @@ def _generate(
     if static_bytes is None:
         static_bytes = arrangement.static_bytes if board is None else board.static_bytes
         static_bytes += executor.state_bytes(found[0]) if executor is not None else 0
+    budget = Budget(ram_bytes, static_bytes, stack_bytes)
     if executor is None:
-        program = Program(module, found[0], name, stack_bytes, static_bytes)
+        program = Program(module, found[0], name, budget)
     else:
-        program = executor.program(module, found[0], name, stack_bytes, static_bytes)
+        program = executor.program(module, found[0], name, budget)
     # Tables of constants are in kernels.c, and what reads them.
     printed = [k for k in program.kernels if compiler is None or tables_of(k.function)]
     compiled = [k for k in program.kernels if compiler is not None and not tables_of(k.function)]

@@ -36,6 +36,7 @@ from poetc.backends.c.printer import (
     tables_of,
 )
 from poetc.backends.c.text import WIDTH, guarded, indented, local_table, unique, wrapped
+from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import ImageLayout, image_file, layout_of
 from poetc.ir.dense import dtype_of
@@ -118,16 +119,14 @@ class Program:
     plan_sector_bytes = 0
     """Flash that firmware sets aside for a plan that is sent to it."""
 
-    def __init__(
-        self, module: ModuleOp, graph: GraphOp, name: str, stack_bytes: int, static_bytes: int
-    ) -> None:
+    def __init__(self, module: ModuleOp, graph: GraphOp, name: str, budget: Budget) -> None:
         self.module, self.graph, self.name = module, graph, name
         self.macro = name.upper()
         check_sizes(graph)
         self.arena_bytes = static_ram_bytes(graph)
         self.storage_bytes = graph.storage_bytes or 0
-        self.stack_bytes, self.static_bytes = stack_bytes, static_bytes
-        self.ram_bytes = self.arena_bytes + static_bytes + stack_bytes
+        self.stack_bytes, self.static_bytes = budget.stack_bytes, budget.static_bytes
+        self.ram_bytes = budget.used_bytes(self.arena_bytes)
         self.arguments = argument_places(graph)
         self.results = result_places(graph)
         self.has_null = not all(place.in_arena for place in (*self.arguments, *self.results))

@@ -21,6 +21,7 @@ from poetc.backends.c.text import defines, local_table, unique, wrapped
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
 from poetc.backends.plan.table import WORD_BYTES, Numbered, table_of, tensor_count
+from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.ir.poet import GraphOp
 from poetc.kernels.analysis import buffers
@@ -54,10 +55,8 @@ class PlanExecutor:
         """The plan that runs, and the place of each tensor."""
         return _PLAN_BYTES + 4 * _places(tensor_count(graph))
 
-    def program(
-        self, module: ModuleOp, graph: GraphOp, name: str, stack_bytes: int, static_bytes: int
-    ) -> PlanProgram:
-        return PlanProgram(self, module, graph, name, stack_bytes, static_bytes)
+    def program(self, module: ModuleOp, graph: GraphOp, name: str, budget: Budget) -> PlanProgram:
+        return PlanProgram(self, module, graph, name, budget)
 
 
 class PlanProgram(Program):
@@ -72,10 +71,9 @@ class PlanProgram(Program):
         module: ModuleOp,
         graph: GraphOp,
         name: str,
-        stack_bytes: int,
-        static_bytes: int,
+        budget: Budget,
     ) -> None:
-        super().__init__(module, graph, name, stack_bytes, static_bytes)
+        super().__init__(module, graph, name, budget)
         if graph.cache_line_bytes is not None:
             # A device that is sent a plan does not check that buffers keep to the lines.
             raise InputError(
@@ -87,14 +85,14 @@ class PlanProgram(Program):
         self.plan = encode(plan_of(self.numbered, graph), table)
         self.plan_sector_bytes = round_up(2 * len(self.plan), _SECTOR_BYTES)
         if executor.ram_bytes is not None:
-            spare = (executor.ram_bytes - static_bytes - stack_bytes) // WORD_BYTES * WORD_BYTES
+            spare = (executor.ram_bytes - budget.beside_bytes) // WORD_BYTES * WORD_BYTES
             self.arena_bytes = max(self.arena_bytes, min(spare, MAX_BYTES // 4 * 4))
         self.arena_bytes = max(self.arena_bytes, WORD_BYTES)
         if executor.storage:
             self.storage_bytes = min(
                 max(self.storage_bytes, table.storage_bound_bytes), MAX_BYTES // 4 * 4
             )
-        self.ram_bytes = self.arena_bytes + static_bytes + stack_bytes
+        self.ram_bytes = budget.used_bytes(self.arena_bytes)
 
     @cached_property
     def numbered(self) -> Numbered:

@@ -1,0 +1,65 @@
+"""The two limits of a step: how much RAM it may take, and how much time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poetc.units import parse_duration_ns
+
+SCOPES = ("all", "activations")
+"""What a limit of RAM covers: everything, or all tensors but parameters and their gradients."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The RAM of a step: `total_bytes`, None for no limit, of which `static_bytes` (data of the
+    generated code and runtime beside the arena) and `stack_bytes` are no part of the arena.
+
+    With the scope "activations" the limit is one of tensors only, and nothing is set aside from it.
+    """
+
+    total_bytes: int | None
+    static_bytes: int = 0
+    stack_bytes: int = 0
+    scope: str = "all"
+
+    @property
+    def beside_bytes(self) -> int:
+        """What the program has in RAM beside the arena."""
+        return self.static_bytes + self.stack_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What is set aside from the limit before anything is scheduled."""
+        return self.beside_bytes if self.scope == "all" else 0
+
+    @property
+    def arena_bytes(self) -> int | None:
+        """What is left for the arena; None for no limit, 0 or less where nothing is left."""
+        return None if self.total_bytes is None else self.total_bytes - self.reserved_bytes
+
+    def used_bytes(self, arena_bytes: int) -> int:
+        """All of the RAM of a program with an arena of that size."""
+        return arena_bytes + self.beside_bytes
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The longest time of a step: `time_ns`, or `multiple` times the unlimited step's time."""
+
+    time_ns: int = 0
+    multiple: float | None = None
+
+    @classmethod
+    def parse(cls, text: str, option: str) -> Deadline:
+        """The deadline that a user writes: `20ms`, or `1.5x`. Raises InputError naming the
+        option."""
+        found = parse_duration_ns(text, option)
+        return cls(multiple=found) if isinstance(found, float) else cls(found)
+
+    def within_ns(self, unlimited_ns: int) -> int:
+        """The deadline in ns of a step that takes `unlimited_ns` with unlimited RAM."""
+        if self.multiple is None:
+            return self.time_ns
+        # At least the shortest there is: a step that takes no time meets any.
+        return max(1, round(self.multiple * unlimited_ns))
