@@ -14,6 +14,7 @@ from compiled import SANITIZE, Model, build, prepare, run
 from conftest import MODELS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -118,6 +119,7 @@ def test_buffers_of_the_caller(compiler: str, tmp_path: Path) -> None:
     assert same(inputs, model.arguments[6:])
 
 
+@must_reach("planned")
 @settings(max_examples=100, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), st.booleans(), st.sampled_from(["ram", "storage"]))
 def test_random_graphs(random: RandomGraph, share: float, remat: bool, params: str) -> None:
@@ -137,6 +139,7 @@ def test_random_graphs(random: RandomGraph, share: float, remat: bool, params: s
         schedule_and_plan(graph, options)
     except UnscheduledError:
         return
+    reached("planned")
     module.verify()
     check_planned(graph)
     text = str(module)

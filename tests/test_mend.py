@@ -28,6 +28,10 @@ from poetc.schedule.rebuild import rebuild
 from poetc.schedule.solve import solve
 
 
+def batched(seeds: range, size: int) -> list[range]:
+    return [seeds[at : at + size] for at in range(0, len(seeds), size)]
+
+
 def limited(problem: Problem, share: float) -> Problem:
     return dataclasses.replace(problem, ram_bytes=int(share * peak_bytes(problem)))
 
@@ -36,12 +40,19 @@ def unlimited(problem: Problem) -> Problem:
     return dataclasses.replace(problem, ram_bytes=None, deadline_ns=None, dma=False)
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_sequences_keep_to_the_ram(seed: int) -> None:
+@pytest.mark.parametrize("seeds", batched(range(300), 50))
+def test_sequences_keep_to_the_ram(seeds: range) -> None:
+    mended = sum(map(mended_sequences, seeds))
+    assert mended > len(seeds)
+
+
+def mended_sequences(seed: int) -> int:
+    """How many sequences mending finds for a random problem at any RAM; each keeps to it."""
     problem = unlimited(random_problem(random.Random(seed)))
     instance = Instance(problem)
     if instance.pages_of_end() > (problem.storage_bytes or math.inf):
-        return
+        return 0
+    count = 0
     need, _ = ram_needed(instance)
     peak = replay(problem, rebuild(instance, Timeline(instance, math.inf).events())).peak_bytes
     for ram in range(need, peak + 1):
@@ -52,6 +63,8 @@ def test_sequences_keep_to_the_ram(seed: int) -> None:
             mend(inner, ram, found.append, lambda: False, patience=10, gradually=gradually)
             for events in found:
                 replay(limit, rebuild(instance, events))
+            count += len(found)
+    return count
 
 
 def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
@@ -96,17 +109,21 @@ def test_a_timeline_follows_its_mends(seed: int) -> None:
     assert (line.peak == untouched).all() and line.price == pytest.approx(0)
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_the_bound_from_checkpoints_is_one(seed: int) -> None:
+@pytest.mark.parametrize("seeds", batched(range(150), 50))
+def test_the_bound_from_checkpoints_is_one(seeds: range) -> None:
+    assert sum(map(bounded_by_checkpoints, seeds)) > len(seeds) // 4
+
+
+def bounded_by_checkpoints(seed: int) -> bool:
+    """Whether a random problem has an optimum, which no bound from checkpoints exceeds."""
     problem = dataclasses.replace(
         random_problem(random.Random(seed)), deadline_ns=None, idle_power_nw=0, dma=False
     )
-    if problem.ram_bytes is None:
-        return
+    assert problem.ram_bytes is not None
     try:
         best = solve(problem, strategy="milp", gap=0.0).energy_nj
     except InfeasibleProblem:
-        return
+        return False
     instance = Instance(problem)
     for most in (1, 2, 4):
         for depth in (1, 3):
@@ -116,3 +133,4 @@ def test_the_bound_from_checkpoints_is_one(seed: int) -> None:
             outcome = relax(model, 10, threading.Event())
             assert not outcome.infeasible
             assert model.value(outcome.bound) <= best + 1e-3
+    return True

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -58,6 +59,7 @@ def test_any_order_can_be_written(random: RandomGraph, seed: int) -> None:
     assert [a.tobytes() for a in wanted] == [b.tobytes() for b in results]
 
 
+@must_reach("scheduled")
 @settings(max_examples=40, deadline=None)
 @given(random=random_graphs(9), share=st.floats(0, 1))
 def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -> None:
@@ -74,6 +76,7 @@ def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -
         except Exception as error:
             assert type(error).__name__ in ("InfeasibleError", "TimeLimitError")
             return
+    reached("scheduled")
     module.verify()
     run = run_graph(module, random.arguments(), ram)
     assert [a.tobytes() for a in wanted] == [b.tobytes() for b in run.results]

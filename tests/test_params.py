@@ -13,6 +13,7 @@ from compiled import DEVICE, Model, prepare
 from conftest import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
 from test_passes_schedule import device, same
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
@@ -28,7 +29,7 @@ from poetc.errors import (
     UnscheduledError,
 )
 from poetc.interpreter import InterpreterError, Run, run_func, run_graph
-from poetc.ir.graph import graphs, view_scheduled
+from poetc.ir.graph import graphs, view_scheduled, view_unscheduled
 from poetc.ir.poet import GraphOp, PageType
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.passes import poet_schedule
@@ -499,6 +500,7 @@ def test_the_interpreter_keeps_old_values() -> None:
         run_graph(module, given, arena=True)
 
 
+@must_reach("scheduled")
 @settings(max_examples=60, deadline=None)
 @given(random_graphs(8), st.floats(0, 1), st.booleans())
 def test_random_graphs_pass_by_pass(random: RandomGraph, share: float, dma: bool) -> None:
@@ -513,6 +515,7 @@ def test_random_graphs_pass_by_pass(random: RandomGraph, share: float, dma: bool
     except InfeasibleError:
         assert ram_bytes < most
         return
+    reached("scheduled")
     assert len(stored(graph)) == params
     module.verify()
     verify_graph(graph)
@@ -532,15 +535,19 @@ def test_random_graphs_pass_by_pass(random: RandomGraph, share: float, dma: bool
     assert same(wanted, run_graph(module, random.arguments(), arena=True).results)
 
 
+@must_reach("scheduled")
 @settings(max_examples=40, deadline=None)
 @given(random_graphs(8), st.floats(0, 1))
 def test_less_ram_is_enough_with_parameters_on_storage(random: RandomGraph, share: float) -> None:
     """Whatever can be done with parameters in RAM can be done with them on storage."""
     _, graph = random.parse()
     most = schedule_graph(graph.clone(), options(None, "ram")).use.peak_bytes
-    limited = options(max(1, round(share * most)), "ram", device=device(False), time_limit_s=1)
+    start = sum(t.bytes for t in view_unscheduled(graph).problem.tensors if t.start is not None)
+    ram_bytes = max(1, round(start + share * (most - start)))
+    limited = options(ram_bytes, "ram", device=device(False), time_limit_s=1)
     try:
         schedule_graph(graph.clone(), limited)
     except PoetcError:
         return
+    reached("scheduled")
     schedule_graph(graph, replace(limited, params="storage"))

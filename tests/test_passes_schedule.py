@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
 
 from poetc.costmodel.device import Device, Storage
@@ -53,6 +54,7 @@ def same(before: list[np.ndarray], after: list[np.ndarray]) -> bool:
 DEVICES = st.sampled_from([None, device(True), device(False), device(False, None)])
 
 
+@must_reach("limited", "planned")
 @settings(max_examples=80, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), DEVICES, st.booleans(), st.booleans())
 def test_pass_by_pass(
@@ -72,6 +74,7 @@ def test_pass_by_pass(
     except UnscheduledError:
         assert ram < most
         return
+    reached("limited" if ram < most else "unlimited")
     module.verify()
     verify_graph(graph)
     run = run_graph(module, random.arguments(), ram)
@@ -94,12 +97,14 @@ def test_pass_by_pass(
     except ArenaOverflowError as error:
         assert error.excess_bytes > 0 and graph.arena_bytes is None
         return
+    reached("planned")
     assert plan.arena_bytes <= ram
     module.verify()
     verify_graph(graph)
     assert same(wanted, run_graph(module, random.arguments(), ram, arena=True).results)
 
 
+@must_reach("planned")
 @settings(max_examples=60, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), DEVICES)
 def test_all_at_once(random: RandomGraph, share: float, device: Device | None):
@@ -116,6 +121,7 @@ def test_all_at_once(random: RandomGraph, share: float, device: Device | None):
     except UnscheduledError:
         assert str(graph) == before
         return
+    reached("planned")
     assert report.memory is not None and report.memory.arena_bytes <= ram
     assert graph.arena_bytes == report.memory.arena_bytes
     verify_graph(graph)

@@ -10,6 +10,7 @@ import pytest
 from compiled import prepare
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from schedule_problems import random_problem
 
 from poetc.interpreter import run_graph
@@ -122,6 +123,7 @@ def test_is_deterministic_and_stops():
     assert time.monotonic() - began < 5
 
 
+@must_reach("relocated")
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 40))
 def test_moved_tensors_keep_their_alignment(seed: int, more: int):
@@ -139,6 +141,7 @@ def test_moved_tensors_keep_their_alignment(seed: int, more: int):
     arena_bytes = replay(problem, steps).peak_bytes + more
     found = relocate(Instance(problem), steps, arena_bytes, 1, never, rounds=40)
     if found is not None:
+        reached("relocated")
         plan = plan_memory(problem, found.steps, align=1, offsets=found.offsets)
         assert plan.arena_bytes <= arena_bytes
 
@@ -162,6 +165,7 @@ def test_each_loop_asks_whether_to_stop():
     assert found is not None and relocate(Instance(problem), steps, peak - 1, 1, lambda: True)
 
 
+@must_reach("relocated")
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))
 def test_random_schedules(seed: int, more: int):
@@ -174,6 +178,7 @@ def test_random_schedules(seed: int, more: int):
     arena_bytes = replay(problem, steps).peak_bytes + more
     found = relocate(Instance(problem), steps, arena_bytes, 1, never, rounds=40)
     if found is not None:
+        reached("relocated")
         checked(problem, steps, arena_bytes, found)
     else:
         # Only what may not leave RAM can be in the way.

@@ -9,6 +9,7 @@ import pytest
 from conftest import MODELS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from schedule_problems import problems
 
 from poetc import cli
@@ -90,7 +91,9 @@ def run(problem: Problem, strategy: str) -> Schedule:
 def attempt(problem: Problem, strategy: str) -> Schedule | None:
     """The same, or None where the strategy refuses in the way that it may."""
     try:
-        return run(problem, strategy)
+        schedule = run(problem, strategy)
+        reached(strategy)
+        return schedule
     except InfeasibleProblem:
         return None
     except NoScheduleError as error:
@@ -123,6 +126,7 @@ def keeps_stage_rules(schedule: Schedule) -> bool:
     return True
 
 
+@must_reach(*CONSTRUCTIVE)
 @QUICK
 @given(problems(max_operations=10), st.booleans(), st.sampled_from(tuple(CONSTRUCTIVE)))
 def test_legal_or_refused(problem: Problem, dma: bool, strategy: str) -> None:
@@ -136,21 +140,25 @@ def test_unlimited_is_keep_all(problem: Problem, strategy: str) -> None:
     assert run(problem, strategy).energy_nj == run(problem, "keep-all").energy_nj
 
 
+@must_reach("compared")
 @QUICK
 @given(problems(max_operations=6), st.sampled_from((*CONSTRUCTIVE, *RESTRICTED)))
 def test_never_better_than_the_optimum(problem: Problem, strategy: str) -> None:
     schedule = attempt(problem, strategy)
     if schedule is None or not keeps_stage_rules(schedule):
         return
+    reached("compared")
     assert schedule.energy_nj >= run(problem, "auto").energy_nj
 
 
+@must_reach("compared")
 @QUICK
 @given(problems(max_operations=6), st.sampled_from(("chen-sqrt", "chen-greedy", "griewank", "dtr")))
 def test_recompute_only_is_never_better_than_checkmate(problem: Problem, strategy: str) -> None:
     schedule = attempt(problem, strategy)
     if schedule is None or not keeps_stage_rules(schedule):
         return
+    reached("compared")
     assert schedule.energy_nj >= run(problem, "checkmate").energy_nj
 
 

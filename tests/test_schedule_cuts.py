@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import random
 import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from schedule_oracle import cheapest
-from schedule_problems import problems
+from schedule_problems import problems, random_problem
 from test_schedule_solve import training_step
 
 from poetc.schedule import pages
@@ -33,6 +35,7 @@ def optimum(model: SlotModel) -> float:
     return model.value(outcome.objective)
 
 
+@must_reach("cut")
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.booleans(), st.booleans())
 def test_cuts_keep_the_optimum(problem: Problem, outline: bool, early: bool) -> None:
@@ -43,6 +46,7 @@ def test_cuts_keep_the_optimum(problem: Problem, outline: bool, early: bool) -> 
     model = SlotModel(instance, all_slots(instance), outline=outline)
     plain = optimum(model)
     tight = Tight(model, STOP)
+    rows = []
     if early:
         # Every cut there is, whether or not a point breaks it.
         slots = list(dict.fromkeys(model.slots))
@@ -54,6 +58,8 @@ def test_cuts_keep_the_optimum(problem: Problem, outline: bool, early: bool) -> 
         if rows:
             tight.add(rows)
     assert tight.rounds(30, float("inf"))
+    if rows or tight.found:
+        reached("cut")
     model.lp = tight.settled()
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
     assert plain <= expected + 1e-3
@@ -67,8 +73,11 @@ def _reads(model: SlotModel, cut: Cut) -> bool:
     return cut.moment in events and events.get(cut.use) is False
 
 
+@must_reach("rows")
 @settings(max_examples=100, deadline=None)
 @given(problems(), st.integers(1, 4))
+@example(random_problem(random.Random(37)), 1)
+@example(random_problem(random.Random(40)), 2)
 def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None:
     if cheapest(problem) is None:
         return
@@ -81,12 +90,14 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
     bounds = [(s, min(s + width, last)) for s in range(0, last + 1, width)]
     rows = block_rows(tight, bounds, 30, STOP)
     if rows:
+        reached("rows")
         tight.add(rows)
         assert tight.solve(30)
     model.lp = tight.settled()
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
 
 
+@must_reach("fixed")
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.booleans(), st.booleans(), st.sampled_from((0.0, 0.5, 3.0)))
 def test_fixing_keeps_the_optimum(
@@ -106,7 +117,8 @@ def test_fixing_keeps_the_optimum(
     assert tight.rounds(30, float("inf")) if cut else tight.solve(30)
     for _ in range(2):
         # The second time with what is fixed already.
-        tight.fix(goal)
+        if tight.fix(goal):
+            reached("fixed")
         budget = pages.budget(tight, goal, 30, STOP)
         if budget is not None:
             tight.add([budget])
@@ -127,6 +139,7 @@ def test_fixing_follows_what_belongs_together() -> None:
     assert tight.fix(goal) > 1.2 * alone
 
 
+@must_reach("bounded")
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_what_the_outline_leaves_has_the_optimum(problem: Problem) -> None:
@@ -135,6 +148,7 @@ def test_what_the_outline_leaves_has_the_optimum(problem: Problem) -> None:
     first_schedules(search)
     if expected is None or search.steps is None or problem.dma:
         return
+    reached("bounded")
     bounding = Bounding(search, Guide())
     bounding.cut(1.0)
     bounding.whole(30)

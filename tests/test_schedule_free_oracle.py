@@ -9,6 +9,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from schedule_free_oracle import (
     FREE,
     FREE_ONCE,
@@ -113,6 +114,7 @@ def test_the_best_order(problem: Problem) -> None:
     assert (NONE if schedule is None else schedule.energy_nj) <= min(energies)
 
 
+@must_reach("refusal")
 @examples(150)
 @given(problems())
 def test_refusals(problem: Problem) -> None:
@@ -123,6 +125,7 @@ def test_refusals(problem: Problem) -> None:
             continue
         except InfeasibleProblem as error:
             refusal = error
+        reached("refusal")
         rules = FREE if refusal.any_order else STAGES
         assert cheapest(problem, rules) is None
         assert ("in this order of the operations" in str(refusal)) == (not refusal.any_order)
@@ -146,6 +149,7 @@ def test_only_another_order_keeps_to_the_limits(seed: int) -> None:
     assert schedule.energy_nj == energy(problem, FREE) < energy(problem, STAGES)
 
 
+@must_reach(*CONSTRUCTIVE)
 @examples(60)
 @given(problems())
 def test_baselines_are_never_better_than_no_rules(problem: Problem) -> None:
@@ -157,6 +161,7 @@ def test_baselines_are_never_better_than_no_rules(problem: Problem) -> None:
         except Exception as error:
             assert type(error).__module__ == "poetc.schedule.errors", error
             continue
+        reached(strategy)
         assert free <= schedule.energy_nj
         assert schedule.bound_nj <= schedule.energy_nj
 
@@ -180,6 +185,7 @@ def test_least_ram(problem: Problem) -> None:
     assert claimed.order_bound <= by_stages
 
 
+@must_reach("tight")
 @examples(150)
 @given(problems(), st.booleans(), st.booleans())
 def test_the_ram_that_any_order_needs(problem: Problem, paging: bool, remat: bool) -> None:
@@ -196,6 +202,8 @@ def test_the_ram_that_any_order_needs(problem: Problem, paging: bool, remat: boo
     least = least_ram(allowed, FREE)
     bound, _ = bounds.ram_needed_in_any_order(instance)
     assert least is None or bound <= least
+    if bound == least:
+        reached("tight")
 
 
 def test_a_buffer_that_every_order_keeps() -> None:

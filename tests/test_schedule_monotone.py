@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from schedule_problems import problems
 
 from poetc.schedule.checker import check, replay
@@ -45,6 +46,7 @@ def assert_no_worse(problem: Problem, less: Schedule | None, more: Schedule | No
     """`more` is the answer for `problem`, which has all that the one of `less` has, and more."""
     if less is None:
         return
+    reached("compared")
     # What was found is not lost.
     replay(problem, less.steps)
     assert more is not None
@@ -74,6 +76,7 @@ def more_storage(problem: Problem, amount: int) -> Problem:
     return replace(problem, storage_bytes=problem.storage_bytes + amount)
 
 
+@must_reach("compared")
 @examples(150)
 @given(problems(), st.integers(1, 6), st.sampled_from((more_ram, more_time, more_storage)))
 def test_larger_budget(
@@ -83,12 +86,14 @@ def test_larger_budget(
     assert_no_worse(large, attempt(small), attempt(large))
 
 
+@must_reach("compared")
 @examples(80)
 @given(problems(), st.sampled_from(("remat", "paging")))
 def test_more_is_allowed(problem: Problem, option: str) -> None:
     assert_no_worse(problem, attempt(problem, **{option: False}), attempt(problem))
 
 
+@must_reach("compared")
 @examples(80)
 @given(problems(max_operations=7), st.sampled_from((0.01, 0.1, 0.5)))
 def test_looser_gap(problem: Problem, gap: float) -> None:
@@ -97,11 +102,13 @@ def test_looser_gap(problem: Problem, gap: float) -> None:
     assert (exact is None) == (loose is None)
     if exact is None or loose is None:
         return
+    reached("compared")
     assert exact.status == loose.status == "optimal"
     assert loose.bound_nj <= exact.energy_nj <= loose.energy_nj
     assert loose.energy_nj * (1 - gap) <= exact.energy_nj + 1e-6
 
 
+@must_reach("compared")
 @examples(80)
 @given(problems(max_operations=7), st.integers(0, 6), st.sampled_from((0.01, 0.1)))
 def test_larger_budget_within_a_gap(problem: Problem, amount: int, gap: float) -> None:
@@ -109,11 +116,13 @@ def test_larger_budget_within_a_gap(problem: Problem, amount: int, gap: float) -
     large = more_ram(problem, amount)
     less, more = attempt(problem, gap), attempt(large, gap)
     if less is not None:
+        reached("compared")
         assert more is not None
         assert more.bound_nj <= less.energy_nj
         assert more.energy_nj * (1 - gap) <= less.energy_nj + 1e-6
 
 
+@must_reach("least_ram", "fastest")
 @examples(60)
 @given(problems(), st.integers(1, 6))
 def test_limits_fall_with_a_larger_budget(problem: Problem, amount: int) -> None:
@@ -122,6 +131,7 @@ def test_limits_fall_with_a_larger_budget(problem: Problem, amount: int) -> None
         small, large = enlarge(problem, 0), enlarge(problem, amount)
         less, more = (find(Instance(p)) for p in (small, large))
         if less.known is not None:
+            reached(find.__name__)
             assert more.known is not None
             assert more.known <= less.known
             assert more.bound <= less.bound

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from schedule_problems import problems
 from test_schedule_solve import training_step
 
@@ -47,6 +48,8 @@ def worse_than(problem: Problem, strategies: tuple[str, ...], gap: float, second
     """The strategies that beat the search by more than the gap it was asked for."""
     best = attempt(problem, "auto", gap, seconds)
     found = {s: attempt(problem, s, gap, seconds) for s in strategies}
+    if any(found.values()):
+        reached("compared")
     return [
         (name, schedule.energy_nj, best and best.energy_nj)
         for name, schedule in found.items()
@@ -54,24 +57,28 @@ def worse_than(problem: Problem, strategies: tuple[str, ...], gap: float, second
     ]
 
 
+@must_reach("compared")
 @examples(120)
 @given(problems(max_operations=8))
 def test_constructive_strategies(problem: Problem) -> None:
     assert not worse_than(problem, CHEAP, 0.0, 30)
 
 
+@must_reach("compared")
 @examples(50)
 @given(problems(max_operations=5), st.sampled_from(SOLVED))
 def test_models(problem: Problem, strategy: str) -> None:
     assert not worse_than(problem, (strategy,), 0.0, 30)
 
 
+@must_reach("compared")
 @examples(40)
 @given(problems(max_operations=8), st.sampled_from((0.01, 0.1)))
 def test_with_a_gap(problem: Problem, gap: float) -> None:
     assert not worse_than(problem, CHEAP, gap, 30)
 
 
+@must_reach("compared")
 @examples(20)
 @given(problems(max_operations=6), st.booleans(), st.sampled_from((1.0, 3.0)))
 def test_at_any_limit(problem: Problem, dma: bool, seconds: float) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from outcomes import must_reach, reached
 from schedule_oracle import cheapest, cheapest_of_paper
 from schedule_problems import problems
 
@@ -157,12 +158,14 @@ def test_fastest(problem: Problem, remat: bool) -> None:
         assert least.known == 0 or not works(least.known - 1)
 
 
+@must_reach("compared")
 @examples(120)
 @given(problems(), st.booleans(), st.booleans())
 def test_poet_is_never_better(problem: Problem, remat: bool, paging: bool) -> None:
     schedule = optimum(problem, strategy="poet", remat=remat, paging=paging)
     if schedule is not None:
         best = optimum(problem, remat=remat, paging=paging)
+        reached("compared")
         assert best is not None
         assert best.energy_nj <= schedule.energy_nj
 
@@ -178,10 +181,12 @@ def test_poet_is_the_model_of_the_paper(problem: Problem) -> None:
         assert round(outcome.objective * model.scale) == expected
 
 
+@must_reach("schedule")
 @examples(100)
 @given(problems())
 def test_keep_all_runs_everything_once(problem: Problem) -> None:
     schedule = optimum(problem, strategy="keep-all")
     if schedule is not None:
+        reached("schedule")
         runs = [step.operation for step in schedule.computes]
         assert runs == list(range(len(problem.operations)))

@@ -491,11 +491,14 @@ def corrupted(data: bytes, rng: random.Random) -> bytes:
     return bytes(damaged)  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_corrupted_files_give_one_error_or_a_module(seed):
-    rng = random.Random(seed)
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_corrupted_files_give_one_error_or_a_module(first):
     text = (MODELS / "gesture_mlp.mlir").read_bytes()
-    try:
-        read_module(corrupted(text, rng), "step.mlir")
-    except InputError as error:
-        assert error.message and error.location is not None
+    errors = 0
+    for seed in range(first, first + 20):
+        try:
+            read_module(corrupted(text, random.Random(seed)), "step.mlir")
+        except InputError as error:
+            assert error.message and error.location is not None
+            errors += 1
+    assert errors > 10

@@ -1,0 +1,33 @@
+"""What the examples of a property test must have come to: a test that nothing reaches proves
+nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec
+
+P = ParamSpec("P")
+
+_reached: set[str] = set()
+
+
+def reached(outcome: str) -> None:
+    """Says that the example of the test that runs has come to `outcome`."""
+    _reached.add(outcome)
+
+
+def must_reach(*outcomes: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """A decorator above `@given`: the test fails unless some example came to each of `outcomes`."""
+
+    def decorate(test: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(test)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+            _reached.clear()
+            test(*args, **kwargs)
+            missing = set(outcomes) - _reached
+            assert not missing, f"no example came to {', '.join(sorted(missing))}"
+
+        return checked
+
+    return decorate
