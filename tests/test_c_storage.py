@@ -32,7 +32,8 @@ from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
 from poetc.lock import locked
 from poetc.page import page_trailer
-from poetc.passes.poet_verify import PoetVerifyPass, VerificationError
+from poetc.passes.poet_verify import PoetVerifyPass
+from poetc.passes.poet_verify.messages import VerificationError
 
 PARAMETERS = [W, C, V]
 PAGE = "!poet.page<tensor<4xf32>>"

@@ -27,7 +27,8 @@ from poetc.ir.graph import graphs, view_unscheduled
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import parse_module
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
-from poetc.passes.poet_verify import VerificationError, verify_graph
+from poetc.passes.poet_verify import verify_graph
+from poetc.passes.poet_verify.messages import VerificationError
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 

@@ -25,7 +25,8 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp, PageInOp, PageInStartOp, offset_of
 from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.passes.poet_schedule import ScheduleReport, schedule_and_plan
-from poetc.passes.poet_verify import VerificationError, verify_graph
+from poetc.passes.poet_verify import verify_graph
+from poetc.passes.poet_verify.messages import VerificationError
 
 HERE = Path(__file__).parent
 LINE = 32

@@ -25,7 +25,8 @@ from poetc.ir.poet import (
     offset_of,
 )
 from poetc.ir.text import parse_module
-from poetc.passes.poet_verify import VerificationError, verify_graph
+from poetc.passes.poet_verify import verify_graph
+from poetc.passes.poet_verify.messages import VerificationError
 
 scheduled = poet_graphs("scheduled") | poet_graphs("planned")
 # Many random graphs lack what a mutation needs.
