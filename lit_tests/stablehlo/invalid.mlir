@@ -155,3 +155,23 @@
 // CHECK: start indices has 1 entries, expected 2
 %x, %u, %i = "test.op"() : () -> (tensor<3x4xf32>, tensor<1x4xf32>, tensor<i32>)
 %0 = stablehlo.dynamic_update_slice %x, %u, %i : (tensor<3x4xf32>, tensor<1x4xf32>, tensor<i32>) -> tensor<3x4xf32>
+
+// -----
+
+// CHECK: the condition returns tensor<f32>, expected tensor<i1>
+%x = "test.op"() : () -> tensor<f32>
+%0 = stablehlo.while(%a = %x) : tensor<f32> cond {
+  stablehlo.return %a : tensor<f32>
+} do {
+  stablehlo.return %a : tensor<f32>
+}
+
+// -----
+
+// CHECK: branch 1 returns tensor<2xf32>, expected tensor<3xf32>
+%p, %x, %y = "test.op"() : () -> (tensor<i1>, tensor<3xf32>, tensor<2xf32>)
+%0 = "stablehlo.if"(%p) ({
+  stablehlo.return %x : tensor<3xf32>
+}, {
+  stablehlo.return %y : tensor<2xf32>
+}) : (tensor<i1>) -> tensor<3xf32>

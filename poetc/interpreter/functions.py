@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from poetc.errors import InputError, PoetcError
 from poetc.ir.dense import dtype_of
 from poetc.ir.locations import source_location
-from poetc.ir.stablehlo import StablehloOp
+from poetc.ir.stablehlo import ControlOp, StablehloOp
 from poetc.ir.stablehlo.base import Array
 
 
@@ -61,10 +61,20 @@ def evaluate(op: Operation, operands: Sequence[Array]) -> Array:
 
 
 def run_block(
-    block: Block, args: Sequence[Array], call: Callable[[str, list[Array]], list[Array]]
+    block: Block,
+    args: Sequence[Array],
+    call: Callable[[str, list[Array]], list[Array]],
+    outside: dict[SSAValue, Array] | None = None,
 ) -> list[Array]:
-    """Executes a block of StableHLO operations; returns the operands of its terminator."""
-    values: dict[SSAValue, Array] = dict(zip(block.args, args, strict=True))
+    """Executes a block of StableHLO operations; returns the operands of its terminator.
+
+    `outside` has the values that the block sees around it; its own are added."""
+    values = {} if outside is None else outside
+    values.update(zip(block.args, args, strict=True))
+
+    def execute(inner: Block, args: Sequence[Array]) -> list[Array]:
+        return run_block(inner, args, call, values)
+
     last = block.last_op
     assert last is not None
     for op in block.ops:
@@ -73,6 +83,8 @@ def run_block(
             return operands
         if isinstance(op, func.CallOp):
             results = call(op.callee.string_value(), operands)
+        elif isinstance(op, ControlOp):
+            results = op.run(operands, execute)
         else:
             results = [evaluate(op, operands)]
         values.update(zip(op.results, results, strict=True))

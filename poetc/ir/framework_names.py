@@ -14,7 +14,6 @@ FRAMEWORK_NAMES = {
     "stablehlo.all_reduce": "jax.lax.psum",
     "stablehlo.atan2": "jax.numpy.arctan2, torch.atan2",
     "stablehlo.bitcast_convert": "jax.lax.bitcast_convert_type",
-    "stablehlo.case": "jax.lax.cond, jax.lax.switch",
     "stablehlo.ceil": "jax.numpy.ceil, torch.ceil",
     "stablehlo.clamp": "jax.lax.clamp, torch.clamp",
     "stablehlo.cosine": "jax.numpy.cos, torch.cos",
@@ -22,7 +21,6 @@ FRAMEWORK_NAMES = {
     "stablehlo.custom_call": "code outside StableHLO, such as LAPACK",
     "stablehlo.exponential_minus_one": "jax.numpy.expm1, torch.expm1",
     "stablehlo.floor": "jax.numpy.floor, torch.floor",
-    "stablehlo.if": "jax.lax.cond",
     "stablehlo.log_plus_one": "jax.numpy.log1p, torch.log1p",
     "stablehlo.logistic": "jax.nn.sigmoid, torch.sigmoid",
     "stablehlo.optimization_barrier": "jax.checkpoint",
@@ -36,6 +34,5 @@ FRAMEWORK_NAMES = {
     "stablehlo.sine": "jax.numpy.sin, torch.sin",
     "stablehlo.sort": "jax.numpy.sort, jax.numpy.argsort, torch.sort",
     "stablehlo.tan": "jax.numpy.tan, torch.tan",
-    "stablehlo.while": "jax.lax.scan, jax.lax.fori_loop, jax.lax.while_loop",
 }
 """By name; several where several functions lead to the operation."""

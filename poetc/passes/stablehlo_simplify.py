@@ -1,10 +1,10 @@
 """`stablehlo-simplify`: the same results, bit for bit, with fewer and simpler operations.
 
-Inlines private functions, expands CHLO, folds constants, merges equal operations, removes dead
-ones, and applies the algebra of `poetc.simplify` that keeps every bit. What is left is in a normal
-form that the later passes rely on:
+Inlines private functions, unrolls loops, makes selects of branches, expands CHLO, folds constants,
+merges equal operations, removes dead ones, and applies the algebra of `poetc.simplify` that keeps
+every bit. What is left is in a normal form that the later passes rely on:
 
-- one function, no calls, no CHLO;
+- one function, no calls, no loops, no branches, no CHLO, no dynamic slices;
 - a tensor of equal elements is a scalar constant and a broadcast, or a constant of one element;
 - the constant operand of a commutative operation, and of a comparison, is the right one;
 - no transpose, broadcast or reduce that a reshape can express, no reshape of a reshape.
@@ -19,7 +19,8 @@ from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
 from poetc.simplify import algebra, chlo, dynamic, folding, movement
-from poetc.simplify.driver import Rules, simplify_block
+from poetc.simplify.control import expand_control
+from poetc.simplify.driver import Rules, remove_dead, simplify_block
 from poetc.simplify.inline import inline_calls
 
 RULES: Rules = {
@@ -108,4 +109,6 @@ class StableHLOSimplifyPass(ModulePass):
         for function in op.ops:
             if isinstance(function, FuncOp) and not function.is_declaration:
                 for block in function.body.blocks:
+                    remove_dead(block)
+                    expand_control(block)
                     simplify_block(block, _ALL_RULES)

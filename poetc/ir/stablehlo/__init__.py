@@ -2,8 +2,9 @@
 
 Ops have the names, properties and assembly of StableHLO 1.x, in the pretty form that JAX prints and
 in generic form. Constructors take plain Python values and infer result types; lower-case accessors
-return plain ints, tuples and strings. All ops are pure and have one result. Shapes are static;
-elements are f32, i32 or i1. Reductions run over one operand with one of `REDUCERS` as their body.
+return plain ints, tuples and strings. All ops are pure and, but for loops and branches, have one
+result. Shapes are static; elements are f32, i32 or i1. Reductions run over one operand with one of
+`REDUCERS` as their body.
 
 The dialect `resume` has what StableHLO lacks: contractions that go on with sums.
 """
@@ -43,7 +44,12 @@ from poetc.ir.stablehlo.contraction import (
     DotGeneralOp,
 )
 from poetc.ir.stablehlo.control import (
+    BranchOp,
+    CaseOp,
+    ControlOp,
+    IfOp,
     ReturnOp,
+    WhileOp,
 )
 from poetc.ir.stablehlo.elementwise import (
     AbsOp,
@@ -139,6 +145,9 @@ OPERATIONS: list[type[Operation]] = [
     ScatterOp,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
+    WhileOp,
+    IfOp,
+    CaseOp,
     ReturnOp,
 ]
 
@@ -153,6 +162,9 @@ EXPANDED: tuple[type[Operation], ...] = (
     *CHLO.operations,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
+    WhileOp,
+    IfOp,
+    CaseOp,
 )
 """Operations that `stablehlo-simplify` puts others in place of: nothing after it knows them."""
 
@@ -168,11 +180,14 @@ __all__ = [
     "AddOp",
     "AndOp",
     "BinaryElementwiseOp",
+    "BranchOp",
     "BroadcastInDimOp",
+    "CaseOp",
     "ChloUnaryOp",
     "CompareOp",
     "ConcatenateOp",
     "ConstantOp",
+    "ControlOp",
     "ConvDims",
     "ConvertOp",
     "ConvolutionBase",
@@ -188,6 +203,7 @@ __all__ = [
     "ErfcOp",
     "ExponentialOp",
     "GatherOp",
+    "IfOp",
     "IotaOp",
     "IsFiniteOp",
     "LogOp",
@@ -223,6 +239,7 @@ __all__ = [
     "TransposeOp",
     "UnaryElementwiseOp",
     "Value",
+    "WhileOp",
     "XorOp",
     "dilated",
     "element_count",

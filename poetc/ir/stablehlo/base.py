@@ -72,7 +72,7 @@ def check(condition: bool, message: str) -> None:
 # The checks below run for every operation: they build a message only where one is needed.
 
 
-def _check_tensor(name: str, type: Attribute) -> None:
+def check_tensor(name: str, type: Attribute) -> None:
     """Static shape, no encoding, supported elements."""
     if not isinstance(type, TensorType):
         raise VerifyException(f"{name} is {type}, expected a ranked tensor")
@@ -214,8 +214,8 @@ class StablehloOp(IRDLOperation):
 
     def verify_(self) -> None:
         for index, operand in enumerate(self.operands):
-            _check_tensor(f"operand {index}", operand.type)
-        _check_tensor("result", self.result.type)
+            check_tensor(f"operand {index}", operand.type)
+        check_tensor("result", self.result.type)
         self.verify_op()
 
     def verify_op(self) -> None:

@@ -1,0 +1,106 @@
+"""Training steps with loops and branches, written in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Step = Callable[..., Any]
+
+
+def _cell(params: Any, hidden: Any, x: Any) -> Any:
+    return jnp.tanh(x @ params["x"] + hidden @ params["h"] + params["b"])
+
+
+def _descend(loss_of: Step) -> Step:
+    """A step of gradient descent: new parameters and the loss."""
+
+    def step(params: Any, *batch: Any) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(params, *batch)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), loss
+
+    return step
+
+
+def rnn_loss(params: Any, xs: Any, target: Any) -> Any:
+    """Of the last state and of all outputs."""
+
+    def advance(hidden: Any, x: Any) -> Any:
+        hidden = _cell(params, hidden, x)
+        return hidden, hidden @ params["out"]
+
+    hidden, outputs = jax.lax.scan(advance, jnp.zeros_like(params["b"]), xs)
+    return jnp.mean((outputs - target) ** 2) + jnp.sum(hidden**2)
+
+
+def accumulate(params: Any, xs: Any) -> Any:
+    """Gradients of micro-batches are summed by a loop, then applied."""
+
+    def loss_of(params: Any, x: Any) -> Any:
+        return jnp.mean(_cell(params, jnp.zeros_like(params["b"]), x) ** 2)
+
+    def add(i: Any, sums: Any) -> Any:
+        x = jax.lax.dynamic_index_in_dim(xs, i, keepdims=False)
+        return jax.tree.map(jnp.add, sums, jax.grad(loss_of)(params, x))
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    sums = jax.lax.fori_loop(0, xs.shape[0], add, zeros)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, sums)
+
+
+def mapped_loss(params: Any, xs: Any, target: Any) -> Any:
+    outputs = jax.lax.map(lambda x: _cell(params, x, x) @ params["out"], xs)
+    return jnp.mean((outputs - target) ** 2)
+
+
+def nested_loss(params: Any, xs: Any, target: Any) -> Any:
+    """A scan over samples, each with a loop that refines its state."""
+
+    def advance(hidden: Any, x: Any) -> Any:
+        def refine(hidden: Any, _: Any) -> Any:
+            return _cell(params, hidden, x), None
+
+        hidden, _ = jax.lax.scan(refine, hidden, None, length=2)
+        return hidden, jnp.sum(hidden @ params["out"])
+
+    _, sums = jax.lax.scan(advance, jnp.zeros_like(params["b"]), xs, reverse=True)
+    return jnp.mean((sums - target[:, 0]) ** 2)
+
+
+def branching(params: Any, xs: Any, target: Any) -> Any:
+    """Parameters are kept where the loss is large; the logarithm is NaN in the other branch."""
+    loss, gradients = jax.value_and_grad(mapped_loss)(params, xs, target)
+
+    def update(_: Any) -> Any:
+        rate = jnp.log(1.0 - loss)
+        return jax.tree.map(lambda p, g: p + 0.1 * rate * g, params, gradients)
+
+    return jax.lax.cond(loss < 1.0, update, lambda _: params, None), loss
+
+
+def parameters(scale: float = 0.5) -> dict[str, np.ndarray]:
+    """Of a cell of three units with as many inputs."""
+    rng = np.random.default_rng(1)
+    shapes = {"x": (3, 3), "h": (3, 3), "b": (3,), "out": (3, 2)}
+    return {k: (scale * rng.standard_normal(s)).astype(np.float32) for k, s in shapes.items()}
+
+
+def steps() -> dict[str, tuple[Step, list[Any]]]:
+    """Each step by its name, with arguments."""
+    rng = np.random.default_rng(2)
+    xs = rng.standard_normal((4, 3)).astype(np.float32)
+    target = rng.standard_normal((4, 2)).astype(np.float32)
+    cell = parameters()
+    del cell["out"]
+    return {
+        "scan_rnn": (_descend(rnn_loss), [parameters(), xs, target]),
+        "accumulation": (accumulate, [cell, np.stack([xs, xs + 1, xs * 2])]),
+        "map": (_descend(mapped_loss), [parameters(), xs, target]),
+        "nested_scan": (_descend(nested_loss), [parameters(), xs, target]),
+        "cond_small_loss": (branching, [parameters(), xs, 0.1 * target]),
+        "cond_large_loss": (branching, [parameters(), xs, 5.0 + target]),
+    }

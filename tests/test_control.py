@@ -1,0 +1,149 @@
+"""Loops and branches: unrolled and interpreted as they are, in C and by XLA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import SANITIZE, bring, build, run
+from test_cases import assert_close
+from xdsl.context import Context
+
+from poetc.errors import InputError
+from poetc.interpreter import run_func
+from poetc.ir import stablehlo as hlo
+from poetc.ir.text import parse_module
+from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
+from poetc.simplify import control
+from tests.models.make_results import xla_results
+
+
+def lowered(step: Any, arguments: list[Any]) -> tuple[str, list[np.ndarray]]:
+    """The step in StableHLO, and its flat arguments."""
+    jax = pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
+    text = jax.jit(step, donate_argnums=0, keep_unused=True).lower(*arguments).as_text()
+    return text, [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
+
+
+def simplified(text: str) -> Any:
+    module = parse_module(text)
+    StableHLOSimplifyPass().apply(Context(), module)
+    module.verify()
+    return module
+
+
+NAMES = (
+    *("scan_rnn", "accumulation", "map", "nested_scan"),
+    *("cond_small_loss", "cond_large_loss"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_step_is_that_of_xla(name: str, tmp_path: Path):
+    pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
+    from control_steps import steps
+
+    text, arguments = lowered(*steps()[name])
+    assert any(f"stablehlo.{op}" in text for op in ("while", "case", "if")), text
+    expected = xla_results(text, arguments)
+    module = parse_module(text)
+    looped = run_func(module, arguments)
+    assert_close(looped, expected)
+    unrolled = simplified(text)
+    assert not any(isinstance(op, hlo.EXPANDED) for op in unrolled.walk())
+    for a, b in zip(run_func(unrolled, arguments), looped, strict=True):
+        assert a.tobytes() == b.tobytes()
+    model = bring(name, module, arguments, expected)
+    scheduled, _ = model.schedule(None)
+    found = run(build(scheduled, tmp_path, *SANITIZE, "-O0"), arguments, expected)
+    assert_close(found, expected)
+
+
+def test_a_loop_that_is_filled_is_one_concatenation():
+    """The states that the backward pass reads are no slices of a tensor of all of them."""
+    from control_steps import steps
+
+    text, _ = lowered(*steps()["scan_rnn"])
+    found = [type(op) for op in simplified(text).walk()]
+    assert hlo.GatherOp not in found
+    assert found.count(hlo.ConcatenateOp) <= 2
+
+
+BRANCHES = """
+func.func public @main(%x: tensor<2xf32>, %i: tensor<i32>) -> tensor<2xf32> {
+  %0 = "stablehlo.case"(%i) ({
+    %a = stablehlo.log %x : tensor<2xf32>
+    stablehlo.return %a : tensor<2xf32>
+  }, {
+    stablehlo.return %x : tensor<2xf32>
+  }, {
+    %b = stablehlo.negate %x : tensor<2xf32>
+    stablehlo.return %b : tensor<2xf32>
+  }) : (tensor<i32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("index", [-(2**31), -1, 0, 1, 2, 3, 2**31 - 1])
+def test_a_number_that_no_branch_has_is_that_of_the_last(index: int):
+    arguments = [np.array([-1.0, -0.0], np.float32), np.array(index, np.int32)]
+    looped = run_func(parse_module(BRANCHES), arguments)
+    with np.errstate(all="ignore"):
+        choices = {0: np.log(arguments[0]), 1: arguments[0]}
+    np.testing.assert_array_equal(looped[0], choices.get(index, -arguments[0]))
+    assert run_func(simplified(BRANCHES), arguments)[0].tobytes() == looped[0].tobytes()
+
+
+COUNTING = """
+func.func public @main(%x: tensor<f32>, %n: tensor<i32>) -> tensor<f32> {{
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %c, %a = %x) : tensor<i32>, tensor<f32>
+  cond {{
+    %limit = stablehlo.constant dense<{limit}> : tensor<i32>
+    %p = stablehlo.compare LT, %i, {compared}, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %one = stablehlo.constant dense<{step}> : tensor<i32>
+    %next = stablehlo.add %i, %one : tensor<i32>
+    %b = stablehlo.add %a, %a : tensor<f32>
+    stablehlo.return %next, %b : tensor<i32>, tensor<f32>
+  }}
+  return %0#1 : tensor<f32>
+}}
+"""
+
+
+def refused(limit: int, compared: str = "%limit", step: int = 1) -> InputError:
+    with pytest.raises(InputError) as caught:
+        simplified(COUNTING.format(limit=limit, compared=compared, step=step))
+    location = caught.value.location
+    assert location is not None and location.line == 4
+    return caught.value
+
+
+def test_a_loop_that_data_ends_is_refused():
+    message = refused(5, "%n").message
+    assert "step 1 is done depends on data" in message
+    assert "jax.lax.fori_loop or jax.lax.scan" in message
+
+
+def test_a_loop_is_unrolled_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(control, "MAX_OPERATIONS", 100)
+    module = simplified(COUNTING.format(limit=100, compared="%limit", step=1))
+    (main,) = module.ops
+    assert sum(isinstance(op, hlo.AddOp) for op in main.body.block.ops) == 100
+    assert "101 steps of 1 operations come to 101 when unrolled" in refused(101).message
+    assert "at least 101 steps" in refused(10**9).message
+    assert "at least 101 steps" in refused(5, step=0).message  # it does not end
+
+
+def test_faults_in_regions_are_listed():
+    text = COUNTING.format(limit=3, compared="%limit", step=1)
+    text = text.replace("%b = stablehlo.add %a, %a", "%b = stablehlo.nonesuch %a, %a")
+    text = text.replace("add %i, %one : tensor<i32>", "add %i, %a : tensor<i32>")
+    with pytest.raises(InputError) as caught:
+        parse_module(text, "step.mlir")
+    assert all(f"step.mlir:{line}:" in caught.value.message for line in (11, 12))
