@@ -12,7 +12,8 @@ from poetc.interpreter import run_func, run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_fuse import ANCHORS, VIEWS, PoetFusePass
+from poetc.passes.poet_fuse import PoetFusePass
+from poetc.passes.poet_fuse.facts import ANCHORS, VIEWS
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass

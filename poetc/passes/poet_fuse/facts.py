@@ -1,0 +1,135 @@
+"""What fusing knows of operations: their kind, their cost, and how they read their operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import Operation
+
+from poetc.ir import stablehlo as hlo
+
+MAX_CLONE_FLOPS = 64
+"""An element-wise op with several consumers is cloned into them up to this cost per element."""
+
+CHEAP_FLOPS = 8
+"""Up to this cost per element, cloning wins where storing would take as much memory."""
+
+VIEWS = (
+    hlo.BroadcastInDimOp,
+    hlo.ReshapeOp,
+    hlo.TransposeOp,
+    hlo.ReverseOp,
+    hlo.SliceOp,
+    hlo.PadOp,
+    hlo.ConcatenateOp,
+)
+LEAVES = (hlo.ConstantOp, hlo.IotaOp)
+ANCHORS = (
+    hlo.DotBase,
+    hlo.ConvolutionBase,
+    hlo.ReduceWindowOp,
+    hlo.SelectAndScatterOp,
+    hlo.ScatterOp,
+)
+RESUMED = (hlo.DotFromOp, hlo.ConvolutionFromOp)
+"""Anchors that work in place of the sums that they go on with. They are stored, and what would be
+evaluated with them works in place of them: both at once would need more RAM."""
+
+EXPENSIVE = (
+    hlo.ExponentialOp,
+    hlo.LogOp,
+    hlo.TanhOp,
+    hlo.RsqrtOp,
+    hlo.SqrtOp,
+    hlo.PowerOp,
+)
+EXPENSIVE_FLOPS = 16
+"""Rough cost of one of our own math functions, in floating-point operations."""
+
+UNIT, OPAQUE = -1, -2
+"""Tags of a dimension that are not an axis: of size one, and not a plain axis."""
+
+
+def flops_of(op: Operation) -> int:
+    if isinstance(op, VIEWS + LEAVES):
+        return 0
+    if isinstance(op, hlo.GatherOp):
+        # Not arithmetic, but cloning it would keep the whole table around.
+        return MAX_CLONE_FLOPS
+    return EXPENSIVE_FLOPS if isinstance(op, EXPENSIVE) else 1
+
+
+def reads_of(op: Operation, index: int) -> float:
+    """How often a kernel for `op` reads each element of operand `index`, on average."""
+    result, operand = op.results[0], op.operands[index]
+    size = max(1, hlo.element_count(operand))
+    match op:
+        case hlo.DotFromOp() | hlo.ConvolutionFromOp() if index == 0:
+            return 1.0
+        case hlo.DotBase():
+            depth = math.prod(hlo.shape_of(op.lhs)[d] for d in op.lhs_contract)
+            return hlo.element_count(result) * depth / size
+        case hlo.ConvolutionBase():
+            kernel = hlo.shape_of(op.rhs)
+            depth = math.prod(kernel[d] for d in op.dims.kernel_spatial)
+            return hlo.element_count(result) * depth * kernel[op.dims.kernel_input_feature] / size
+        case hlo.ReduceWindowOp():
+            return hlo.element_count(result) * math.prod(op.window) / size
+        case hlo.SelectAndScatterOp() | hlo.ScatterOp():
+            return 1.0 if isinstance(op, hlo.ScatterOp) and index == 0 else math.inf
+        case _:
+            return hlo.element_count(result) / size
+
+
+def operand_tags(op: Operation, index: int, tags: Sequence[int]) -> tuple[int, ...]:
+    """Which loop axis indexes each dimension of operand `index`, given the result's axes."""
+    operand = op.operands[index]
+    shape = hlo.shape_of(operand)
+    match op:
+        case hlo.BroadcastInDimOp():
+            found = [tags[d] for d in op.dims]
+        case hlo.TransposeOp():
+            found = [OPAQUE] * len(shape)
+            for tag, d in zip(tags, op.permutation, strict=True):
+                found[d] = tag
+        case hlo.ReshapeOp():
+            kept = [t for t, n in zip(tags, hlo.shape_of(op.results[0]), strict=True) if n != 1]
+            wide = [n for n in hlo.shape_of(op.results[0]) if n != 1]
+            if wide != [n for n in shape if n != 1]:
+                return (OPAQUE,) * len(shape)
+            rest = iter(kept)
+            found = [UNIT if n == 1 else next(rest) for n in shape]
+        case hlo.ScatterOp() if index == 0:
+            found = list(tags)
+        case hlo.ReduceOp() if index == 0:
+            rest = iter(tags)
+            found = [d if d in op.dims else next(rest) for d in range(len(shape))]
+        case _ if is_elementwise(op) and shape == hlo.shape_of(op.results[0]):
+            found = list(tags)
+        case _:
+            return (OPAQUE,) * len(shape)
+    return tuple(UNIT if n == 1 else t for t, n in zip(found, shape, strict=True))
+
+
+def is_elementwise(op: Operation) -> bool:
+    return not isinstance(op, VIEWS + LEAVES + ANCHORS + (hlo.ReduceOp, hlo.GatherOp))
+
+
+def reads_once(view: Operation) -> bool:
+    """Whether each element of the view's operand appears at most once in its result."""
+    if isinstance(view, hlo.BroadcastInDimOp):
+        return hlo.element_count(view.results[0]) == hlo.element_count(view.operands[0])
+    return isinstance(view, (hlo.ReshapeOp, hlo.TransposeOp, hlo.ReverseOp, hlo.SliceOp))
+
+
+def passes_once(op: Operation, index: int) -> bool:
+    """Whether consumer `op` reads each element of that operand at most once."""
+    return (
+        (
+            is_elementwise(op)
+            and hlo.element_count(op.operands[index]) == hlo.element_count(op.results[0])
+        )
+        or isinstance(op, VIEWS)
+        or (isinstance(op, hlo.ReduceOp) and index == 0)
+    )
