@@ -18,6 +18,7 @@ from poetc import __version__
 from poetc.budget import Deadline
 from poetc.errors import InputError, PoetcError
 from poetc.files import check_parent, write_whole
+from poetc.schedule import strategies
 from poetc.terminal import (
     ProgressLine,
     drop_output,
@@ -52,21 +53,6 @@ if TYPE_CHECKING:
     from poetc.report import Summary
 
 DEFAULT_DEVICE = "nrf52840"
-# Those of schedule/solve.py, which --help must not import for the solver it brings along.
-STRATEGIES = (
-    "auto",
-    "poet",
-    "checkmate",
-    "remat-only",
-    "paging-only",
-    "pofo",
-    "capuchin",
-    "dtr",
-    "chen-sqrt",
-    "chen-greedy",
-    "griewank",
-    "keep-all",
-)
 EMIT = ("ir", "c", "plan", "tvm", "report")
 IMAGE_COMMANDS = ("pack", "unpack")
 PROFILE_COMMAND = "profile"
@@ -158,7 +144,11 @@ def build_parser() -> Parser:
         help="with --tuning: first measure so many arrangements of each hot kernel here, and add "
         "them",
     )
-    add("--strategy", choices=STRATEGIES, help="default auto")
+    add(
+        "--strategy",
+        choices=[name for name in strategies.names() if name not in strategies.INTERNAL],
+        help=f"default {strategies.DEFAULT}",
+    )
     add("--paging", choices=("on", "off"), help="use auxiliary storage (default on)")
     add("--remat", choices=("on", "off"), help="recompute kernels (default on)")
     add(

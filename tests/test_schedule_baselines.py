@@ -13,8 +13,7 @@ from outcomes import must_reach, reached
 from schedule_problems import problems
 
 from poetc import cli
-from poetc.schedule.baselines.chain import forward_chain
-from poetc.schedule.baselines.griewank import advance, forward_steps, revolve
+from poetc.schedule.chain import forward_chain
 from poetc.schedule.checker import check, replay
 from poetc.schedule.errors import (
     InfeasibleProblem,
@@ -33,7 +32,11 @@ from poetc.schedule.problem import (
     Tensor,
 )
 from poetc.schedule.rebuild import rebuild
-from poetc.schedule.solve import CONSTRUCTIVE, STRATEGIES, solve
+from poetc.schedule.solve import solve
+from poetc.schedule.strategies import Strategy, constructive, load, names
+from poetc.schedule.strategies.griewank import advance, forward_steps, revolve
+
+CONSTRUCTIVE = tuple(strategy.name for strategy in constructive())
 
 QUICK = settings(
     deadline=None,
@@ -128,7 +131,7 @@ def keeps_stage_rules(schedule: Schedule) -> bool:
 
 @must_reach(*CONSTRUCTIVE)
 @QUICK
-@given(problems(max_operations=10), st.booleans(), st.sampled_from(tuple(CONSTRUCTIVE)))
+@given(problems(max_operations=10), st.booleans(), st.sampled_from(CONSTRUCTIVE))
 def test_legal_or_refused(problem: Problem, dma: bool, strategy: str) -> None:
     attempt(replace(problem, dma=dma, deadline_ns=None), strategy)
 
@@ -338,8 +341,9 @@ def test_what_finds_nothing_says_so() -> None:
 
 
 def test_all_strategies_of_the_driver_exist() -> None:
-    assert set(cli.STRATEGIES) <= set(STRATEGIES)
-    assert {*CONSTRUCTIVE, *RESTRICTED} <= set(cli.STRATEGIES)
+    papers = ("chen-sqrt", "chen-greedy", "griewank", "dtr", "capuchin", "pofo")
+    assert papers == CONSTRUCTIVE
+    assert {"auto", "milp", "poet", "keep-all", *papers, *RESTRICTED} == set(names())
 
 
 def test_exit_codes(capsys, monkeypatch) -> None:
@@ -351,6 +355,9 @@ def test_exit_codes(capsys, monkeypatch) -> None:
     def undefined(search):
         raise StrategyUndefinedError("strategy griewank is defined for chains")
 
-    monkeypatch.setitem(STRATEGIES, "griewank", undefined)
+    def replaced(name: str) -> Strategy:
+        return Strategy(name, undefined) if name == "griewank" else load(name)
+
+    monkeypatch.setattr("poetc.schedule.solve.load", replaced)
     assert cli.main([model, "--ram=20KB", "--strategy=griewank"]) == 2
     assert "defined for chains" in capsys.readouterr().err

@@ -40,7 +40,10 @@ from poetc.schedule.problem import (
     Step,
     Tensor,
 )
-from poetc.schedule.solve import CONSTRUCTIVE, solve
+from poetc.schedule.solve import solve
+from poetc.schedule.strategies import constructive
+
+CONSTRUCTIVE = tuple(strategy.name for strategy in constructive())
 
 NONE = float("inf")
 

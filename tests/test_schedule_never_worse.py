@@ -19,10 +19,11 @@ from poetc.schedule.graphs import load
 from poetc.schedule.instance import Instance
 from poetc.schedule.limits import least_ram
 from poetc.schedule.problem import Problem, Schedule
-from poetc.schedule.solve import CONSTRUCTIVE, STRATEGIES, solve
+from poetc.schedule.solve import solve
+from poetc.schedule.strategies import constructive, names
 
 GRAPHS = Path(__file__).parent.parent / "benchmarks" / "poet_graphs"
-CHEAP = ("keep-all", *CONSTRUCTIVE)
+CHEAP = ("keep-all", *(strategy.name for strategy in constructive()))
 SOLVED = ("poet", "checkmate", "paging-only")
 
 
@@ -85,7 +86,7 @@ def test_at_any_limit(problem: Problem, dma: bool, seconds: float) -> None:
     """Every strategy there is, with the same time; whatever a problem has, and with transfers
     beside computing. Nothing but a `SolveError` is raised."""
     problem = replace(problem, dma=dma)
-    others = tuple(name for name in STRATEGIES if name != "auto")
+    others = tuple(name for name in names() if name != "auto")
     assert not worse_than(problem, others, 0.0, seconds)
 
 

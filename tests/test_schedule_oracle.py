@@ -13,7 +13,6 @@ from schedule_oracle import cheapest, cheapest_of_paper
 from schedule_problems import problems
 
 from poetc.schedule import portfolio
-from poetc.schedule.baselines import poet
 from poetc.schedule.checker import check
 from poetc.schedule.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.highs import solve_mip
@@ -22,6 +21,7 @@ from poetc.schedule.limits import fastest, least_ram
 from poetc.schedule.problem import Problem, Schedule
 from poetc.schedule.search import Search
 from poetc.schedule.solve import solve
+from poetc.schedule.strategies import poet
 
 
 def examples(count: int) -> settings:

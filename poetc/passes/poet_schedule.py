@@ -55,6 +55,7 @@ from poetc.ir.transfers import split_transfers
 from poetc.page import page_bytes
 from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
+from poetc.schedule import strategies
 from poetc.schedule.checker import Report, check, replay
 from poetc.schedule.errors import (
     InfeasibleProblem,
@@ -586,11 +587,11 @@ class _Scheduler:
     def solve(self, arena_bytes: int | None, arena_share: float = 0.0) -> ScheduleReport:
         """A checked schedule within `arena_bytes`. The solver leaves that share of its time, also
         where it ends without a schedule early, and at most `MOST_ARENA_S`."""
-        from poetc.schedule.solve import STRATEGIES, solve
+        from poetc.schedule.solve import solve
 
         options = self.options
-        if options.strategy not in STRATEGIES:
-            known = ", ".join(STRATEGIES)
+        if options.strategy not in strategies.names():
+            known = ", ".join(strategies.names())
             raise InputError(f"unknown strategy {options.strategy!r}; there are {known}")
         problem = replace(self.view.problem, ram_bytes=arena_bytes)
         started_s = time.monotonic()

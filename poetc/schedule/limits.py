@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from poetc.schedule import bounds
-from poetc.schedule.baselines import keep_all
 from poetc.schedule.checker import Report, replay
 from poetc.schedule.errors import InfeasibleProblem, ScheduleError, SolverTimeLimit
 from poetc.schedule.greedy import greedy, tastes
@@ -21,6 +20,7 @@ from poetc.schedule.problem import Compute, Place, Problem, Step
 from poetc.schedule.rebuild import Event, Load, Run, rebuild
 from poetc.schedule.reorder import Frontier, permuted, renamed
 from poetc.schedule.search import TOLERANCE, Search
+from poetc.schedule.strategies import keep_all
 
 # Seconds that may be spent on finding a number, for an error message after a search, and for one
 # before any search.

@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 
 from poetc.schedule import bounds, portfolio
-from poetc.schedule.baselines.constructive import CONSTRUCTIVE
 from poetc.schedule.errors import StrategyUndefinedError
 from poetc.schedule.instance import Instance
 from poetc.schedule.rebuild import Event, Load
 from poetc.schedule.reorder import Frontier, orders, permuted, polish, renamed
 from poetc.schedule.search import TOLERANCE, Progress, Search
+from poetc.schedule.strategies import constructive
 
 # Shares of the time for the given order, and for what it begins with where the problem is too large
 # for the whole model and there is a schedule.
@@ -83,7 +83,7 @@ class _Orders:
         self.frontier = Frontier(search.instance.problem)
         self.further = iter(self.frontier)
         # Constructive strategies that have not come to an end.
-        self.waiting = list(CONSTRUCTIVE) if search.instance.n <= COMPARED else []
+        self.waiting = list(constructive()) if search.instance.n <= COMPARED else []
 
     def run(self) -> bool:
         """Looks until the gap or the time limit is reached; True when there provably is no schedule
@@ -96,7 +96,7 @@ class _Orders:
     def _construct(self, late_s: float | None = None) -> None:
         """Makes the schedules of the constructive strategies, so that none of them is better."""
         search = self.search
-        for name in list(self.waiting):
+        for strategy in list(self.waiting):
             if late_s is None:
                 seconds = min(COMPARED_S, search.remaining * COMPARED_SHARE)
             else:
@@ -105,14 +105,14 @@ class _Orders:
                 return
             baseline = Search(search.instance, seconds, search.gap)
             try:
-                CONSTRUCTIVE[name](baseline)
+                strategy.run(baseline)
             except StrategyUndefinedError as error:
-                search.note(f"{name}: {error}")
+                search.note(f"{strategy.name}: {error}")
             if baseline.steps is not None and baseline.better_than(search):
-                self._take(baseline, name)
-                search.note(f"schedule {search.energy_nj} nJ {name}")
+                self._take(baseline, strategy.name)
+                search.note(f"schedule {search.energy_nj} nJ {strategy.name}")
             if baseline.remaining > 0:
-                self.waiting.remove(name)
+                self.waiting.remove(strategy)
 
     def _go_on(self) -> bool:
         """Tries what is left while the gap is open: restrictions of the problem, other random

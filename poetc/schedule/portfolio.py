@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from poetc.schedule import checkpoints, pages
-from poetc.schedule.baselines import keep_all
 from poetc.schedule.blocks import THREADS, block_rows
 from poetc.schedule.cuts import Cut, Tight
 from poetc.schedule.greedy import greedy, tastes
@@ -31,6 +30,7 @@ from poetc.schedule.mend import mend
 from poetc.schedule.milp import NONE, Slot, SlotModel, slots_where
 from poetc.schedule.rebuild import Run, prune, stages
 from poetc.schedule.search import TOLERANCE, Search
+from poetc.schedule.strategies import keep_all
 
 # Seconds for the greedy schedules; share of the time that is left for mending.
 GREEDY_S = 2.0

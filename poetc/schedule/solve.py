@@ -6,33 +6,14 @@ import math
 from collections.abc import Callable
 
 from poetc.schedule import limits
-from poetc.schedule.baselines.constructive import CONSTRUCTIVE
-from poetc.schedule.baselines.keep_all import keep_all
-from poetc.schedule.baselines.poet import poet
-from poetc.schedule.baselines.restricted import paging_only, remat_only
 from poetc.schedule.errors import (
     NoScheduleError,
     SolverInterrupted,
 )
 from poetc.schedule.instance import Instance
-from poetc.schedule.orders import several_orders
-from poetc.schedule.portfolio import portfolio
 from poetc.schedule.problem import Problem, Schedule
 from poetc.schedule.search import Progress, Search
-
-# A strategy looks for schedules and bounds until the search is finished. It returns True when it
-# has proven that there is no schedule (of its own kind: only "auto" speaks for all). The
-# `CONSTRUCTIVE` ones prove nothing: they return True when they have nothing more to try.
-STRATEGIES: dict[str, Callable[[Search], bool]] = {
-    "auto": several_orders,
-    "milp": portfolio,
-    "poet": poet,
-    "keep-all": keep_all,
-    "checkmate": remat_only,
-    "remat-only": remat_only,
-    "paging-only": paging_only,
-    **CONSTRUCTIVE,
-}
+from poetc.schedule.strategies import load
 
 
 def solve(
@@ -63,8 +44,7 @@ def solve(
     schedules raise `NoScheduleError` where theirs do not keep to the limits, which proves nothing,
     and `StrategyUndefinedError` where they do not apply.
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"unknown strategy {strategy!r}, there are {', '.join(STRATEGIES)}")
+    chosen = load(strategy)
     if not gap >= 0:
         raise ValueError(f"a gap of {gap}: not a number from 0 on")
     instance = Instance(problem, remat=remat, paging=paging)
@@ -72,11 +52,11 @@ def solve(
     try:
         search.raise_bound(instance.base_energy)
         limits.refuse_hopeless(search, in_order=strategy != "auto")
-        proven = STRATEGIES[strategy](search)
+        proven = chosen.run(search)
     except KeyboardInterrupt:
         raise SolverInterrupted(search.schedule(strategy)) from None
     if proven and search.steps is None:
-        if strategy in CONSTRUCTIVE:
+        if chosen.constructs:
             raise NoScheduleError(_nothing(search, strategy))
         limits.refuse(search, strategy)
     schedule = search.schedule(strategy)

@@ -26,8 +26,8 @@ from poetc.passes.poet_schedule import (
     schedule_and_plan,
 )
 from poetc.passes.poet_verify import verify_graph
+from poetc.schedule import strategies
 from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted
-from poetc.schedule.solve import STRATEGIES
 from poetc.tvm import pages
 from poetc.tvm.exporter import export_function
 from poetc.tvm.importer import Imported, import_function, kernel_name
@@ -86,8 +86,8 @@ def PoetSchedule(
     where none was found.
     """
     _check_types(paging=paging, remat=remat, time_limit=time_limit, gap=gap, device=device)
-    if strategy not in STRATEGIES:
-        raise InputError(f"strategy={strategy!r}: there are {', '.join(STRATEGIES)}")
+    if strategy not in strategies.names():
+        raise InputError(f"strategy={strategy!r}: there are {', '.join(strategies.names())}")
     if not 0 < time_limit < float("inf"):
         raise InputError(f"time_limit={time_limit}: not a positive number of seconds")
     if not 0 <= gap < 1:

@@ -1,6 +1,5 @@
-"""`chen-sqrt` and `chen-greedy`: Chen, Xu, Zhang, Guestrin, "Training Deep Nets with Sublinear
-Memory Cost" (2016): keep checkpoints in the forward part, make each segment again when the
-backward part reaches it.
+"""`chen-greedy`: Chen, Xu, Zhang, Guestrin, "Training Deep Nets with Sublinear Memory Cost" (2016):
+keep checkpoints in the forward part, make each segment again when the backward part reaches it.
 
 The paper has chains in mind. As in the comparison of Jain et al. (MLSys 2020)
 checkpoints are made at articulation points of the forward graph. Parameters that have been
@@ -10,26 +9,17 @@ replaced, operations that may not run again and tensors that start or end somewh
 
 from __future__ import annotations
 
-import math
 from itertools import accumulate
 
-from poetc.schedule.baselines.chain import Chain, forward_chain, with_checkpoints
+from poetc.schedule.chain import Chain, forward_chain, with_checkpoints
 from poetc.schedule.search import Search
+from poetc.schedule.strategies import strategy
 
 # Thresholds tried by chen-greedy.
 THRESHOLDS = 60
 
 
-def chen_sqrt(search: Search) -> bool:
-    """Checkpoints at every √n-th of n blocks: about √n checkpoints, each segment made
-    again once. One schedule; True when it does not keep to the limits."""
-    chain = forward_chain(search.instance)
-    search.note(chain.describe())
-    stride = max(1, round(math.sqrt(chain.length)))
-    search.offer(with_checkpoints(chain, chain.cuts[stride:-1:stride]), f"every {stride} blocks")
-    return search.steps is None
-
-
+@strategy(turn=2)
 def chen_greedy(search: Search) -> bool:
     """Checkpoint when the bytes made since the last checkpoint pass a threshold, for
     a sweep of thresholds; of the schedules that keep to the limits the one that uses least

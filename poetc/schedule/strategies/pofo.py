@@ -30,12 +30,12 @@ from enum import Enum
 
 import numpy as np
 
-from poetc.schedule.baselines import keep_all
-from poetc.schedule.baselines.chain import Chain, Emitter, forward_chain
+from poetc.schedule.chain import Chain, Emitter, forward_chain
 from poetc.schedule.errors import StrategyUndefinedError
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event, Load
 from poetc.schedule.search import Search
+from poetc.schedule.strategies import keep_all, strategy
 
 MEMORY_STEPS = 400
 BUS_STEPS = 16
@@ -64,6 +64,7 @@ class Part:
     offload_state: bool = False
 
 
+@strategy(turn=6)
 def pofo(search: Search) -> bool:
     """Solves the programme for smaller and smaller RAM until a schedule keeps to the limits, for
     time and for energy. True when there is none; raises `StrategyUndefinedError`."""

@@ -28,12 +28,12 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from poetc.schedule.baselines import keep_all
-from poetc.schedule.baselines.runtime import OutOfMemoryError, Runtime
 from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event
+from poetc.schedule.runtime import OutOfMemoryError, Runtime
 from poetc.schedule.search import Search
+from poetc.schedule.strategies import keep_all, strategy
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Gap:
     end: int
 
 
+@strategy(turn=5)
 def capuchin(search: Search) -> bool:
     """Offers the schedule of the guided execution; True when that runs out of memory."""
     machine = Capuchin(search.instance)

@@ -13,6 +13,7 @@ from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Compute
 from poetc.schedule.rebuild import Event, Load, Run, rebuild
 from poetc.schedule.search import Search
+from poetc.schedule.strategies import strategy
 
 
 def sequence(instance: Instance) -> list[Event]:
@@ -42,6 +43,7 @@ def bytes_in_use(instance: Instance) -> list[int]:
     return used
 
 
+@strategy()
 def keep_all(search: Search) -> bool:
     """Offers the one schedule there is; True (no schedule of this kind) when it breaks a limit."""
     search.offer(sequence(search.instance), "keep-all")

@@ -18,11 +18,13 @@ overwritten. Nothing else is paged.
 
 from __future__ import annotations
 
-from poetc.schedule.baselines.runtime import OutOfMemoryError, Runtime
 from poetc.schedule.instance import Instance
+from poetc.schedule.runtime import OutOfMemoryError, Runtime
 from poetc.schedule.search import Search
+from poetc.schedule.strategies import strategy
 
 
+@strategy(turn=4)
 def dtr(search: Search) -> bool:
     """Offers the schedule of the simulated run; True when that runs out of memory."""
     machine = Dtr(search.instance)

@@ -24,10 +24,12 @@ from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event, Load, Run
 from poetc.schedule.search import Search
+from poetc.schedule.strategies import strategy
 
 SCALE = 1e4
 
 
+@strategy()
 def poet(search: Search) -> bool:
     """Solves the model; True when it is proven to have no point.
 

@@ -20,13 +20,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import comb
 
-from poetc.schedule.baselines.chain import Chain, Emitter, forward_chain
+from poetc.schedule.chain import Chain, Emitter, forward_chain
 from poetc.schedule.errors import StrategyUndefinedError
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event
 from poetc.schedule.search import Search
+from poetc.schedule.strategies import strategy
 
 
+@strategy(turn=3)
 def griewank(search: Search) -> bool:
     """Tries fewer and fewer checkpoints. True when no number of them keeps to the limits; raises
     `StrategyUndefinedError`."""

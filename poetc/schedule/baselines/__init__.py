@@ -1,1 +1,0 @@
-"""Published ways to schedule, each returning an ordinary schedule."""

@@ -1,0 +1,11 @@
+"""`milp`: what `auto` does in the given order of the operations."""
+
+from poetc.schedule.portfolio import portfolio
+from poetc.schedule.search import Search
+from poetc.schedule.strategies import strategy
+
+
+@strategy()
+def milp(search: Search) -> bool:
+    """True when there provably is no schedule in the given order."""
+    return portfolio(search)
