@@ -26,14 +26,17 @@ class Tried:
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """A place in an input file; lines and columns count from 1."""
+    """A place in an input file; lines and columns count from 1. `source` is the place in the
+    program that the file was made from, if the file has it."""
 
     file: str
     line: int
     column: int
+    source: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        place = f"{self.file}:{self.line}:{self.column}"
+        return place if self.source is None else f"{place} ({self.source})"
 
 
 class PoetcError(DiagnosticException):

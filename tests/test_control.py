@@ -140,6 +140,26 @@ def test_a_loop_is_unrolled_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
     assert "at least 101 steps" in refused(5, step=0).message  # it does not end
 
 
+def test_a_refusal_names_the_line_of_python():
+    jax = pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
+
+    def unreadable(x: Any) -> Any:
+        return jax.lax.sort(x)
+
+    def endless(x: Any) -> Any:
+        return jax.lax.while_loop(lambda y: y[0] < 3.0, lambda y: y + 1.0, x)
+
+    for step in (unreadable, endless):
+        lowered = jax.jit(step).lower(np.zeros(3, np.float32))
+        with pytest.raises(InputError) as caught:
+            simplified(lowered.as_text(debug_info=True))
+        line = step.__code__.co_firstlineno + 1
+        assert f"({__file__}:{line}): stablehlo." in str(caught.value)
+        with pytest.raises(InputError) as caught:
+            simplified(lowered.as_text())
+        assert __file__ not in str(caught.value)
+
+
 def test_faults_in_regions_are_listed():
     text = COUNTING.format(limit=3, compared="%limit", step=1)
     text = text.replace("%b = stablehlo.add %a, %a", "%b = stablehlo.nonesuch %a, %a")

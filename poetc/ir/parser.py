@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     FileLineColLoc,
     IntAttr,
+    NameLoc,
     NoneAttr,
     StringAttr,
     TensorType,
@@ -41,7 +43,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind, StringLiteral
 
 from poetc.errors import InputError
 from poetc.ir.dense import parse_dense_resource
-from poetc.ir.locations import Lines
+from poetc.ir.locations import Lines, SourceLines
 from poetc.ir.types import ELEMENT_TYPES
 
 _STARTS_OPERATION = re.compile(
@@ -124,8 +126,9 @@ class FaultTolerantParser(Parser):
         masked: str,
         lines: Lines,
         resources: Mapping[str, str],
+        sources: SourceLines,
     ) -> None:
-        self._resources = resources
+        self._resources, self._sources = resources, sources
         self.faults: list[InputError] = []
         self.extents: dict[Operation, tuple[int, int]] = {}
         self._text, self._masked, self._lines = text, masked, lines
@@ -170,12 +173,18 @@ class FaultTolerantParser(Parser):
         except _FAULTS as error:
             del self._parser_state.dialect_stack[dialects:]
             fault = self.add_fault(error, begin)
+            last = self.faults.pop()
             op = self._skip(begin, fault)
+            assert last.location is not None
+            place = replace(last.location, source=self._sources.of(begin, self.pos))
+            self.faults.append(type(last)(last.message, place))
         if op.has_trait(IsolatedFromAbove):
             self._report_undefined()
         if not isinstance(op.location, FileLineColLoc):
             start = self._lines.at(begin)
-            op.location = FileLineColLoc(self._file, IntAttr(start.line), IntAttr(start.column))
+            place = FileLineColLoc(self._file, IntAttr(start.line), IntAttr(start.column))
+            source = self._sources.of(begin, self.pos)
+            op.location = place if source is None else NameLoc(StringAttr(source), place)
         self.extents[op] = (begin, self.pos)
         return op
 

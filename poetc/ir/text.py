@@ -31,7 +31,7 @@ from poetc.ir.aliasing import aliasing_faults
 from poetc.ir.calls import callees_first
 from poetc.ir.dialects import DIALECTS
 from poetc.ir.framework_names import FRAMEWORK_NAMES
-from poetc.ir.locations import Lines, source_location
+from poetc.ir.locations import Lines, SourceLines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
 from poetc.ir.sdy import MeshOp, drop_shardings, sharding_faults
 from poetc.ir.types import ELEMENT_TYPES, listed
@@ -99,11 +99,12 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
     _check_brackets(masked, lines)
     _check_integer_types(masked, lines)
     # Locations of JAX's Python source are defined after their uses, which xDSL cannot read.
+    sources = SourceLines(text)
     text = _LOCATION_ALIAS.sub(lambda match: " " * len(match[0]), text)
     resources, text = _split_resources(text, masked)
     parser: FaultTolerantParser | None = None
     try:
-        parser = FaultTolerantParser(make_context(), text, masked, lines, resources)
+        parser = FaultTolerantParser(make_context(), text, masked, lines, resources, sources)
         module = parser.parse_module()
     except (ParseError, VerifyException, ValueError) as error:
         # Outside of all operations, where nothing says how to go on.
