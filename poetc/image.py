@@ -7,10 +7,11 @@
     bank + bank_bytes     bank 1: the same
     bank + 2 * bank_bytes pages of the step itself, which nobody needs after it
 
-A record is four little-endian 32-bit numbers: a constant, the layout's identity, a sequence number
-s, and the CRC-32 of the three. Sequence s is in record s mod 2, and its values are in bank s mod 2.
-A page is the bytes of a tensor and their CRC-32; in a bank, that CRC is exclusive-ored with s. The
-newest valid record is the state (docs/storage.md; backends/c/runtime/poetc_image.c does the same).
+A record is four little-endian 32-bit numbers: the layout's identity, a sequence number s, the tag
+of the step that wrote it, and the CRC-32 of the three. Sequence s is in record s mod 2, and its
+values are in bank s mod 2. A page is the bytes of a tensor and their CRC-32; in a bank, that CRC is
+exclusive-ored with the tag. The newest valid record is the state (docs/storage.md;
+backends/c/runtime/poetc_image.c does the same).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -35,12 +36,25 @@ from poetc.ir.types import ELEMENT_TYPES
 from poetc.page import PAGE_TRAILER_BYTES, page_bytes, page_trailer
 from poetc.schedule.arena import round_up
 
-RECORD_MAGIC = 0x50545243
-_RECORD = struct.Struct("<4I")
-_FORMAT = "poetc storage image 1"
+RECORD_BYTES = 16
+RECORD_TAG_OFFSET = 8
+"""Of the tag in a record: what stands before it, every program knows."""
+_FIELDS = struct.Struct("<3I")
+_FORMAT = "poetc storage image 2"
+_FORMAT_1 = 0x50545243
+"""What a record of format 1, in which steps have no tags, begins with."""
 _MAX_BYTES = 2**31 - 1
 _DTYPES = tuple(str(type.dtype) for type in ELEMENT_TYPES.values())
 """What tensors may hold, by NumPy's names; a bool is one byte."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Which values are the current ones: `sequence` counts steps modulo 2**32, `tag` tells apart
+    those that began with the same values."""
+
+    sequence: int
+    tag: int
 
 
 @dataclass(frozen=True)
@@ -227,7 +241,7 @@ def _check(layout: ImageLayout) -> None:
             raise InputError(f"storage image: {what}")
 
     unit, bank = layout.unit_bytes, layout.bank_bytes
-    need(unit >= _RECORD.size and unit % 4 == 0, f"a write unit cannot have {unit} bytes")
+    need(unit >= RECORD_BYTES and unit % 4 == 0, f"a write unit cannot have {unit} bytes")
     need(bank >= 0 and bank % unit == 0, f"a bank of {bank} bytes is not whole write units")
     need(0 < layout.storage_bytes <= _MAX_BYTES, f"it cannot have {layout.storage_bytes:,} bytes")
     arguments = [t.argument for t in layout.tensors]
@@ -310,7 +324,7 @@ def _planned(graph: GraphOp, name: str) -> int:
 def pack(
     layout: ImageLayout, arrays: Sequence[np.ndarray] | Mapping[str, np.ndarray], sequence: int = 0
 ) -> bytes:
-    """An image with these values and that sequence number.
+    """An image with these values and that sequence number; its tag is made of both.
 
     `arrays` are those of `layout.parameters` in order, or named: `arg<i>` or the parameter's name,
     others being ignored. Raises InputError for what is missing, given twice or for several
@@ -322,6 +336,7 @@ def pack(
     if len(arrays) != len(parameters):
         raise InputError(f"{len(parameters)} parameters are needed, not {len(arrays)}")
     image = bytearray(layout.storage_bytes)
+    contents: list[tuple[ImageTensor, bytes]] = []
     for parameter, array in zip(parameters, arrays, strict=True):
         if array.shape != parameter.shape or array.dtype != np.dtype(parameter.dtype):
             raise InputError(
@@ -330,19 +345,48 @@ def pack(
             )
         for tensor, values in zip(parameter.tensors, parameter.split(array), strict=True):
             data = np.ascontiguousarray(values).astype(_little(tensor)).tobytes()
-            offset, tag = page_of(layout, tensor, sequence)
-            page = data + page_trailer(data, tag)
-            image[offset : offset + len(page)] = page
-    place, record = record_of(layout, sequence)
-    image[place : place + len(record)] = record
+            contents.append((tensor, data))
+    number = zlib.crc32(_FIELDS.pack(layout.identity, sequence, 0))
+    for tensor, data in contents:
+        number = zlib.crc32(data, number) if tensor.updated else number
+    state = State(sequence, number)
+    for tensor, data in contents:
+        offset, tag = page_of(layout, tensor, state)
+        page = data + page_trailer(data, tag)
+        image[offset : offset + len(page)] = page
+    place = record_offset(sequence, layout.unit_bytes)
+    image[place : place + RECORD_BYTES] = record_of(layout.identity, state)
     return bytes(image)
 
 
-def record_of(layout: ImageLayout, sequence: int) -> tuple[int, bytes]:
-    """The record of the state with that sequence number, and its offset in the image."""
-    fields = (RECORD_MAGIC, layout.identity, sequence)
-    record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
-    return (sequence & 1) * layout.unit_bytes, record
+def record_offset(sequence: int, unit_bytes: int) -> int:
+    """Where the record of the state with that sequence number is in an image."""
+    return (sequence & 1) * unit_bytes
+
+
+def record_of(layout_id: int, state: State) -> bytes:
+    """The record that makes that state of an image the current one."""
+    fields = _FIELDS.pack(layout_id, state.sequence, state.tag)
+    return fields + zlib.crc32(fields).to_bytes(4, "little")
+
+
+def read_record(record: bytes, slot: int) -> tuple[int, State] | None:
+    """The layout and the state that record `slot` of an image says; None if it is not valid."""
+    fields, crc = record[: _FIELDS.size], record[_FIELDS.size :]
+    if len(record) != RECORD_BYTES or crc != zlib.crc32(fields).to_bytes(4, "little"):
+        return None
+    layout_id, sequence, tag = _FIELDS.unpack(fields)
+    return (layout_id, State(sequence, tag)) if sequence & 1 == slot else None
+
+
+def newest_state(states: Iterable[State]) -> State | None:
+    """The newest of the states that the two records say, None if neither is valid."""
+    newest: State | None = None
+    for state in states:
+        # Sequences wrap: the newer of two is less than half of all numbers ahead.
+        if newest is None or (state.sequence - newest.sequence) % 2**32 < 2**31:
+            newest = state
+    return newest
 
 
 def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.ndarray]]:
@@ -355,18 +399,18 @@ def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.
         raise InputError(
             f"the image has {len(image):,} bytes, its parameters take {layout.parameters_end:,}"
         )
-    sequence = _newest(layout, image)
-    return sequence, [
-        parameter.join([_values(layout, tensor, image, sequence) for tensor in parameter.tensors])
+    state = current_state(layout, image)
+    return state.sequence, [
+        parameter.join([_values(layout, tensor, image, state) for tensor in parameter.tensors])
         for parameter in layout.parameters
     ]
 
 
 def _values(
-    layout: ImageLayout, tensor: ImageTensor, image: bytes | bytearray, sequence: int
+    layout: ImageLayout, tensor: ImageTensor, image: bytes | bytearray, state: State
 ) -> np.ndarray:
     """What the page of a tensor holds; InputError if it is damaged."""
-    offset, tag = page_of(layout, tensor, sequence)
+    offset, tag = page_of(layout, tensor, state)
     end = offset + tensor.bytes
     data = bytes(image[offset:end])
     if image[end : end + PAGE_TRAILER_BYTES] != page_trailer(data, tag):
@@ -374,34 +418,37 @@ def _values(
     return np.frombuffer(data, _little(tensor)).reshape(tensor.shape).astype(tensor.dtype)
 
 
-def _newest(layout: ImageLayout, image: bytes | bytearray) -> int:
-    newest: int | None = None
-    others: set[int] = set()
-    for slot in (0, 1):
-        start = slot * layout.unit_bytes
-        record = bytes(image[start : start + _RECORD.size])
-        magic, identity, sequence, crc = _RECORD.unpack(record)
-        if magic != RECORD_MAGIC or crc != zlib.crc32(record[:12]) or sequence & 1 != slot:
-            continue
-        if identity != layout.identity:
-            others.add(identity)
-        elif newest is None or (sequence - newest) % 2**32 < 2**31:
-            newest = sequence
-    if newest is None and others:
-        found = ", ".join(f"{identity:08x}" for identity in sorted(others))
+def current_state(layout: ImageLayout, image: bytes | bytearray) -> State:
+    """The state of an image. Raises InputError if it has none of this layout."""
+    records = [
+        bytes(image[start : start + RECORD_BYTES])
+        for start in (record_offset(slot, layout.unit_bytes) for slot in (0, 1))
+    ]
+    found = [r for slot in (0, 1) if (r := read_record(records[slot], slot)) is not None]
+    newest = newest_state(state for identity, state in found if identity == layout.identity)
+    if newest is not None:
+        return newest
+    if any(record.startswith(_FORMAT_1.to_bytes(4, "little")) for record in records):
         raise InputError(
-            f"the image was made for another layout: {found}, not {layout.identity:08x}"
+            "the image is of format 1, and this poetc reads format 2: unpack it with the poetc "
+            "that made its program, and pack the values anew"
         )
-    if newest is None:
-        raise InputError("the image has no valid record: it is not one, or was never packed")
-    return newest
+    if found:
+        others = ", ".join(f"{identity:08x}" for identity in sorted({i for i, _ in found}))
+        raise InputError(
+            f"the image was made for another layout: {others}, not {layout.identity:08x}"
+        )
+    raise InputError("the image has no valid record: it is not one, or was never packed")
 
 
-def page_of(layout: ImageLayout, tensor: ImageTensor, sequence: int) -> tuple[int, int]:
-    """The offset of a tensor's page in the state with that sequence number, and its tag."""
-    if not tensor.updated:
-        return tensor.offset, 0
-    return tensor.offset + (sequence & 1) * layout.bank_bytes, sequence
+def page_offset(layout: ImageLayout, tensor: ImageTensor, sequence: int) -> int:
+    """The offset of a tensor's page in the state with that sequence number."""
+    return tensor.offset + ((sequence & 1) * layout.bank_bytes if tensor.updated else 0)
+
+
+def page_of(layout: ImageLayout, tensor: ImageTensor, state: State) -> tuple[int, int]:
+    """The offset of a tensor's page in that state, and its tag."""
+    return page_offset(layout, tensor, state.sequence), state.tag if tensor.updated else 0
 
 
 def _little(tensor: ImageTensor) -> np.dtype:

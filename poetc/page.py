@@ -1,7 +1,8 @@
 """A page: how a tensor is kept on auxiliary storage.
 
     the bytes of the tensor
-    the trailer: their CRC-32, exclusive-ored with a tag, least significant byte first
+    the trailer: their CRC-32, exclusive-ored with the tag of the step that wrote the page, least
+        significant byte first
     padding to a multiple of 4
 
 Everything that places, reads or writes pages takes its sizes from here; `poetc_store.h` says the

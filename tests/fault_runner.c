@@ -234,8 +234,9 @@ static void storm(uint32_t steps, uint32_t rate, uint32_t seed)
 {
     uint32_t attempts = 0;
     uint32_t failures = 0;
-    uint32_t first = 0;
     uint32_t sequence = 0;
+    poetc_state first;
+    poetc_state now;
     start_storage();
     if (poetc_image_open(store, MODEL_LAYOUT_ID, UNIT, &first) != POETC_OK) {
         stop("no image");
@@ -244,10 +245,10 @@ static void storm(uint32_t steps, uint32_t rate, uint32_t seed)
         power_storm(store, rate, seed + 7919u * ++attempts);
         failures += step(sequence) != POETC_OK;
         mend_storage();
-        if (poetc_image_open(store, MODEL_LAYOUT_ID, UNIT, &sequence) != POETC_OK) {
+        if (poetc_image_open(store, MODEL_LAYOUT_ID, UNIT, &now) != POETC_OK) {
             stop("no image");
         }
-        sequence -= first;
+        sequence = now.sequence - first.sequence;
     } while (sequence != steps);
     put_u32(failures);
     put(media(), MODEL_STORAGE_BYTES);

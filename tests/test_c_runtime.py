@@ -4,10 +4,11 @@ Transfers in two halves are tested in `test_c_transfers.py`.
 """
 
 import ctypes
+import itertools
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -355,10 +356,23 @@ def test_tags(library: ctypes.CDLL) -> None:
     assert library.poetc_page_in_tagged(store.address, 0, back, 8, 0) == OK
 
 
+class State(ctypes.Structure):
+    """`poetc_state`."""
+
+    _fields_: ClassVar = [(name, ctypes.c_uint32) for name in ("sequence", "old_tag", "new_tag")]
+
+
+def state(sequence: int, old_tag: int, new_tag: int) -> Any:
+    """Of a step from that sequence number on."""
+    return ctypes.byref(State(sequence % 2**32, old_tag % 2**32, new_tag))
+
+
 def image_of(*sequences: int, layout_id: int = 77, unit: int = 32) -> bytearray:
     content = bytearray(2 * unit)
     for sequence in sequences:
-        fields = b"".join(n.to_bytes(4, "little") for n in (0x50545243, layout_id, sequence))
+        fields = b"".join(
+            (n % 2**32).to_bytes(4, "little") for n in (layout_id, sequence, sequence + 900)
+        )
         record = fields + zlib.crc32(fields).to_bytes(4, "little")
         place = unit * (sequence & 1)
         content[place : place + 16] = record
@@ -380,32 +394,73 @@ def image_of(*sequences: int, layout_id: int = 77, unit: int = 32) -> bytearray:
 def test_newest_record(library: ctypes.CDLL, sequences: tuple[int, ...], newest: int) -> None:
     store = PythonStore(64)
     store.bytes = image_of(*sequences)
-    found = ctypes.c_uint32(99)
+    found = State(99)
     opened = (store.address, 77, 32, ctypes.byref(found))
-    assert library.poetc_image_open(*opened) == OK and found.value == newest
-    assert library.poetc_image_commit(store.address, 77, 32, ctypes.c_uint32(newest + 1)) == OK
-    assert library.poetc_image_open(*opened) == OK and found.value == (newest + 1) % 2**32
+    assert library.poetc_image_open(*opened) == OK
+    assert (found.sequence, found.old_tag) == (newest, (newest + 900) % 2**32)
+    step = state(newest, newest + 900, 7)
+    assert library.poetc_image_commit(store.address, 77, 32, step) == OK
+    assert library.poetc_image_open(*opened) == OK
+    assert (found.sequence, found.old_tag) == ((newest + 1) % 2**32, 7)
 
 
 def test_a_step_that_somebody_else_has_done(library: ctypes.CDLL) -> None:
     """Two programs that began with the same state: the second commits nothing."""
-    store, found = PythonStore(128), ctypes.c_uint32()
+    store, found = PythonStore(128), State()
     store.bytes = image_of(4, 5)
     opened = (store.address, 77, 32, ctypes.byref(found))
-    assert library.poetc_image_open(*opened) == OK and found.value == 5
-    assert library.poetc_image_commit(store.address, 77, 32, 6) == OK
+    assert library.poetc_image_open(*opened) == OK and found.sequence == 5
+    # The same sequence number, in an image that somebody else has made.
+    assert library.poetc_image_commit(store.address, 77, 32, state(5, 1, 2)) == IN_USE
+    assert library.poetc_image_commit(store.address, 77, 32, state(5, 905, 1)) == OK
     after = bytes(store.bytes)
-    assert library.poetc_image_commit(store.address, 77, 32, 6) == IN_USE
+    assert library.poetc_image_commit(store.address, 77, 32, state(5, 905, 2)) == IN_USE
     assert bytes(store.bytes) == after
     # Nor after it has fallen behind by more.
-    assert library.poetc_image_commit(store.address, 77, 32, 7) == OK
-    assert library.poetc_image_commit(store.address, 77, 32, 6) == IN_USE
-    assert library.poetc_image_open(*opened) == OK and found.value == 7
+    assert library.poetc_image_commit(store.address, 77, 32, state(6, 1, 3)) == OK
+    assert library.poetc_image_commit(store.address, 77, 32, state(5, 905, 2)) == IN_USE
+    assert library.poetc_image_open(*opened) == OK and found.sequence == 7
+
+
+def test_a_record_that_another_program_writes_over(library: ctypes.CDLL) -> None:
+    """Between the record and the look at it: the state is the other's, and stays."""
+    theirs = image_of(6)
+
+    class Shared(PythonStore):
+        def _write(self, *arguments: Any) -> int:
+            status = super()._write(*arguments)
+            self.bytes[:32] = theirs[:32]
+            return status
+
+    store = Shared(64)
+    store.bytes = image_of(4, 5)
+    assert library.poetc_image_commit(store.address, 77, 32, state(5, 905, 1)) == IN_USE
+    assert store.bytes == theirs[:32] + image_of(5)[32:]
+
+
+def test_tags_of_arguments(library: ctypes.CDLL) -> None:
+    """Floats that differ in signs, by one bit, in order, or in the bytes behind whole words."""
+    library.poetc_tag_bytes.restype = ctypes.c_uint32
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=6).astype(np.float32)
+    orders = list(itertools.permutations(range(6)))
+    variants = [values * np.array(s, np.float32) for s in itertools.product((1, -1), repeat=6)]
+    variants += [values[list(order)] for order in orders[1:]]
+    contents = [array.tobytes() + b"ab" for array in variants]
+    first = contents[0]
+    for bit in range(8 * len(first)):
+        if bit >= 192 or bit % 32 != 31:  # not a sign
+            changed = int.from_bytes(first, "little") ^ 1 << bit
+            contents.append(changed.to_bytes(len(first), "little"))
+    for sequence in (0, 1, 2**32 - 1):
+        start = ctypes.c_uint32(sequence)
+        tags = {library.poetc_tag_bytes(start, page(c), len(c)) for c in contents}
+        assert len(tags) == len(set(contents)) == len(contents)
 
 
 def test_records_that_do_not_count(library: ctypes.CDLL) -> None:
     store = PythonStore(64)
-    found = ctypes.c_uint32(99)
+    found = State(99)
     opened = (store.address, 77, 32, ctypes.byref(found))
     for content in (bytearray(64), bytearray(b"\xff" * 64), image_of(4, 5, layout_id=78)):
         store.bytes = content
@@ -415,9 +470,9 @@ def test_records_that_do_not_count(library: ctypes.CDLL) -> None:
     assert library.poetc_image_open(*opened) == NO_IMAGE
     store.bytes = image_of(4, 5)
     store.bytes[32 + 13] ^= 1
-    assert library.poetc_image_open(*opened) == OK and found.value == 4
+    assert library.poetc_image_open(*opened) == OK and found.sequence == 4
     assert library.poetc_image_open(None, 77, 32, ctypes.byref(found)) == NO_STORE
-    assert library.poetc_image_commit(None, 77, 32, 1) == NO_STORE
+    assert library.poetc_image_commit(None, 77, 32, state(0, 0, 0)) == NO_STORE
 
 
 def test_unreadable_records(library: ctypes.CDLL) -> None:
@@ -431,9 +486,9 @@ def test_unreadable_records(library: ctypes.CDLL) -> None:
 
     store = Unreadable(64)
     store.bytes = image_of(4, 5)
-    found = ctypes.c_uint32(99)
+    found = State(99)
     opened = (store.address, 77, 32, ctypes.byref(found))
-    assert library.poetc_image_open(*opened) == OK and found.value == 4
+    assert library.poetc_image_open(*opened) == OK and found.sequence == 4
     store.status = READ_FAILED
     assert library.poetc_image_open(*opened) == READ_FAILED
 
@@ -442,7 +497,7 @@ def test_a_record_that_cannot_be_written_is_erased(library: ctypes.CDLL) -> None
     store = PythonStore(64)
     store.bytes = image_of(4, 5)
     store.write_status = WRITE_FAILED  # though the bytes are there
-    assert library.poetc_image_commit(store.address, 77, 32, 6) == WRITE_FAILED
+    assert library.poetc_image_commit(store.address, 77, 32, state(5, 905, 1)) == WRITE_FAILED
     assert store.bytes == bytearray(32) + image_of(4, 5)[32:]
 
 

@@ -59,7 +59,9 @@ def test_what_is_where(sequence: int) -> None:
     """Byte for byte, as docs/storage.md says."""
     image = pack(LAYOUT, ARRAYS, sequence)
     assert len(image) == 400
-    fields = struct.pack("<3I", 0x50545243, LAYOUT.identity, sequence)
+    values = ARRAYS[2].tobytes() + ARRAYS[3].tobytes()
+    tag = zlib.crc32(struct.pack("<3I", LAYOUT.identity, sequence, 0) + values)
+    fields = struct.pack("<3I", LAYOUT.identity, sequence, tag)
     record = fields + struct.pack("<I", zlib.crc32(fields))
     slot = sequence & 1
     assert image[64 * slot :][:16] == record and image[64 * (1 - slot) :][:64] == bytes(64)
@@ -69,7 +71,7 @@ def test_what_is_where(sequence: int) -> None:
     weights = ARRAYS[2].tobytes()
     bank = 192 + 64 * slot
     assert image[bank : bank + 24] == weights
-    assert image[bank + 24 :][:4] == struct.pack("<I", zlib.crc32(weights) ^ sequence)
+    assert image[bank + 24 :][:4] == struct.pack("<I", zlib.crc32(weights) ^ tag)
     assert image[256 - 64 * slot :][:64] == bytes(64)  # the other bank
 
 
@@ -135,6 +137,23 @@ def test_any_damage_is_found(position: int) -> None:
         unpack(LAYOUT, image)
     message = error.value.message
     assert "no valid record" in message if position < 16 else "is damaged" in message
+
+
+def test_an_image_of_format_1() -> None:
+    """In which records have no tags: that it is older, not that it is damaged."""
+    image = bytearray(pack(LAYOUT, ARRAYS))
+    fields = struct.pack("<3I", 0x50545243, LAYOUT.identity, 0)
+    image[:16] = fields + struct.pack("<I", zlib.crc32(fields))
+    with pytest.raises(InputError, match="is of format 1, and this poetc reads format 2: unpack"):
+        unpack(LAYOUT, image)
+
+
+def test_images_with_other_values_have_other_tags() -> None:
+    """So that an image which is half written over another is no mixture."""
+    new = pack(LAYOUT, [*ARRAYS[:2], ARRAYS[2] + np.float32(1), ARRAYS[3]])
+    mixed = new[:192] + pack(LAYOUT, ARRAYS)[192:]
+    with pytest.raises(InputError, match="parameter weights is damaged"):
+        unpack(LAYOUT, mixed)
 
 
 def test_other_layouts() -> None:

@@ -140,6 +140,10 @@ class Program:
             if new is not None:
                 self.old_pages.add(argument)
                 self.new_pages.add(new.page)
+        own = (op.page for op in graph.block.ops if isinstance(op, AnyPageOut))
+        self.own_pages = {
+            page: k for k, page in enumerate((p for p in own if p not in self.new_pages), 1)
+        }
         self.kernels = self._kernels()
         self.by_symbol = {k.function.sym_name.data: k for k in self.kernels}
         self.names = _value_names(graph)
@@ -322,18 +326,29 @@ class Program:
         """Which bank of the image has the current values of parameters."""
         macro = self.macro
         lines = [
-            "    uint32_t sequence = 0;",
+            "    poetc_state state = {0, 0, 0};",
             *wrapped(
                 "    poetc_status status = poetc_image_open(",
-                ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "&sequence"],
+                ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "&state"],
                 ");",
             ),
             *_RETURN_FAILURE,
+            "    /* What this step writes has a tag: a hash of all that it is given. */",
+            *wrapped(
+                "    state.new_tag = poetc_tag_word(",
+                [f"{macro}_BUILD_ID", "state.sequence"],
+                ");",
+            ),
         ]
+        for i, place in enumerate(self.arguments):
+            if not place.on_storage:
+                where = f"at({place.offset})" if place.in_arena else f"argument{i}"
+                what = ["state.new_tag", where, str(place.bytes)]
+                lines += wrapped("    state.new_tag = poetc_tag_bytes(", what, ");")
         if self.old_pages:
             lines += [
                 "    /* Parameters are read from one bank, new values written to the other. */",
-                f"    const uint32_t old_bank = (sequence & 1u) * {macro}_BANK_BYTES;",
+                f"    const uint32_t old_bank = (state.sequence & 1u) * {macro}_BANK_BYTES;",
                 f"    const uint32_t new_bank = {macro}_BANK_BYTES - old_bank;",
             ]
         return lines
@@ -346,7 +361,7 @@ class Program:
             "    /* Until here the old values are the current ones, then the new ones are. */",
             *wrapped(
                 "    return poetc_image_commit(",
-                ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "sequence + 1u"],
+                ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "&state"],
                 ");",
             ),
         ]
@@ -388,13 +403,13 @@ class Program:
         size = tensor_bytes(tensor.type)
         what, bank, tag = "page", "", ""
         if page in self.old_pages:
-            what, bank, tag = "parameter", " + old_bank", "sequence"
+            what, bank, tag = "parameter", " + old_bank", "state.old_tag"
         elif page in self.new_pages:
-            what, bank, tag = "parameter", " + new_bank", "sequence + 1u"
+            what, bank, tag = "parameter", " + new_bank", "state.new_tag"
         elif self.image is not None and transfer_of(page) is not None:
             self._verify_outside_image(offset, self.image)
-            # What an earlier step left there is none of this step's pages.
-            tag = "sequence + 1u"
+            # What another step left there, or this one before, is none of them.
+            tag = f"state.new_tag + {self.own_pages[page]}u"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
         where = [f"{offset}{bank}", f"at({arena_offset(tensor)})", str(size)]
         if isinstance(op, PageOutStartOp | PageInStartOp):

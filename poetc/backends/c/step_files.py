@@ -17,7 +17,15 @@ from poetc.backends.c.printer import c_comment
 from poetc.backends.c.program import Program
 from poetc.backends.c.text import defines, guarded
 from poetc.compare import floor, scale
-from poetc.image import ImageLayout, pack, page_of, record_of
+from poetc.image import (
+    RECORD_TAG_OFFSET,
+    ImageLayout,
+    State,
+    pack,
+    page_offset,
+    record_of,
+    record_offset,
+)
 from poetc.step_data import StepData
 
 _SOURCE = Path(__file__).parent / "comparison" / COMPARE
@@ -84,7 +92,7 @@ def _pieces(program: Program, step: StepData, k: int, at_least: float) -> Iterat
     assert program.image is not None
     (parameter,) = (p for p in program.image.parameters if p.argument == place.updates)
     for tensor, part in zip(parameter.tensors, parameter.split(expected), strict=True):
-        yield _Piece(k, part, relative_to, page_of(program.image, tensor, _SEQUENCE)[0])
+        yield _Piece(k, part, relative_to, page_offset(program.image, tensor, _SEQUENCE))
 
 
 def _header(pieces: list[_Piece], image: ImageLayout | None) -> str:
@@ -92,10 +100,11 @@ def _header(pieces: list[_Piece], image: ImageLayout | None) -> str:
     body = " \\\n".join(lines) + " \\\n}\n"
     about = "Result, whether it has floats, what differences are relative to, bytes, page."
     if image is not None:
-        offset, record = record_of(image, _SEQUENCE)
+        offset = record_offset(_SEQUENCE, image.unit_bytes)
+        record = record_of(image.identity, State(_SEQUENCE, 0))[:RECORD_TAG_OFFSET]
         state = "{" + ", ".join(map(str, record)) + "}"
         body += defines([("COMPARE_STATE", state), ("COMPARE_STATE_OFFSET", offset)])
-        about += " The record of the storage after one step."
+        about += " The beginning of the record after one step."
     return guarded("COMPARE_PIECES_H", f"{MARK} {about}", [], [body])
 
 

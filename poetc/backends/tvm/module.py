@@ -17,6 +17,7 @@ execution.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -49,12 +50,13 @@ from poetc.backends.tvm.program import (
     Place,
     Program,
 )
-from poetc.backends.tvm.stores import NEW, OLD, PAGE
+from poetc.backends.tvm.stores import NEW, OLD, OWN, PAGE
 from poetc.errors import InputError
 from poetc.image import layout_of
 from poetc.ir.dense import to_array
 from poetc.ir.graph import graphs
 from poetc.ir.poet import (
+    AnyPageOut,
     ComputeOp,
     FreeOp,
     GraphOp,
@@ -121,12 +123,19 @@ class _Emitter:
         check_sizes(graph)
         self.graph, self.arrange = graph, arrange
         self.image = layout_of(graph)
-        # The pages of updated parameters, old values and new ones: in one bank or the other.
-        self.banked: dict[SSAValue, int] = {}
+        # What `stores.py` calls the kind of a page; others are of kind PAGE.
+        self.kinds: dict[SSAValue, int] = {}
         for argument in graph.arguments:
             new = graph.new_page(argument.index)
             if new is not None:
-                self.banked |= {argument: OLD, new.page: NEW}
+                self.kinds |= {argument: OLD, new.page: NEW}
+        if self.image is not None:
+            own = [
+                op.page
+                for op in graph.block.ops
+                if isinstance(op, AnyPageOut) and op.page not in self.kinds
+            ]
+            self.kinds |= {page: OWN + k for k, page in enumerate(own)}
         self.functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
         self.callers = caller_names(graph)
         self.program = program_of(graph)
@@ -151,13 +160,12 @@ class _Emitter:
         parameters = [self.arena, self.store, *self.buffers.values()]
         with self.builder.function(STEP, parameters, pure=False):
             if self.image is not None:
-                identity, unit = self.image.identity, self.image.unit_bytes
-                self.effect(
-                    IMAGE_OPEN, *map(relax.prim_value, (identity, unit, self.image.bank_bytes))
-                )
+                unit, bank = self.image.unit_bytes, self.image.bank_bytes
+                numbers = (self.image.identity, unit, bank, zlib.crc32(str(self.graph).encode()))
+                self.effect(IMAGE_OPEN, *map(relax.prim_value, numbers))
             for op in self.graph.block.ops:
                 self.operation(op)
-            if self.banked:
+            if NEW in self.kinds.values():
                 self.effect(IMAGE_COMMIT)
             self.builder.emit_func_output(relax.Tuple([]))
         with self.builder.function(DESCRIBE, []):
@@ -226,7 +234,7 @@ class _Emitter:
         offset, place = offset_of(page), offset_of(tensor)
         if offset is None or place is None:
             raise InputError("a page has no place in storage; run poet-plan-memory first")
-        kind = self.banked.get(page, PAGE)
+        kind = self.kinds.get(page, PAGE)
         view = self.view(tensor, place)
         self.effect(function, relax.prim_value(offset), relax.prim_value(kind), view)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -117,6 +118,10 @@ class Step:
     def run(self) -> None:
         """One step. Raises PageError for a page that is not what it should be; then the arena is to
         be filled anew, parameters included."""
+        self.pager.inputs = 0
+        for array in self._arguments:
+            if array is not None:
+                self.pager.inputs = zlib.crc32(array.tobytes(), self.pager.inputs)
         self._step(*self._parameters)
 
     def read(self, result: int) -> np.ndarray:
@@ -162,8 +167,10 @@ def _page_in(pager: Any, offset: int, kind: int, tensor: tvm.runtime.Tensor) -> 
     tensor.copyfrom(np.frombuffer(data, dtype))
 
 
-def _image_open(pager: Any, layout_id: int, unit_bytes: int, bank_bytes: int) -> None:
-    pager.image_open(layout_id, unit_bytes, bank_bytes)
+def _image_open(
+    pager: Any, layout_id: int, unit_bytes: int, bank_bytes: int, program_id: int
+) -> None:
+    pager.image_open(layout_id, unit_bytes, bank_bytes, program_id)
 
 
 def _image_commit(pager: Any) -> None:

@@ -8,25 +8,34 @@ other bank before it writes the other record.
 from __future__ import annotations
 
 import os
-import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from poetc.errors import InputError
-from poetc.image import RECORD_MAGIC
+from poetc.image import (
+    RECORD_BYTES,
+    State,
+    newest_state,
+    read_record,
+    record_of,
+    record_offset,
+)
 from poetc.lock import lock
 from poetc.page import PAGE_TRAILER_BYTES, page_trailer
 
 PAGE = 0
-"""A page of the step itself, or a parameter that no step changes."""
+"""A parameter that no step changes, or a page of a step without parameters on storage."""
 OLD = 1
 """The current value of a parameter, in the bank that the newest record names."""
 NEW = 2
 """Its new value, in the other bank."""
+OWN = 3
+"""The first page of a step that has parameters on storage; its others are 4, 5, ..."""
 
-_RECORD = struct.Struct("<4I")
+
+_IN_USE = "another program has done a step on the store meanwhile"
 
 
 class PageError(Exception):
@@ -116,7 +125,10 @@ class Pager:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.traffic = Traffic()
-        self.layout_id = self.unit_bytes = self.bank_bytes = self.sequence = 0
+        self.layout_id = self.unit_bytes = self.bank_bytes = 0
+        self.old = self.new = State(0, 0)
+        self.inputs = 0
+        """A hash of all arguments in RAM, which the runner sets before each step."""
 
     def page_out(self, offset: int, kind: int, data: bytes) -> None:
         """Writes a page."""
@@ -136,44 +148,46 @@ class Pager:
         self.traffic.bytes_in += length
         return data
 
-    def image_open(self, layout_id: int, unit_bytes: int, bank_bytes: int) -> None:
+    def image_open(self, layout_id: int, unit_bytes: int, bank_bytes: int, program_id: int) -> None:
         """Finds the current values of parameters. Raises PageError if the store has none."""
         self.layout_id, self.unit_bytes, self.bank_bytes = layout_id, unit_bytes, bank_bytes
-        self.sequence = self._newest()
+        self.old = self._newest()
+        following = (self.old.sequence + 1) % 2**32
+        words = (program_id, self.inputs, following)
+        tag = zlib.crc32(b"".join(word.to_bytes(4, "little") for word in words))
+        self.new = State(following, tag)
 
     def image_commit(self) -> None:
         """Makes the new values the current ones."""
         self.store.sync()
-        following = (self.sequence + 1) % 2**32
-        if self._newest() != self.sequence:
-            raise PageError("another program has done a step on the store meanwhile")
-        fields = (RECORD_MAGIC, self.layout_id, following)
-        record = _RECORD.pack(*fields, zlib.crc32(struct.pack("<3I", *fields)))
-        self.store.write((following & 1) * self.unit_bytes, record)
+        if self._newest() != self.old:
+            raise PageError(_IN_USE)
+        offset = record_offset(self.new.sequence, self.unit_bytes)
+        self.store.write(offset, record_of(self.layout_id, self.new))
         self.store.sync()
-        if self._record(following & 1) != following:
+        written = self._record(self.new.sequence & 1)
+        if written is None:
             raise PageError("the record of new parameters was not written")
+        if written != self.new:
+            raise PageError(_IN_USE)
 
-    def _newest(self) -> int:
-        found = [s for slot in (0, 1) if (s := self._record(slot)) is not None]
-        if not found:
+    def _newest(self) -> State:
+        newest = newest_state(s for slot in (0, 1) if (s := self._record(slot)) is not None)
+        if newest is None:
             raise PageError(f"the store has no image with the layout {self.layout_id:08x}")
-        # Sequences wrap: the newer of two is less than half of all numbers ahead.
-        newer = len(found) == 2 and (found[1] - found[0]) % 2**32 < 2**31
-        return found[1] if newer else found[0]
+        return newest
 
     def _place(self, offset: int, kind: int) -> tuple[int, int]:
         """Where a page is, and its tag."""
         if kind == PAGE:
             return offset, 0
-        sequence = (self.sequence + (kind == NEW)) % 2**32
-        return offset + (sequence & 1) * self.bank_bytes, sequence
+        if kind >= OWN:
+            return offset, (self.new.tag + kind) % 2**32
+        state = self.new if kind == NEW else self.old
+        return offset + (state.sequence & 1) * self.bank_bytes, state.tag
 
-    def _record(self, slot: int) -> int | None:
-        """The sequence number in a record, None if it is not a valid one of this layout."""
-        record = self.store.read(slot * self.unit_bytes, _RECORD.size)
-        if len(record) < _RECORD.size:
-            return None
-        magic, layout_id, sequence, crc = _RECORD.unpack(record)
-        valid = magic == RECORD_MAGIC and crc == zlib.crc32(record[:12]) and sequence & 1 == slot
-        return sequence if valid and layout_id == self.layout_id else None
+    def _record(self, slot: int) -> State | None:
+        """The state that a record says, None if it is not a valid one of this layout."""
+        record = self.store.read(record_offset(slot, self.unit_bytes), RECORD_BYTES)
+        found = read_record(record, slot)
+        return found[1] if found is not None and found[0] == self.layout_id else None

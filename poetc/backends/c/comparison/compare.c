@@ -146,6 +146,7 @@ static bool compare(const char *directory, double tolerance)
 static bool has_state(const char *directory)
 {
 #ifdef COMPARE_STATE
+    /* The layout and the sequence number; what follows depends on the program. */
     static const unsigned char state[] = COMPARE_STATE;
     unsigned char *const found = read_storage(directory, COMPARE_STATE_OFFSET, sizeof state);
     const bool same = memcmp(found, state, sizeof state) == 0;

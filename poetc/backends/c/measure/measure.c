@@ -156,17 +156,17 @@ static bool measure_sync(poetc_store *store)
 /* The records are in the first two blocks, away from all pages. */
 static bool measure_image(poetc_store *store, uint32_t sequence)
 {
+    poetc_state state = {sequence - 1u, 0, 0};
     measure_begin();
-    const poetc_status commit = poetc_image_commit(store, 1u, MEASURED_UNIT_BYTES, sequence);
+    const poetc_status commit = poetc_image_commit(store, 1u, MEASURED_UNIT_BYTES, &state);
     measure_end();
     if (failed(commit)) {
         return false;
     }
     board_print("commit");
     print_median();
-    uint32_t found = 0;
     measure_begin();
-    const poetc_status open = poetc_image_open(store, 1u, MEASURED_UNIT_BYTES, &found);
+    const poetc_status open = poetc_image_open(store, 1u, MEASURED_UNIT_BYTES, &state);
     measure_end();
     if (failed(open)) {
         return false;
@@ -184,8 +184,10 @@ static bool measure_transfers(poetc_store *store)
             return false;
         }
     }
-    if (failed(poetc_image_commit(store, 1u, MEASURED_UNIT_BYTES, 1u))
-        || failed(poetc_image_commit(store, 1u, MEASURED_UNIT_BYTES, 2u))) {
+    const poetc_state first = {0, 0, 0};
+    const poetc_state second = {1u, 0, 0};
+    if (failed(poetc_image_commit(store, 1u, MEASURED_UNIT_BYTES, &first))
+        || failed(poetc_image_commit(store, 1u, MEASURED_UNIT_BYTES, &second))) {
         return false;
     }
     /* Several times where there is a clock; poetc takes the median of each. */

@@ -48,7 +48,7 @@ typedef struct {
     reader plan;
     bool run;
     poetc_store *store;
-    uint32_t sequence;
+    poetc_state state; /* if there are parameters on storage */
     uint32_t old_bank;
     uint32_t new_bank;
     /* Transfers that began, that the plan has waited for, and that are over: one that finds no slot
@@ -422,10 +422,27 @@ static poetc_status take_slot(walk *w, poetc_transfer **slot)
     return full ? end_transfer(w) : POETC_OK;
 }
 
-/* Of what this step writes. Without parameters on storage nothing tells steps apart. */
-static uint32_t step_tag(const walk *w)
+/* Of a page of this step: not that of any other. Without parameters on storage nothing tells pages
+ * apart.
+ */
+static uint32_t step_tag(const walk *w, const page *p)
 {
-    return w->plan.model->image == NULL ? 0 : w->sequence + 1u;
+    return w->plan.model->image == NULL ? 0 : w->state.new_tag + 1u + p->tensor;
+}
+
+/* The tag of this step: of its plan, its place in the sequence, and all arguments in RAM. */
+static void tag_step(walk *w)
+{
+    const reader *const r = &w->plan;
+    const poetc_model *const model = r->model;
+    uint32_t tag = poetc_get_u32(r->bytes + r->end / 8u);
+    tag = model->image->tag_word(tag, w->state.sequence);
+    for (uint32_t i = 0; i < model->arguments; ++i) {
+        if (model->argument[i].page == POETC_IN_ARENA) {
+            tag = model->image->tag_bytes(tag, model->arena + where(model, i), model->bytes[i]);
+        }
+    }
+    w->state.new_tag = tag;
 }
 
 static poetc_status page_in(walk *w)
@@ -447,12 +464,13 @@ static poetc_status page_in(walk *w)
         return POETC_OK;
     }
     uint32_t offset = from.offset;
-    uint32_t tag = step_tag(w);
+    uint32_t tag = step_tag(w, &from);
     if (from.kind == PAGE_OLD) {
         offset += w->old_bank;
-        tag = w->sequence;
+        tag = w->state.old_tag;
     } else if (from.kind == PAGE_NEW) {
         offset += w->new_bank;
+        tag = w->state.new_tag;
     } else if (from.kind == PAGE_CONSTANT) {
         tag = 0;
     }
@@ -488,8 +506,8 @@ static poetc_status page_out(walk *w)
     }
     return to.kind == PAGE_NEW
                ? model->image->out_start(w->store, slot, to.offset + w->new_bank, data, bytes,
-                                         w->sequence + 1u)
-               : poetc_page_out_start(w->store, slot, to.offset, data, bytes, step_tag(w));
+                                         w->state.new_tag)
+               : poetc_page_out_start(w->store, slot, to.offset, data, bytes, step_tag(w, &to));
 }
 
 /* Finds the page of the first transfer that was not waited for: there is one. */
@@ -606,6 +624,9 @@ static poetc_status follow(walk *w)
     if (!begin(w)) {
         return POETC_PLAN_INVALID;
     }
+    if (w->run && w->plan.model->image != NULL) {
+        tag_step(w);
+    }
     w->waited_at = w->plan.at;
     for (uint32_t step = 0; step < w->plan.steps; ++step) {
         poetc_status status = POETC_OK;
@@ -660,9 +681,9 @@ poetc_status poetc_plan_step(const poetc_model *model, poetc_store *store)
     poetc_status status = open_plan(model, state->plan.bytes, state->plan.length, &w.plan);
     const poetc_plan_image *const image = model->image;
     if (status == POETC_OK && image != NULL) {
-        status = image->open(store, image->layout_id, image->unit_bytes, &w.sequence);
+        status = image->open(store, image->layout_id, image->unit_bytes, &w.state);
         /* Parameters are read from one bank, new values written to the other. */
-        w.old_bank = (w.sequence & 1u) * image->bank_bytes;
+        w.old_bank = (w.state.sequence & 1u) * image->bank_bytes;
         w.new_bank = image->bank_bytes - w.old_bank;
     }
     if (status == POETC_OK) {
@@ -674,7 +695,7 @@ poetc_status poetc_plan_step(const poetc_model *model, poetc_store *store)
     }
     /* Until here the old values are the current ones, then the new ones are. */
     if (status == POETC_OK && image != NULL && image->bank_bytes != 0) {
-        status = image->commit(store, image->layout_id, image->unit_bytes, w.sequence + 1u);
+        status = image->commit(store, image->layout_id, image->unit_bytes, &w.state);
     }
     return status;
 }

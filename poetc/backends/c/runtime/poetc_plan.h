@@ -9,7 +9,7 @@
 #ifndef POETC_PLAN_H
 #define POETC_PLAN_H
 
-#include "poetc_store.h"
+#include "poetc_image.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,11 +61,13 @@ typedef struct {
     uint32_t bank_bytes;
     uint32_t pages_start; /* where pages of a step may begin */
     poetc_status (*open)(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
-                         uint32_t *sequence);
+                         poetc_state *state);
     poetc_status (*commit)(poetc_store *store, uint32_t layout_id, uint32_t unit_bytes,
-                           uint32_t sequence);
+                           const poetc_state *state);
     poetc_status (*out_start)(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
-                              void *data, uint32_t length, uint32_t sequence);
+                              void *data, uint32_t length, uint32_t tag);
+    uint32_t (*tag_word)(uint32_t tag, uint32_t word);
+    uint32_t (*tag_bytes)(uint32_t tag, const void *data, uint32_t length);
 } poetc_plan_image;
 
 /* The plan that runs. It stays where the caller has it, in flash or in RAM. */

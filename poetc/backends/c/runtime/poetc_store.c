@@ -24,7 +24,7 @@ const char *poetc_status_text(poetc_status status)
     case POETC_IDLE:
         return "no transfer to wait for";
     case POETC_NO_IMAGE:
-        return "the page store holds no parameters of this model (poetc pack makes them)";
+        return "the page store holds no parameters of this model, format 2 (poetc pack makes them)";
     case POETC_TIMED_OUT:
         return "the page store did not answer in time";
     case POETC_IN_USE:

@@ -46,22 +46,34 @@ public:
               "page-in");
     }
 
-    void image_open(int64_t layout_id, int64_t unit_bytes, int64_t bank_bytes)
+    /* Before each step: its tag is that of its arguments, which are added next. */
+    void begin() { inputs_ = 0; }
+
+    void add_argument(const void *data, size_t bytes)
+    {
+        inputs_ = poetc_tag_bytes(inputs_, data, static_cast<uint32_t>(bytes));
+    }
+
+    void image_open(int64_t layout_id, int64_t unit_bytes, int64_t bank_bytes, int64_t program_id)
     {
         layout_id_ = static_cast<uint32_t>(layout_id);
         unit_bytes_ = static_cast<uint32_t>(unit_bytes);
         bank_bytes_ = static_cast<uint32_t>(bank_bytes);
-        check(poetc_image_open(store_, layout_id_, unit_bytes_, &sequence_), "image");
+        check(poetc_image_open(store_, layout_id_, unit_bytes_, &state_), "image");
+        const uint32_t tag = poetc_tag_word(static_cast<uint32_t>(program_id), inputs_);
+        state_.new_tag = poetc_tag_word(tag, state_.sequence);
     }
 
     void image_commit()
     {
-        check(poetc_image_commit(store_, layout_id_, unit_bytes_, sequence_ + 1u), "commit");
+        check(poetc_image_commit(store_, layout_id_, unit_bytes_, &state_), "commit");
     }
 
 private:
-    /* As in stores.py: pages without a bank, and those of old and new values of parameters. */
-    enum Kind { PAGE = 0, OLD = 1, NEW = 2 };
+    /* As in stores.py: pages without a tag, those of old and new values of parameters, and from
+     * OWN on those of the step.
+     */
+    enum Kind { PAGE = 0, OLD = 1, NEW = 2, OWN = 3 };
 
     struct Place {
         uint32_t offset;
@@ -76,8 +88,12 @@ private:
         if (kind == PAGE) {
             return {static_cast<uint32_t>(offset), 0};
         }
-        const uint32_t sequence = sequence_ + (kind == NEW ? 1u : 0u);
-        return {static_cast<uint32_t>(offset) + (sequence & 1u) * bank_bytes_, sequence};
+        if (kind >= OWN) {
+            return {static_cast<uint32_t>(offset), state_.new_tag + static_cast<uint32_t>(kind)};
+        }
+        const uint32_t sequence = state_.sequence + (kind == NEW ? 1u : 0u);
+        return {static_cast<uint32_t>(offset) + (sequence & 1u) * bank_bytes_,
+                kind == NEW ? state_.new_tag : state_.old_tag};
     }
 
     static uint32_t bytes(const DLTensor *tensor)
@@ -102,7 +118,9 @@ private:
     }
 
     poetc_store *store_;
-    uint32_t layout_id_ = 0, unit_bytes_ = 0, bank_bytes_ = 0, sequence_ = 0;
+    uint32_t layout_id_ = 0, unit_bytes_ = 0, bank_bytes_ = 0;
+    uint32_t inputs_ = 0; /* a hash of all arguments in RAM */
+    poetc_state state_ = {0, 0, 0};
 };
 
 /* Where an argument or result is; `memory` is null for what is on storage. */
@@ -148,6 +166,12 @@ public:
     /* One step. After a failure the arena is to be filled anew, parameters included. */
     void step()
     {
+        pager_.begin();
+        for (const Place &place : arguments_) {
+            if (place.memory != nullptr) {
+                pager_.add_argument(place.memory, place.bytes);
+            }
+        }
         std::vector<tvm::ffi::AnyView> operands(parameters_.begin(), parameters_.end());
         tvm::ffi::Any nothing;
         step_.CallPacked(operands.data(), static_cast<int32_t>(operands.size()), &nothing);
@@ -205,8 +229,9 @@ private:
             true);
         Function::SetGlobal(
             "poetc.image_open",
-            Function::FromTyped([](void *pager, int64_t layout_id, int64_t unit, int64_t bank) {
-                static_cast<Pager *>(pager)->image_open(layout_id, unit, bank);
+            Function::FromTyped([](void *pager, int64_t layout_id, int64_t unit, int64_t bank,
+                                   int64_t program_id) {
+                static_cast<Pager *>(pager)->image_open(layout_id, unit, bank, program_id);
             }),
             true);
         Function::SetGlobal("poetc.image_commit", Function::FromTyped([](void *pager) {
