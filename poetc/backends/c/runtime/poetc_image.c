@@ -81,11 +81,11 @@ static poetc_status write_record(poetc_store *store, uint32_t layout_id, uint32_
     if (status == POETC_OK) {
         image_record found = {false, 0, 0};
         status = read_record(store, layout_id, unit_bytes, slot, &found);
-        if (status == POETC_OK && !found.valid) {
-            return POETC_CORRUPT;
-        }
-        if (status == POETC_OK && (found.sequence != sequence || found.tag != tag)) {
-            return POETC_IN_USE;
+        const bool ours = found.valid && found.sequence == sequence && found.tag == tag;
+        if (status == POETC_OK && !ours) {
+            /* An older record is still there if the write was lost; no other program wrote that. */
+            const bool theirs = found.valid && found.sequence - sequence < 0x80000000u;
+            status = theirs ? POETC_IN_USE : POETC_CORRUPT;
         }
     }
     return status;
