@@ -22,7 +22,7 @@ from firmware import (
 )
 
 from poetc.backends.c.boards import CPU_FLAGS, board_sources, known_boards, load_board
-from poetc.backends.c.layout import STATIC_BYTES
+from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
 from poetc.backends.c.stack import call_graph
 from poetc.cli import main
 
@@ -523,7 +523,7 @@ def test_measured_stack_has_the_store_of_the_board(board: str, tmp_path: Path) -
     """What is reserved is enough, with a store that needs more than the one in memory."""
     options = ("--params=storage", "--stack=measure", "--ram=12KB")
     directory = compile_board("gesture_mlp", tmp_path / "fw", board, *options)
-    assert defines(directory)["MODEL_STACK_BYTES"] < 768
+    assert defines(directory)["MODEL_STACK_BYTES"] < DEFAULT_STACK_BYTES
     if board != "generic":
         found = run(directory, 2)
         assert found.stack_used <= found.stack
