@@ -39,6 +39,7 @@ from poetc.errors import (
 from poetc.ir.graph import ALIGN_BYTES, GraphView, graphs
 from poetc.ir.locations import kernel_location
 from poetc.ir.poet import GraphOp
+from poetc.options import SearchOptions, default, search_fields
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
@@ -95,7 +96,7 @@ Observer = Callable[[str, ModuleOp, float], None]
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(SearchOptions):
     """What the user asked for.
 
     `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
@@ -113,18 +114,12 @@ class Options:
     deadline: Deadline | None = None
     static_bytes: int = 0
     stack_bytes: int = 0
-    strategy: str = "auto"
-    paging: bool = True
-    remat: bool = True
-    time_limit_s: float = 60.0
-    gap: float = 0.01
-    ram_scope: str = "all"
-    params: str = "auto"
+    params: str = default("params")
     stack_compiler: tuple[str, ...] | None = None
     io: str | None = None
     board: Board | None = None
     executor: Executor | None = None
-    split: tuple[Split, ...] | str = "auto"
+    split: tuple[Split, ...] | str = default("split")
 
     @property
     def budget(self) -> Budget:
@@ -852,15 +847,10 @@ def schedule_options(
     return ScheduleOptions(
         arena_bytes=arena_bytes,
         deadline_ns=deadline_ns,
-        strategy=options.strategy,
-        paging=options.paging,
-        remat=options.remat,
-        time_limit_s=options.time_limit_s,
-        gap=options.gap,
         device=options.device,
-        ram_scope=options.ram_scope,
         align=max(ALIGN_BYTES, options.device.alignment_bytes),
         params=options.params,
+        **search_fields(options),
     )
 
 

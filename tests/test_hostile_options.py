@@ -11,14 +11,8 @@ from pathlib import Path
 import pytest
 
 from poetc.backends.plan.codec import identity_of
-from poetc.cli import (
-    MAY_BE_EMPTY,
-    Parser,
-    build_image_parser,
-    build_parser,
-    build_profile_parser,
-    main,
-)
+from poetc.cli import compile, image, main, profile
+from poetc.cli.arguments import MAY_BE_EMPTY, Parser
 
 ROOT = Path(__file__).parent.parent
 SMALL = """\
@@ -38,10 +32,10 @@ WORDS = (" ", "-", "..", "a/b", "x" * 300, "x" * 5000, "\x1b[31m", "1KB\n", "\ud
 SPLITS = (":", "arg0:1_0", "arg0:\u0662", "a:b:c")
 
 COMMANDS = {
-    "compile": (build_parser(), ("step.mlir", "-q", "--time-limit=2")),
-    "profile": (build_profile_parser(), ("profile", "step.mlir", "-q")),
-    "pack": (build_image_parser("pack"), ("pack", "out", "a.npz", "-q")),
-    "unpack": (build_image_parser("unpack"), ("unpack", "out", "a.bin", "-q")),
+    "compile": (compile.build_parser(), ("step.mlir", "-q", "--time-limit=2")),
+    "profile": (profile.build_parser(), ("profile", "step.mlir", "-q")),
+    "pack": (image.build_parser("pack"), ("pack", "out", "a.npz", "-q")),
+    "unpack": (image.build_parser("unpack"), ("unpack", "out", "a.bin", "-q")),
 }
 C, TVM = ("--emit=c", "-o", "made"), ("--emit=tvm", "-o", "made.so")
 CONTEXT = {

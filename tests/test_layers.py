@@ -13,6 +13,7 @@ LAYERS = (
     ("units", "names", "files", "lock", "page", "compare", "description", "terminal"),
     ("budget",),
     ("schedule",),
+    ("options",),
     ("ir",),
     ("kernels",),
     ("interpreter",),

@@ -26,7 +26,8 @@ from poetc.backends.c.boards import CPU_FLAGS, load_board
 from poetc.backends.c.emit import check_library, emit, generate
 from poetc.backends.c.libraries import indexed_files, known_layouts
 from poetc.backends.plan.source import PlanExecutor
-from poetc.cli import build_parser, main
+from poetc.cli import main
+from poetc.cli.compile import build_parser
 from poetc.errors import InputError
 
 ROOT = Path(__file__).parent.parent

@@ -8,7 +8,7 @@
 // CHECK: graph @main: 71 bytes of RAM are too few in this order of the operations: 72 bytes are enough
 // DEADLINE: the deadline of 200 ns is too short: 210 ns are enough, less than 205 are not
 // ZERO: ram must be more than zero, not 0
-// STRATEGY: unknown strategy 'best'; there are auto, milp
+// STRATEGY: unknown strategy 'best'; there are auto, capuchin
 // SCOPE: ram-scope is all or activations, not half
 // TWICE: graph @main is scheduled already
 

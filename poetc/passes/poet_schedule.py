@@ -52,6 +52,7 @@ from poetc.ir.graph import (
 )
 from poetc.ir.poet import IO_PLACES, GraphOp
 from poetc.ir.transfers import split_transfers
+from poetc.options import OPTIONS, SEARCH, SearchOptions, default
 from poetc.page import page_bytes
 from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
@@ -79,9 +80,6 @@ if TYPE_CHECKING:
     from poetc.schedule.solve import Progress
 
     ProgressCallback = Callable[[Progress], bool | None]
-
-PARAMS = ("auto", "ram", "storage")
-"""Where parameters are between steps; "auto": where that takes less energy within the limits."""
 
 MAX_ATTEMPTS = 8
 """How often a graph is scheduled, with ever less RAM, until its arena fits."""
@@ -111,24 +109,19 @@ it, whichever is more."""
 
 
 @dataclass(frozen=True)
-class ScheduleOptions:
+class ScheduleOptions(SearchOptions):
     """What to schedule for.
 
     `arena_bytes` None is no limit: the program order with frees. `deadline_ns` bounds the makespan.
     Without a `device` there is no auxiliary storage. `gap` is the optimality gap to stop at,
-    relative to the energy. `params` is one of `PARAMS`. `patience` is the share of the time limit
-    after which a search without any schedule ends.
+    relative to the energy. `params` is "ram", "storage", or "auto": where that takes less energy
+    within the limits. `patience` is the share of the time limit after which a search without any
+    schedule ends.
     """
 
     arena_bytes: int | None = None
     deadline_ns: int | None = None
-    strategy: str = "auto"
-    paging: bool = True
-    remat: bool = True
-    time_limit_s: float = 60.0
-    gap: float = 0.01
     device: Device | None = None
-    ram_scope: str = "all"
     align: int = ALIGN_BYTES
     params: str = "ram"
     patience: float = 1.0
@@ -393,8 +386,9 @@ def _choose(
     less than any schedule with them there; half of the time is left for that. What is cut short and
     may still be better is searched again in the time that is left in the end.
     """
-    if options.params not in PARAMS:
-        raise InputError(f"params is {', '.join(PARAMS)}, not {options.params}")
+    places = OPTIONS["params"].choices or ()
+    if options.params not in places:
+        raise InputError(f"params is {', '.join(places)}, not {options.params}")
     end_s = time.monotonic() + options.time_limit_s
     may_share = inplace_candidates(graph)
     in_ram = problem_view(graph, replace(options, params="ram"), may_share)
@@ -974,31 +968,26 @@ class PoetSchedulePass(ModulePass):
 
     ram: int | None = None
     deadline: int | None = None
-    strategy: str = "auto"
-    paging: bool = True
-    remat: bool = True
-    time_limit: float = 60.0
-    gap: float = 0.01
+    strategy: str = default("strategy")
+    paging: bool = default("paging")
+    remat: bool = default("remat")
+    time_limit: int | float = default("time_limit")
+    gap: int | float = default("gap")
     device: str | None = None
     profile: str | None = None
-    ram_scope: str = "all"
-    params: str = "auto"
+    ram_scope: str = default("ram_scope")
+    params: str = default("params")
     io: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         options = ScheduleOptions(
             arena_bytes=self.ram,
             deadline_ns=self.deadline,
-            strategy=self.strategy,
-            paging=self.paging,
-            remat=self.remat,
-            time_limit_s=self.time_limit,
-            gap=self.gap,
             device=device_of(self.device, self.profile, "host")
             if self.device or self.profile
             else None,
-            ram_scope=self.ram_scope,
             params=self.params,
+            **{field: getattr(self, option) for field, option in SEARCH.items()},
         )
         if self.io not in (None, *IO_PLACES):
             raise InputError(f"io is {' or '.join(IO_PLACES)}, not {self.io}")

@@ -18,6 +18,7 @@ from poetc.backends.tvm import pipeline
 from poetc.budget import Deadline
 from poetc.costmodel.device import Device, load_device
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
+from poetc.options import SearchOptions, default, search_fields
 from poetc.passes.poet_order import order_graph
 from poetc.passes.poet_schedule import (
     ScheduleOptions,
@@ -39,18 +40,13 @@ ATTRIBUTE = "poetc"
 
 
 @dataclass(frozen=True)
-class _Options:
+class _Options(SearchOptions):
     """What `PoetSchedule` was asked for, checked."""
 
     functions: tuple[str, ...] | None
     ram_bytes: int | None
     deadline: Deadline | None
     device: Device
-    paging: bool
-    remat: bool
-    strategy: str
-    time_limit_s: float
-    gap: float
 
 
 def PoetSchedule(
@@ -58,11 +54,11 @@ def PoetSchedule(
     device: str = "host",
     deadline: int | str | None = None,
     *,
-    paging: bool = True,
-    remat: bool = True,
-    strategy: str = "auto",
-    time_limit: float = 60.0,
-    gap: float = 0.01,
+    paging: bool = default("paging"),
+    remat: bool = default("remat"),
+    strategy: str = default("strategy"),
+    time_limit: float = default("time_limit"),
+    gap: float = default("gap"),
     functions: str | Sequence[str] | None = None,
 ) -> tvm.transform.Pass:
     """A module pass that schedules Relax functions so that each takes at most `ram` bytes beside
@@ -105,11 +101,11 @@ def PoetSchedule(
         None if ram is None else parse_bytes(str(ram), "ram"),
         None if deadline is None else Deadline.parse(deadline, "deadline"),
         load_device(device),
-        paging,
-        remat,
-        strategy,
-        time_limit,
-        gap,
+        paging=paging,
+        remat=remat,
+        strategy=strategy,
+        time_limit_s=time_limit,
+        gap=gap,
     )
 
     def transform(module: ir.IRModule, _: tvm.transform.PassContext) -> ir.IRModule:
@@ -231,13 +227,9 @@ def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | 
     asked = ScheduleOptions(
         arena_bytes=1 if short else arena_bytes,
         deadline_ns=deadline_of(graph, options.deadline),
-        strategy=options.strategy,
-        paging=options.paging,
-        remat=options.remat,
-        time_limit_s=options.time_limit_s,
-        gap=options.gap,
         device=options.device,
         align=ALIGN_BYTES,
+        **search_fields(options),
     )
     try:
         report = schedule_and_plan(graph, asked)

@@ -63,6 +63,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers
 from poetc.kernels import mathlib
+from poetc.options import default
 from poetc.step_data import StepData
 from poetc.tensors import SUFFIX
 
@@ -81,7 +82,7 @@ ASSEMBLY = "kernels_tvm.s"
 _EXECUTOR = {"poetc_plan.c", "poetc_plan.h"}
 """Those of `RUNTIME` that only programs need that run plans."""
 
-DEFAULT_NAME = "model"
+DEFAULT_NAME: str = default("name")
 """Begins the names of a model's symbols and files."""
 
 MOST_LETTERS = 200

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 from poetc.errors import InputError
 from poetc.ir.graph import round_up, tensor_bytes
 from poetc.ir.poet import GraphOp, PageType, offset_of
+from poetc.options import default
 
 ARENA_ALIGNMENT = 4
 """The arena begins at a multiple of this, so that float and int32_t in it are aligned."""
@@ -25,7 +26,7 @@ STATIC_BYTES = 32
 """Static data beside the arena: none in the generated code, and the handle of the page store, which
 the caller owns. No handle of the stores in `runtime/` is larger (on 64-bit hosts, too)."""
 
-DEFAULT_STACK_BYTES = 1024
+DEFAULT_STACK_BYTES: int = default("stack")
 """The stack reserved for a step, from `model_step` down, page store included."""
 
 

@@ -21,6 +21,7 @@ from poetc.backends.c.layout import STATIC_BYTES
 from poetc.backends.c.libraries import arduino, cmake, make, zephyr
 from poetc.backends.c.libraries.library import Library
 from poetc.errors import InputError
+from poetc.options import default
 
 __all__ = [
     "DEFAULT_LAYOUT",
@@ -36,7 +37,7 @@ __all__ = [
     "with_more_files",
 ]
 
-DEFAULT_LAYOUT = "make"
+DEFAULT_LAYOUT: str = default("layout")
 
 INDEX_FILES = ("Makefile", "CMakeLists.txt", "library.properties")
 """The indexes of all layouts, and of firmware for boards."""

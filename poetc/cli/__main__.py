@@ -1,0 +1,7 @@
+"""`python -m poetc.cli`."""
+
+import sys
+
+from poetc.cli import main
+
+sys.exit(main())

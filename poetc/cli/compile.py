@@ -1,0 +1,273 @@
+"""`poetc`: compiles a step; the work is done in `pipeline.py`, and written by a backend."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from poetc import __version__
+from poetc.cli import emit
+from poetc.cli.arguments import Parser, given, value
+from poetc.cli.files import check_writable, file_name, read, write
+from poetc.cli.passes import Observer, refuse_others, run_passes_alone
+from poetc.errors import InputError
+from poetc.options import OPTIONS, SEARCH, default
+from poetc.terminal import ProgressLine, is_terminal, say, warn
+
+if TYPE_CHECKING:
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
+
+    from poetc.backends.c.emit import Executor
+    from poetc.ir.poet import GraphOp
+    from poetc.passes.stablehlo_split import Split
+    from poetc.pipeline import Options
+    from poetc.report import Summary
+
+
+def build_parser() -> Parser:
+    """The command line, as `poetc --help` shows it."""
+    parser = Parser(
+        prog="poetc",
+        description="Compile a neural-network training step (StableHLO or poet IR) into a program "
+        "that runs inside a fixed amount of RAM.",
+        epilog="commands for parameters on storage: poetc pack, poetc unpack; "
+        "to measure what kernels cost: poetc profile; "
+        "exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
+        "no schedule, 5 internal error, 130 interrupted",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("input", nargs="?", help="MLIR file, or - for standard input")
+    # What is None was not given.
+    parser.add_options(OPTIONS.values())
+    add(
+        "--emit",
+        choices=emit.names(),
+        default=emit.DEFAULT,
+        help="what to write (default %(default)s)",
+    )
+    add(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="file, or directory for --emit=c (default, and -: stdout)",
+    )
+    add("--passes", metavar="PIPELINE", help="run just these passes, in xdsl-opt's syntax")
+    add("--print-ir-after-all", action="store_true", help="IR after each pass, on stderr")
+    add("--time-passes", action="store_true", help="seconds each pass took, on stderr")
+    add("--json", action="store_true", help="the summary as JSON on stderr")
+    add("-q", "--quiet", action="store_true", help="no summary and no progress")
+    add("--list-devices", action="store_true", help="names of the known devices")
+    add("--list-boards", action="store_true", help="names of the known boards")
+    add("--version", action="version", version=f"poetc {__version__}")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compiles, or lists what is known; the exit code."""
+    if arguments.list_devices:
+        from poetc.costmodel.device import known_devices, load_device
+
+        names = known_devices()
+        lines = [f"{name:<12} {load_device(name).description}\n" for name in names]
+        write(None, "".join(lines))
+        return 0
+    if arguments.list_boards:
+        from poetc.backends.c.boards import board_list
+
+        write(None, "".join(f"{name:<12} {text}\n" for name, text in board_list()))
+        return 0
+    if arguments.input is None:
+        raise InputError("no input file; see poetc --help")
+    backend = emit.load(arguments.emit)
+    options = _options(arguments, backend)
+    if arguments.passes is not None:
+        refuse_others(arguments)
+    emit.refuse_others(arguments, backend)
+    backend.check(arguments)
+    arguments.output = file_name(arguments.output)
+    check_writable(arguments.output)
+    name, data = read(arguments.input)
+
+    from poetc.ir.text import make_context, read_module
+
+    context = make_context()
+    module = read_module(data, name)
+    observer = Observer(arguments.print_ir_after_all, arguments.time_passes)
+    if arguments.passes is not None:
+        return run_passes_alone(arguments, context, module, observer)
+    return _compile(arguments, backend, options, context, module, observer, name)
+
+
+def _options(arguments: argparse.Namespace, backend: emit.Backend) -> Options:
+    from poetc.backends.c.boards import check_ram, load_board
+    from poetc.backends.c.libraries import load_layout
+    from poetc.costmodel.device import device_of
+    from poetc.pipeline import Options
+
+    ram_bytes = value(arguments, "ram")
+    ram_scope = value(arguments, "ram_scope")
+    if ram_bytes is not None:
+        bare = arguments.ram.strip().isdigit() and ram_scope == "all"
+        if bare and ram_bytes < 1024:
+            warn(f"--ram={arguments.ram} is {ram_bytes} bytes; did you mean {arguments.ram}KB?")
+    board = load_board(arguments.board)
+    stack_bytes, stack_compiler = default("stack"), None
+    if arguments.stack == "measure":
+        from poetc.backends.c.stack import find_compiler
+
+        known = None if board is None else board.compiler
+        stack_compiler = find_compiler(known if arguments.cc is None else arguments.cc)
+    elif arguments.cc is not None:
+        raise InputError("--cc is the compiler that --stack=measure runs; give that, too")
+    else:
+        stack_bytes = value(arguments, "stack")
+    deadline = value(arguments, "deadline")
+    search = {field: value(arguments, option) for field, option in SEARCH.items()}
+    device = device_of(arguments.device, arguments.profile, default("device"))
+    device_name = value(arguments, "device")
+    if arguments.device is None and device.profile is not None:
+        device_name = device.profile.device_name
+    profile = device.profile
+    if board is not None and profile is not None and profile.board != board.name:
+        raise InputError(
+            f"profile {arguments.profile} is of board {profile.board}, not of --board={board.name}"
+        )
+    layout = load_layout(value(arguments, "layout"))
+    static_bytes = layout.static_bytes if board is None else board.static_bytes
+    if arguments.static is not None:
+        static_bytes = value(arguments, "static")
+    if board is not None:
+        if ram_bytes is None:
+            ram_bytes = board.ram_bytes
+        elif ram_scope == "all":
+            check_ram(board, ram_bytes)
+    elif ram_bytes is not None and ram_bytes > device.ram_bytes:
+        warn(f"--ram={arguments.ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
+    return Options(
+        device=device,
+        device_name=device_name,
+        ram_bytes=ram_bytes,
+        deadline=deadline,
+        static_bytes=static_bytes,
+        stack_bytes=stack_bytes,
+        params=value(arguments, "params"),
+        stack_compiler=stack_compiler,
+        io=arguments.io,
+        split=_split(value(arguments, "split")),
+        board=board,
+        executor=_executor(
+            arguments,
+            backend,
+            ram_bytes if ram_scope == "all" else None,
+            device.storage is not None,
+        ),
+        **search,
+    )
+
+
+def _executor(
+    arguments: argparse.Namespace, backend: emit.Backend, ram_bytes: int | None, has_storage: bool
+) -> Executor | None:
+    """What makes a program that runs plans, if that is asked for, or a plan for one."""
+    from poetc.backends.plan.source import PlanExecutor
+
+    if arguments.passes is not None or not backend.plans(arguments):
+        return None
+    if arguments.io == "caller":
+        raise InputError("plans have inputs and results in the arena: --io=arena")
+    return PlanExecutor(ram_bytes, has_storage and value(arguments, "paging"))
+
+
+def _split(text: str) -> tuple[Split, ...] | str:
+    from poetc.passes.stablehlo_split import parse_splits
+
+    return text if text in ("off", "auto") else parse_splits(text)
+
+
+def _for_scheduled(arguments: argparse.Namespace, options: Options, graph: GraphOp) -> Options:
+    """The options for a graph that was scheduled before: for its device, if none was given.
+
+    What it takes is compared with limits later. Raises InputError for options that only a search
+    could follow, and for another device than its own.
+    """
+    from xdsl.dialects.builtin import StringAttr
+
+    from poetc.costmodel.device import known_devices, load_device
+
+    hint = "give the IR from before poet-schedule"
+    if unused := given(arguments, *SEARCH.values()):
+        raise InputError(
+            f"the input is scheduled already, so {' '.join(unused)} would change nothing; {hint}"
+        )
+    attribute = graph.attributes.get("device")
+    if not isinstance(attribute, StringAttr) or attribute.data == options.device.name:
+        return options
+    name = attribute.data
+    if asked := given(arguments, "device", "profile"):
+        option = asked[0].removeprefix("--")
+        raise InputError(
+            f"the input is scheduled already, for device {name}, but {asked[0]}="
+            f"{getattr(arguments, option)} is asked for; {hint}"
+        )
+    if name not in known_devices():
+        warn(f"the input is scheduled for device {name}; --device=FILE.toml describes it")
+        return options
+    return replace(options, device=load_device(name), device_name=name)
+
+
+def _compile(
+    arguments: argparse.Namespace,
+    backend: emit.Backend,
+    options: Options,
+    context: Context,
+    module: ModuleOp,
+    observer: Observer,
+    name: str,
+) -> int:
+    from poetc.ir.graph import graphs
+    from poetc.pipeline import compile_module
+
+    step = None
+    if arguments.data is not None:
+        from poetc.step_data import read_step
+
+        step = read_step(module, arguments.data)
+    for graph in graphs(module):
+        if graph.is_scheduled:
+            options = _for_scheduled(arguments, options, graph)
+    progress = ProgressLine() if is_terminal() and not arguments.quiet else None
+    compiled = compile_module(
+        context,
+        module,
+        options,
+        progress=progress,
+        observe=observer,
+    )
+    if progress is not None:
+        progress.clear()
+
+    @cache
+    def summary() -> Summary:
+        from poetc.report import summarize
+
+        return summarize(compiled, name)
+
+    note = backend.emit(emit.Job(arguments, compiled, options, step, summary))
+    if note is not None and not arguments.quiet and not arguments.json:
+        say(f"{arguments.output or 'standard output'}: {note}")
+    observer.finish()
+    interrupted = compiled.report is not None and compiled.report.interrupted
+    if not any(compiled.graph.updates(i) is not None for i in range(len(compiled.graph.arguments))):
+        warn(
+            "no result is the new value of an argument, so nothing is kept from step to step; "
+            "lower the step with donate_argnums"
+        )
+    if not arguments.quiet:
+        found = summary()
+        say(json.dumps(found.to_json(), indent=2) if arguments.json else found.to_text())
+    return 130 if interrupted else 0

@@ -1,0 +1,270 @@
+"""The options of poetc: name, unit, default and meaning of each, and who takes it.
+
+The command lines, the fields of the passes, `PoetSchedule` and the table in docs/options.md
+(docs/options_table.py) have names and defaults from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from poetc.budget import SCOPES, Deadline
+from poetc.schedule import strategies
+from poetc.units import parse_bytes, parse_count, parse_fraction, parse_seconds
+
+PASS, RELAX, PROFILE = "poet-schedule", "PoetSchedule", "poetc profile"
+"""Who takes options beside `poetc`: a pass, the pass for Relax, another command."""
+
+
+def _text(text: str, option: str) -> str:
+    return text
+
+
+def _switch(text: str, option: str) -> bool:
+    return text == "on"
+
+
+def _trials(text: str, option: str) -> int:
+    return parse_count(text, option, "trials")
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of the command `poetc`.
+
+    `help` is what `--help` says, with `{default}` for the default, which is written as a user would
+    write it; None: what else is given decides. `parse` makes the value of what is written after
+    `--name=`, in the `unit`. `takers` have it too, by the same name. An option that is `alone` goes
+    with `--passes`, too.
+    """
+
+    name: str
+    help: str
+    metavar: str | None = None
+    choices: tuple[str, ...] | None = None
+    default: str | None = None
+    parse: Callable[[str, str], Any] = _text
+    unit: str = ""
+    takers: tuple[str, ...] = ()
+    alone: bool = False
+
+    @property
+    def flag(self) -> str:
+        """How it is written on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def value(self, text: str | None = None) -> Any:
+        """What `text` says, the default if it is None. Raises InputError naming the option."""
+        text = self.default if text is None else text
+        return None if text is None else self.parse(text, self.flag)
+
+
+def _names() -> tuple[str, ...]:
+    return tuple(name for name in strategies.names() if name not in strategies.INTERNAL)
+
+
+_SWITCH = ("on", "off")
+_ALL = (PASS, RELAX)
+
+_TABLE = (
+    Option(
+        "ram",
+        "all of the RAM of the step, for example 32KB",
+        "SIZE",
+        parse=parse_bytes,
+        unit="bytes",
+        takers=_ALL,
+    ),
+    Option(
+        "device",
+        "what costs are of (default {default})",
+        "NAME|FILE.toml",
+        default="nrf52840",
+        takers=_ALL,
+    ),
+    Option("profile", "measured costs, as poetc profile writes them", "FILE", takers=(PASS,)),
+    Option(
+        "deadline",
+        "for example 20ms, or 1.5x the unlimited step's time",
+        "TIME",
+        parse=Deadline.parse,
+        unit="ns",
+        takers=_ALL,
+    ),
+    Option(
+        "executor",
+        "what runs the schedule: code (default), or plans, which --emit=plan makes and the "
+        "program of --emit=c runs",
+        choices=("code", "plan"),
+    ),
+    Option(
+        "target",
+        "with --emit=tvm or --kernels=tvm: what code is for, for example aarch64 or cortex-a72 "
+        "(default host)",
+        "TRIPLE[:CPU]",
+        alone=True,
+    ),
+    Option(
+        "kernels",
+        "with --emit=c: kernels as C (default), or compiled by TVM for --target, which is "
+        "faster on cores with floating point",
+        choices=("c", "tvm"),
+    ),
+    Option(
+        "tuning",
+        "with --emit=tvm: arrange loops as was found fastest in these measurements",
+        "DIRECTORY",
+        alone=True,
+    ),
+    Option(
+        "tune",
+        "with --tuning: first measure so many arrangements of each hot kernel here, and add them",
+        "TRIALS",
+        parse=_trials,
+        alone=True,
+    ),
+    Option("strategy", "default {default}", None, _names(), strategies.DEFAULT, takers=_ALL),
+    Option(
+        "paging",
+        "use auxiliary storage (default {default})",
+        choices=_SWITCH,
+        default="on",
+        parse=_switch,
+        takers=_ALL,
+    ),
+    Option(
+        "remat",
+        "recompute kernels (default {default})",
+        choices=_SWITCH,
+        default="on",
+        parse=_switch,
+        takers=_ALL,
+    ),
+    Option(
+        "params",
+        "where parameters are between steps; {default}: on storage if RAM is too small for them",
+        choices=("auto", "ram", "storage"),
+        default="auto",
+        takers=(PASS,),
+    ),
+    Option(
+        "split",
+        "parameters in K parts each, by argument number or name; {default} (default): where the "
+        "step does not fit otherwise",
+        "off|auto|NAME:K,...",
+        default="auto",
+        takers=(PROFILE,),
+    ),
+    Option(
+        "io",
+        "where inputs and results are: in the arena (default), or in buffers of the caller, "
+        "which --ram does not count",
+        choices=("arena", "caller"),
+        takers=(PASS,),
+    ),
+    Option(
+        "time_limit",
+        "for the solver (default {default})",
+        "SECONDS",
+        default="60",
+        parse=parse_seconds,
+        unit="s",
+        takers=_ALL,
+    ),
+    Option(
+        "gap",
+        "stop this close to optimal (default {default})",
+        "FRACTION",
+        default="1%",
+        parse=parse_fraction,
+        takers=_ALL,
+    ),
+    Option(
+        "stack",
+        "stack reserve inside --ram (default {default}); measure: what this model takes, found "
+        "out with the C compiler",
+        "SIZE|measure",
+        default="1KB",
+        parse=parse_bytes,
+        unit="bytes",
+    ),
+    Option(
+        "board",
+        "firmware for a board, with --emit=c; --ram is all of its RAM, by default what it has",
+        "NAME",
+        takers=(PROFILE,),
+    ),
+    Option(
+        "layout",
+        "with --emit=c: a directory with a Makefile (default), or a library for CMake, for "
+        "Arduino, or for Zephyr",
+        choices=("make", "cmake", "arduino", "zephyr"),
+        default="make",
+    ),
+    Option(
+        "data",
+        "with --emit=c: arguments of a step (arg0, arg1, ...) and its results, if known (out0, "
+        "...); make run in the directory runs it on them and compares",
+        "FILE.npz",
+        takers=(PROFILE,),
+    ),
+    Option(
+        "name",
+        "with --emit=c: begins the names of symbols and files (default {default})",
+        default="model",
+    ),
+    Option(
+        "static",
+        "static data beside the arena, inside --ram (default: what the stores that come with "
+        "poetc, or the board, need)",
+        "SIZE",
+        parse=parse_bytes,
+        unit="bytes",
+    ),
+    Option(
+        "cc",
+        "C compiler for --stack=measure, with its options (default: gcc or cc)",
+        "COMMAND",
+    ),
+    Option(
+        "ram_scope",
+        "what --ram covers: everything, or as the POET paper all but parameters and gradients",
+        choices=SCOPES,
+        default="all",
+        takers=(PASS,),
+    ),
+)
+
+OPTIONS = {option.name: option for option in _TABLE}
+"""The options by name, in the order of `--help`."""
+
+
+def default(name: str) -> Any:
+    """The default of an option; None if it has none."""
+    return OPTIONS[name].value()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How to search for a schedule; these mean nothing where nothing is searched.
+
+    `gap` is the optimality gap to stop at, relative to the energy.
+    """
+
+    strategy: str = default("strategy")
+    paging: bool = default("paging")
+    remat: bool = default("remat")
+    time_limit_s: float = default("time_limit")
+    gap: float = default("gap")
+    ram_scope: str = default("ram_scope")
+
+
+SEARCH = {field.name: field.name.removesuffix("_s") for field in fields(SearchOptions)}
+"""Fields of `SearchOptions`, and the options that they are."""
+
+
+def search_fields(options: SearchOptions) -> dict[str, Any]:
+    """The fields of `SearchOptions`, for other options that have them too."""
+    return {name: getattr(options, name) for name in SEARCH}
