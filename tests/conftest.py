@@ -3,7 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+from hypothesis import Phase, settings
 from xdsl.dialects.builtin import ModuleOp
+
+# A mutant is killed by any failure: it need not be the simplest, nor one seen before.
+settings.register_profile(
+    "mutation", phases=(Phase.explicit, Phase.generate), database=None, derandomize=True
+)
 
 MODELS = Path(__file__).parent / "models"
 

@@ -329,6 +329,8 @@ def test_arrays_that_could_be_either() -> None:
         ({"layout_id": 1}, "not the one that its layout_id belongs to"),
         ({"unit_bytes": "64"}, "with '64' in place of int"),
         ({"unit_bytes": True}, "with True in place of int"),
+        ({"unit_bytes": 12}, "a write unit cannot have 12 bytes"),
+        ({"unit_bytes": 18}, "a write unit cannot have 18 bytes"),
         ({"tensors": [{}]}, "that lacks 'name'"),
         ({"tensors": 3}, "with 3 in place of list"),
         ({"storage_bytes": 100}, "parameters reach beyond the end"),

@@ -148,6 +148,13 @@ def test_a_free_waits_for_the_transfer(transfer: type[PageIn] | type[PageOut]) -
     assert replay(one, (transfer(0), Compute(0), Free(0))).makespan_ns == 10
 
 
+def test_a_free_without_a_transfer_does_not_wait() -> None:
+    one = Problem(
+        (Operation("f", (), (), 1, 0),), (Tensor("a", 1, start=Place.RAM),), None, dma=True
+    )
+    assert replay(one, (Free(0), Compute(0))).makespan_ns == 1
+
+
 def test_taking_over_a_buffer_waits_for_its_page_out() -> None:
     paged = Tensor("a", 1, start=Place.RAM, pageout_time_ns=10, end=Place.STORAGE)
     tensors = (paged, Tensor("b", 1))
@@ -160,7 +167,9 @@ def test_taking_over_a_buffer_waits_for_its_page_out() -> None:
     ("steps", "message"),
     [
         (swap(0, Compute(9)), "step 0: operation 9 does not exist"),
+        (swap(0, Compute(4)), "step 0: operation 4 does not exist"),
         (put(0, Free(9)), "step 0: tensor 9 does not exist"),
+        (put(0, Free(6)), "step 0: tensor 6 does not exist"),
         (put(0, Free(-1)), "step 0: tensor -1 does not exist"),
         (without(5), "step 5: operation h reads tensor a, which is not in RAM"),
         (put(1, Compute(F)), "step 1: operation f makes tensor a, already in RAM"),

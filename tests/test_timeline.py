@@ -89,12 +89,46 @@ def test_stalls_by_hand() -> None:
     timeline = simulate(graph, storage())
     # x is written from 0 to 20, "a" runs from 0 to 12: the free of x waits for 8. The weights are
     # read from 20 to 30: "b" waits for 10. Reading x back has nothing beside it.
+    # So it stays whole.
+    assert str(graph).count("poet.wait") == 2
     rows = [(t.tensor, t.direction, t.start_ns, t.end_ns, t.stall_ns) for t in timeline.transfers]
     assert rows == [("x", "out", 0, 20, 8), ("weights", "in", 20, 30, 10), ("x", "in", 35, 45, 10)]
     assert [t.queued_ns for t in timeline.transfers] == [0, 0, 35]
     assert timeline.makespan_ns == 52 and timeline.compute_ns == 24
     assert timeline.stall_ns == 28 and timeline.bus_ns == 40
     assert timeline.bus_use == 40 / 52
+
+
+def test_names_and_places_outlive_the_split() -> None:
+    text = STEP.replace("pageout %x :", "pageout %x offset 24 :")
+    text = text.replace("pagein %w :", "pagein %w offset 48 :")
+    graph = graphs(parse_module(text))[0]
+    before = str(graph)
+    split_at_once(graph)
+    assert "%x_page = poet.wait %x_page_transfer" in str(graph)
+    assert "offset 24" in str(graph) and "offset 48" in str(graph)
+    join_transfers(graph)
+    assert str(graph) == before
+
+
+def test_transfers_are_named_after_kernels() -> None:
+    """A tensor that is no argument has the label of the kernel that makes it."""
+    text = f"""
+poet.graph @main(%x: tensor<4xf32>, %w: tensor<4xf32> {{poet.role = "param"}}) -> tensor<4xf32>
+    attributes {{schedule = {{}}}} {{
+  {kernel("a", "x", 1)}
+  %p, %q = poet.compute "two" (%r = %a : tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {{
+    poet.yield %r, %r : tensor<4xf32>, tensor<4xf32>
+  }}
+  %a_page = poet.pageout %a : tensor<4xf32> -> {PAGE}
+  %q_page = poet.pageout %q : tensor<4xf32> -> {PAGE}
+  poet.free %x : tensor<4xf32>
+  poet.free %a : tensor<4xf32>
+  poet.free %q : tensor<4xf32>
+  poet.return %p : tensor<4xf32>
+}}"""
+    timeline = simulate(graphs(parse_module(text))[0], storage())
+    assert [t.tensor for t in timeline.transfers] == ["a", "two.1"]
 
 
 def test_without_dma_every_transfer_stalls() -> None:
