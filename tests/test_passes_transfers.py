@@ -72,6 +72,22 @@ def test_never_more_ram_than_the_budget(budget: int):
     assert plan_memory(problem, steps).arena_bytes == report.peak_bytes
 
 
+def test_a_free_goes_behind_the_kernels_beside_its_page_out():
+    """The page-out takes longer than the last reader: what is freed stays, if there is RAM."""
+    tensors = [Tensor("a", 1, pageout_time_ns=25, end=Place.STORAGE), Tensor("b", 1)]
+    tensors += [Tensor("c", 1), Tensor("d", 1, end=Place.RAM)]
+    operations = [Operation("f0", (), (0,), 10, 1)]
+    operations += [Operation(f"f{i}", (i - 1,), (i,), 10, 1) for i in (1, 2, 3)]
+    problem = Problem(tuple(operations), tuple(tensors), dma=True)
+    steps = [Compute(0), Compute(1), PageOut(0), Free(0), Compute(2), Free(1), Compute(3), Free(2)]
+    # Written from 20 to 45, or from 10 to 35; the free waits for the end, or comes after f3.
+    for budget, makespan_ns in ((2, 55), (3, 40)):
+        order = overlap_transfers(problem, steps, budget)
+        report = replay(problem, [steps[i] for i in order])
+        assert (report.makespan_ns, report.peak_bytes) == (makespan_ns, budget)
+    assert replay(problem, steps).makespan_ns == 65
+
+
 def test_nothing_to_gain_without_dma_or_transfers():
     assert overlap_transfers(chain(dma=False), STEPS, 256) == tuple(range(len(STEPS)))
     still = [Compute(0), Free(0), Compute(1), Compute(2), Compute(3), Compute(4), Free(4), Free(3)]
