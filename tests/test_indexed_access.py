@@ -116,8 +116,9 @@ def _scatters(draw: Callable[..., Any]) -> Case:
         dims.start_index_map,
         dims.index_vector_dim,
     )
+    kind = draw(st.sampled_from(["add", "replace"]))
     return Case.of(
-        lambda x, i, u: hlo.ScatterOp(x, i, u, scatter),
+        lambda x, i, u: hlo.ScatterOp(x, i, u, scatter, kind),
         _floats(draw, shape),
         indices,
         _floats(draw, updates),

@@ -463,7 +463,7 @@ def test_scatter_adds_in_order_and_drops_what_is_outside(seed):
     for i, j in indices((2, 5)):
         if 0 <= rows[i, j, 0] < 4:
             expected[rows[i, j, 0]] = expected[rows[i, j, 0]] + updates[i, j]
-    assert_same_bits(semantics.scatter_add(x, rows, updates, ROWS), expected)
+    assert_same_bits(semantics.scatter(x, rows, updates, ROWS, "add"), expected)
 
 
 @settings(max_examples=40, deadline=None)
@@ -477,7 +477,7 @@ def test_scatter_one_pick_per_row(seed):
         if 0 <= picks[row, pick, 0] < 4:
             place = w, row, picks[row, pick, 0]
             expected[place] = expected[place] + updates[w, row, pick]
-    assert_same_bits(semantics.scatter_add(x, picks, updates, PICKS), expected)
+    assert_same_bits(semantics.scatter(x, picks, updates, PICKS, "add"), expected)
 
 
 @settings(max_examples=40, deadline=None)
@@ -492,4 +492,4 @@ def test_scatter_overlapping_windows(seed):
         if 0 <= row <= 4 - 2 and 0 <= column <= 5 - 3:
             place = row + i, column + j
             expected[place] = expected[place] + updates[i, s, j]
-    assert_same_bits(semantics.scatter_add(x, starts, updates, WINDOWS), expected)
+    assert_same_bits(semantics.scatter(x, starts, updates, WINDOWS, "add"), expected)

@@ -546,7 +546,9 @@ class Evaluator:
                     Dynamic(b.number(), size - 1, inside.ssa, inside.depth)
                 )
             update = self.element(op.updates, description.update_index(scatter, window))
-            result = expressions.combine(b, op.kind, accs[0], update)
+            result = update
+            if op.kind != "replace":
+                result = expressions.combine(b, op.kind, accs[0], update)
             if hits:
                 hit = hits[0]
                 for other in hits[1:]:

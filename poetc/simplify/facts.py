@@ -125,7 +125,7 @@ class Facts:
             # Sums that start from an element which is not -0.0 stay so, as for AddOp.
             return op.kind == "add" and never(op.init)
         if isinstance(op, hlo.ScatterOp):
-            return never(op.operand)
+            return never(op.operand) and (op.kind == "add" or never(op.updates))
         if isinstance(op, hlo.SelectAndScatterOp):
             return never(op.init)
         if isinstance(op, hlo.DotGeneralOp | hlo.ConvolutionOp | hlo.AbsOp | hlo.ConvertOp):

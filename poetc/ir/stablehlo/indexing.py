@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1, i32
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -38,6 +38,7 @@ from poetc.ir.stablehlo.base import (
     tensor_type,
     with_shape,
 )
+from poetc.ir.stablehlo.control import ReturnOp
 from poetc.ir.stablehlo.reduction import body_kind, check_reducer, reducer_body
 from poetc.ir.stablehlo_attributes import (
     Dims,
@@ -159,10 +160,25 @@ class GatherOp(StablehloOp):
         return semantics.gather(x, indices, self.dnums, self.slice_sizes)
 
 
+def _replacing_body(element_type: Attribute) -> Region:
+    """Body that returns its second argument, the update."""
+    scalar = TensorType(element_type, ())
+    block = Block(arg_types=(scalar, scalar))
+    block.add_op(ReturnOp(block.args[1]))
+    return Region(block)
+
+
+def _is_replacing(body: Region) -> bool:
+    if len(body.blocks) != 1 or len(body.block.args) != 2:
+        return False
+    end = body.block.last_op
+    return isinstance(end, ReturnOp) and tuple(end.operands) == (body.block.args[1],)
+
+
 @irdl_op_definition
 class ScatterOp(StablehloOp):
-    """The operand with windows of updates added at computed positions; a window that is not wholly
-    inside is left out."""
+    """The operand with windows of updates added at computed positions, or in place of what is
+    there, one after the other; a window that is not wholly inside is left out."""
 
     name = "stablehlo.scatter"
     operand = operand_def(TensorType)
@@ -184,7 +200,11 @@ class ScatterOp(StablehloOp):
                 "indices_are_sorted": IntegerAttr(0, i1),
                 "unique_indices": IntegerAttr(0, i1),
             },
-            [reducer_body(kind, element_type_of(operand))],
+            [
+                _replacing_body(element_type_of(operand))
+                if kind == "replace"
+                else reducer_body(kind, element_type_of(operand))
+            ],
         )
 
     @property
@@ -194,8 +214,9 @@ class ScatterOp(StablehloOp):
 
     @property
     def kind(self) -> str:
-        """The key of `REDUCERS` that combines operand and update."""
-        return body_kind(self.body)
+        """What becomes of operand and update: the key of `REDUCERS` that combines them, or
+        "replace"."""
+        return "replace" if _is_replacing(self.body) else body_kind(self.body)
 
     def verify_op(self) -> None:
         dnums, shape = self.dnums, shape_of(self.operand)
@@ -207,7 +228,8 @@ class ScatterOp(StablehloOp):
             dnums.input_batching_dims,
             dnums.scatter_indices_batching_dims,
         )
-        check_reducer(self.body, element_type_of(self.operand), ("add",))
+        if not _is_replacing(self.body):
+            check_reducer(self.body, element_type_of(self.operand), ("add",))
         dropped = dnums.inserted_window_dims + dnums.input_batching_dims
         check_dims("inserted and batching dimensions", dropped, len(shape))
         updates = shape_of(self.updates)
@@ -230,7 +252,7 @@ class ScatterOp(StablehloOp):
 
     def evaluate(self, *operands: Array) -> Array:
         x, indices, updates = operands
-        return semantics.scatter_add(x, indices, updates, self.dnums)
+        return semantics.scatter(x, indices, updates, self.dnums, self.kind)
 
 
 def _parse_operands_until(parser: Parser, keyword: str | None) -> list[UnresolvedOperand]:

@@ -405,9 +405,9 @@ def gather(x: Array, indices: Array, dnums: Any, slice_sizes: Ints) -> Array:
     return np.moveaxis(values, range(leading, values.ndim), dnums.offset_dims)
 
 
-def scatter_add(x: Array, indices: Array, updates: Array, dnums: Any) -> Array:
-    """`x` plus the windows of updates at the places that `indices` name; a window that is not
-    wholly inside `x` is left out."""
+def scatter(x: Array, indices: Array, updates: Array, dnums: Any, kind: str) -> Array:
+    """`x` plus ("add"), or with ("replace"), the windows of updates at the places that `indices`
+    name, the last where several are; a window that is not wholly inside `x` is left out."""
     starts = _starts(
         indices,
         x.ndim,
@@ -427,5 +427,8 @@ def scatter_add(x: Array, indices: Array, updates: Array, dnums: Any) -> Array:
     inside = ((starts >= 0) & (starts + sizes <= x.shape)).all(axis=-1)
     result = x.copy()
     places = _coordinates(starts[inside], window_dims, window)
-    np.add.at(result, tuple(places), updates[inside])
+    if kind == "replace":
+        result[tuple(places)] = updates[inside]
+    else:
+        np.add.at(result, tuple(places), updates[inside])
     return result
