@@ -15,27 +15,21 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import traceback
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from poetc.errors import InputError
 from poetc.frontends.files import Exported, check_types, require
 from poetc.frontends.jax import export as export_jax
+from poetc.frontends.torch_graph import PLACE, array_of, run, source_of
 
 OPTIMISERS = ("SGD", "Adam", "AdamW")
 """Of `torch.optim`, with all that they do except what `_check_optimiser` refuses."""
-
-_PLACE = "poetc.place"
-"""Key of what a traced operation is annotated with: its module, or what else it is in."""
 
 _PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _OPTIMISER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
@@ -123,18 +117,18 @@ def export(
 
     def step(parameters: Any, optimiser: Any, buffers: Any, inputs: Any, targets: Any) -> Any:
         arrays = [*_flat(parameters, optimiser, buffers), *inputs, *targets]
-        new_value, *new = _lower(graph, arrays)
+        new_value, *new = run(graph, arrays)
         return new_value, *_split(new, parts)
 
     results = [value, *_flat(after.parameters(), new_state, after.buffers())]
-    arguments = [OrderedDict((k, _array(v)) for k, v in part.items()) for part in parts]
-    arguments += [tuple(map(_array, part)) for part in batch]
+    arguments = [OrderedDict((k, array_of(v)) for k, v in part.items()) for part in parts]
+    arguments += [tuple(map(array_of, part)) for part in batch]
     return export_jax(
         step,
         arguments,
         path,
         donate_argnums={0: 1, 1: 2, 2: 3},
-        results=[_array(tensor) for tensor in results],
+        results=[array_of(tensor) for tensor in results],
     )
 
 
@@ -164,11 +158,6 @@ def _split(tensors: Iterable[Any], like: Sequence[Mapping[str, Any]]) -> list[Te
     """The opposite of `_flat`, with the names of `like`."""
     rest = iter(tensors)
     return [OrderedDict(zip(part, islice(rest, len(part)), strict=True)) for part in like]
-
-
-def _array(tensor: Any) -> np.ndarray:
-    array = tensor.detach().cpu().numpy()
-    return array.astype(np.int32) if array.dtype == np.int64 else array
 
 
 # Checks
@@ -372,7 +361,7 @@ def _trace(torch: Any, given: _Training, slots: Slots, example: Sequence[Any]) -
             GuardOnDataDependentSymNode,
         ) as error:
             frames = traceback.extract_tb(error.__traceback__)
-            place = _source((frame.filename, frame.lineno) for frame in frames)
+            place = source_of((frame.filename, frame.lineno) for frame in frames)
             raise InputError(
                 f"the step does something else for other values of its tensors{place}; a step "
                 "is the same operations each time"
@@ -438,9 +427,9 @@ def _place_backward(graph: Any) -> None:
     for node in graph.graph.nodes:
         number = node.meta.get("seq_nr")
         origin = forward.setdefault(number, node)
-        if _PLACE not in node.meta.get("custom", {}) and _PLACE in origin.meta.get("custom", {}):
-            place = f"the gradient of {origin.meta['custom'][_PLACE]}"
-            node.meta["custom"] = {_PLACE: place}
+        if PLACE not in node.meta.get("custom", {}) and PLACE in origin.meta.get("custom", {}):
+            place = f"the gradient of {origin.meta['custom'][PLACE]}"
+            node.meta["custom"] = {PLACE: place}
             node.stack_trace = origin.stack_trace
 
 
@@ -521,7 +510,7 @@ def _place(name: str) -> Any:
     """A context in which traced operations are annotated with the name."""
     from torch.fx.traceback import annotate  # pyright: ignore[reportMissingImports]
 
-    return annotate({_PLACE: name})
+    return annotate({PLACE: name})
 
 
 def _name_places(module: Any) -> None:
@@ -539,83 +528,3 @@ def _name_places(module: Any) -> None:
         label = name or type(part).__name__
         part.register_forward_pre_hook(lambda *_, label=label: enter(label), prepend=True)
         part.register_forward_hook(leave, always_call=True)
-
-
-# Lowering
-
-
-def _lower(graph: Any, arrays: Sequence[Any]) -> list[Any]:
-    """Run the graph on arrays of JAX. Raises an InputError that lists all operations that cannot
-    be lowered, with their modules and source lines."""
-    import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
-    from torch.fx import map_arg  # pyright: ignore[reportMissingImports]
-
-    from poetc.frontends import aten
-
-    values: dict[Any, Any] = {}
-    problems: dict[str, None] = {}
-    given = iter(arrays)
-    results: list[Any] = []
-
-    def apply(node: Any) -> Any:
-        meta = node.meta.get("val")
-        if not _is_static(meta):
-            raise aten.UnsupportedError("a number or a shape that depends on the values of tensors")
-        if any(values[operand] is None for operand in node.all_input_nodes):
-            return None
-        arguments, options = map_arg((node.args, node.kwargs), values.__getitem__)
-        return aten.lower(node.target, arguments, options, meta)
-
-    for node in graph.graph.nodes:
-        if node.op == "placeholder":
-            values[node] = next(given)
-        elif node.op == "get_attr":
-            values[node] = jnp.asarray(_array(getattr(graph, node.target)))
-        elif node.op == "output":
-            results = list(map_arg(node.args[0], values.__getitem__))
-        else:
-            try:
-                values[node] = apply(node)
-            except aten.UnsupportedError as problem:
-                what = f": {problem}" if str(problem) else ""
-                problems[f"  {_operation(node)}{_where(node)}{what}"] = None
-                values[node] = aten.absent(node.meta.get("val"))
-    if problems:
-        raise InputError("\n".join(("operations that poetc cannot compile:", *problems)))
-    return results
-
-
-def _is_static(meta: Any) -> bool:
-    """Whether shapes and numbers in what PyTorch says of a result are known."""
-    import torch  # pyright: ignore[reportMissingImports]
-
-    if isinstance(meta, list | tuple):
-        return all(map(_is_static, meta))
-    if isinstance(meta, torch.Tensor):
-        return all(isinstance(size, int) for size in meta.shape)
-    return not isinstance(meta, torch.SymInt | torch.SymFloat | torch.SymBool)
-
-
-def _operation(node: Any) -> str:
-    """The operation, and the one in the source that it is a part of."""
-    part, whole = str(node.target), str(node.meta.get("original_aten", node.target))
-    return part if part == whole else f"{part} of {whole}"
-
-
-def _where(node: Any) -> str:
-    """The module and the line of its source that an operation is from."""
-    place = node.meta.get("custom", {}).get(_PLACE)
-    frames = re.findall(r'File "(.+)", line (\d+)', node.stack_trace or "")
-    return (f" in {place}" if place else "") + _source(frames)
-
-
-def _source(frames: Iterable[tuple[str, Any]]) -> str:
-    """The innermost of files and lines that is not in a library."""
-    import jax  # pyright: ignore[reportMissingImports]
-    import torch  # pyright: ignore[reportMissingImports]
-
-    libraries = tuple(str(Path(file).parent) for file in (torch.__file__, jax.__file__, __file__))
-    # Such as <string>, of code that is made at run time.
-    libraries += ("<",)
-    own = [f" ({file}:{line})" for file, line in frames if not file.startswith(libraries)]
-    return own[-1] if own else ""

@@ -1,0 +1,135 @@
+"""Element-wise operations, and those of which nothing is left."""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from jax import Array, lax
+from jax import numpy as jnp
+
+from poetc.frontends.aten.registry import LOWERINGS, aten, lowers
+
+LOWERINGS |= {
+    aten.abs: jnp.abs,
+    aten.bitwise_and: jnp.bitwise_and,
+    aten.bitwise_not: jnp.bitwise_not,
+    aten.bitwise_or: jnp.bitwise_or,
+    aten.bitwise_xor: jnp.bitwise_xor,
+    aten.eq: jnp.equal,
+    aten.erf: lax.erf,
+    aten.exp: jnp.exp,
+    aten.ge: jnp.greater_equal,
+    aten.gt: jnp.greater,
+    aten.isinf: lambda x: jnp.abs(x) == jnp.inf,
+    aten.isnan: lambda x: x != x,
+    aten.le: jnp.less_equal,
+    aten.log: jnp.log,
+    aten.logical_and: jnp.logical_and,
+    aten.logical_not: jnp.logical_not,
+    aten.logical_or: jnp.logical_or,
+    aten.lt: jnp.less,
+    aten.maximum: jnp.maximum,
+    aten.minimum: jnp.minimum,
+    aten.mul: jnp.multiply,
+    aten.ne: jnp.not_equal,
+    aten.neg: jnp.negative,
+    aten.relu: lambda x: jnp.maximum(x, 0),
+    aten.reciprocal: lambda x: 1 / x,
+    aten.rsqrt: lax.rsqrt,
+    aten.sign: jnp.sign,
+    aten.sigmoid: lambda x: 1 / (1 + jnp.exp(-x)),
+    aten.sqrt: jnp.sqrt,
+    aten.tanh: jnp.tanh,
+    aten.where: jnp.where,
+    operator.getitem: operator.getitem,
+}
+
+
+@lowers(aten.add)
+def _add(x: Array, y: Any, alpha: float = 1) -> Array:
+    return x + (y if alpha == 1 else y * alpha)
+
+
+@lowers(aten.sub)
+def _sub(x: Array, y: Any, alpha: float = 1) -> Array:
+    return x - (y if alpha == 1 else y * alpha)
+
+
+@lowers(aten.div.Tensor, aten.div.Scalar)
+def _div(x: Array, y: Any) -> Array:
+    return x / y
+
+
+@lowers(aten.pow)
+def _pow(x: Any, y: Any) -> Array:
+    if isinstance(y, float | int):
+        if y == 0.5:
+            return jnp.sqrt(x)
+        if float(y).is_integer():
+            return lax.integer_pow(x, int(y))
+    return lax.pow(*jnp.broadcast_arrays(jnp.float32(x), jnp.float32(y)))
+
+
+@lowers(aten.clamp)
+def _clamp(x: Array, low: Any = None, high: Any = None) -> Array:
+    x = x if low is None else jnp.maximum(x, low)
+    return x if high is None else jnp.minimum(x, high)
+
+
+LOWERINGS[aten.hardtanh] = _clamp
+
+
+@lowers(aten.leaky_relu)
+def _leaky_relu(x: Array, slope: float = 0.01) -> Array:
+    return jnp.where(x > 0, x, x * slope)
+
+
+@lowers(aten.elu)
+def _elu(x: Array, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Array:
+    below = (alpha * scale) * _expm1(jnp.minimum(x, 0) * input_scale)
+    return jnp.where(x > 0, x * scale, below)
+
+
+@lowers(aten.lerp.Scalar)
+def _lerp(start: Array, end: Array, weight: float) -> Array:
+    # The form that PyTorch takes for each weight.
+    difference = end - start
+    return start + weight * difference if abs(weight) < 0.5 else end - difference * (1 - weight)
+
+
+@lowers(aten.log1p)
+def _log1p(x: Array) -> Array:
+    # Kahan: log(u) is wrong for the rounding of u = 1 + x, which log(u) / (u - 1) is not.
+    u = 1 + x
+    return jnp.where(u == 1, x, x * (jnp.log(u) / jnp.where(u == 1, 1, u - 1)))
+
+
+@lowers(aten.expm1)
+def _expm1(x: Array) -> Array:
+    # Kahan, as above; for -1 the quotient is 0 / 0 only where exp(x) is 0.
+    u = jnp.exp(x)
+    near = jnp.where(u == 1, x, (u - 1) * (x / jnp.where(u == 1, 1, jnp.log(u))))
+    return jnp.where(jnp.abs(x) < 0.5, near, u - 1)
+
+
+@lowers(aten._to_copy, aten.clone, aten.detach, aten.alias, aten.lift_fresh_copy)
+def _same(x: Array, **_: Any) -> Array:
+    # The interpreter converts every result to the type that PyTorch says it has.
+    return x
+
+
+@lowers(aten.copy)
+def _copy(x: Array, source: Array, non_blocking: bool = False) -> Array:
+    return jnp.broadcast_to(source, x.shape)
+
+
+@lowers(
+    aten._assert_async,
+    torch.ops.profiler._record_function_enter_new,
+    torch.ops.profiler._record_function_exit,
+)
+def _nothing(*_: Any) -> None:
+    return None
