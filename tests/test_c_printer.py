@@ -13,18 +13,16 @@ from xdsl.dialects.builtin import Builtin
 from xdsl.parser import Parser
 
 from poetc.backends.c.emit import RUNTIME, math_sources
+from poetc.backends.c.expressions import called_functions, float_literal
+from poetc.backends.c.prepare import stored_arguments
 from poetc.backends.c.printer import (
     Signature,
-    c_comment,
-    c_identifier,
-    called_functions,
-    float_literal,
     print_function,
     print_prototype,
     print_table,
-    stored_arguments,
     tables_of,
 )
+from poetc.backends.c.text import c_comment, c_identifier
 from poetc.errors import InputError
 from poetc.ir.text import parse_module
 

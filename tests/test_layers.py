@@ -81,3 +81,40 @@ def test_imports_point_down():
     ]
     # Bodies of mathematical functions are listed by the kernels.
     assert wrong in ([], ["poetc.ir.stablehlo.elementwise imports poetc.kernels.mathlib"])
+
+
+MODULE_LINES, CLASS_LINES = 600, 300
+
+LARGE = {
+    "poetc.backends.c.program.Program",
+    "poetc.backends.tvm.primfunc",
+    "poetc.backends.tvm.primfunc._Function",
+    "poetc.backends.tvm.tiling",
+    "poetc.backends.tvm.tiling._Kernel",
+    "poetc.cli",
+    "poetc.kernels.evaluate",
+    "poetc.kernels.evaluate.Evaluator",
+    "poetc.passes.poet_schedule",
+    "poetc.passes.poet_schedule._Scheduler",
+    "poetc.pipeline",
+    "poetc.schedule.mend",
+    "poetc.schedule.mend.Timeline",
+    "poetc.schedule.milp",
+    "poetc.schedule.milp.SlotModel",
+    "poetc.schedule.portfolio",
+}
+"""Modules and classes that are longer than they should be. None is to be added."""
+
+
+def test_modules_and_classes_are_short():
+    long: set[str] = set()
+    for name, path in _modules().items():
+        text = path.read_text()
+        if text.count("\n") > MODULE_LINES:
+            long.add(name)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > CLASS_LINES:
+                    long.add(f"{name}.{node.name}")
+    assert long <= LARGE, f"over {MODULE_LINES} or {CLASS_LINES} lines: {sorted(long - LARGE)}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 
 from poetc.backends.c.emit import generate
-from poetc.backends.c.printer import c_comment
+from poetc.backends.c.text import c_comment
 from poetc.costmodel.device import load_device
 from poetc.image import layout_of
 from poetc.ir.graph import graphs

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.hints import isa
 
 from poetc.backends.c.layout import arena_offset
-from poetc.backends.c.printer import stored_arguments
+from poetc.backends.c.prepare import stored_arguments
 from poetc.errors import InputError
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import ComputeOp

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from poetc.backends.c.printer import c_comment
+from poetc.backends.c.text import c_comment
 from poetc.kernels import mathlib
 
 ABOUT = (

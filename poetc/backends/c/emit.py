@@ -38,22 +38,15 @@ from poetc.backends.c.boards import (
 )
 from poetc.backends.c.build_id import with_build_id
 from poetc.backends.c.directory import write_generated
+from poetc.backends.c.expressions import called_functions
 from poetc.backends.c.header import header
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
 from poetc.backends.c.libraries import DEFAULT_LAYOUT, RUNS, Library, indexed, load_layout
 from poetc.backends.c.libraries.library import MARK, renamed
-from poetc.backends.c.printer import (
-    Signature,
-    c_comment,
-    c_identifier,
-    called_functions,
-    print_function,
-    print_prototype,
-    tables_of,
-)
+from poetc.backends.c.printer import Signature, print_function, print_prototype, tables_of
 from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.step_files import step_files
-from poetc.backends.c.text import guarded
+from poetc.backends.c.text import c_comment, c_identifier, guarded
 from poetc.budget import Budget
 from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.description import header_name

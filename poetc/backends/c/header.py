@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from poetc.backends.c.check import ABOUT
+from poetc.backends.c.expressions import element_c_type
 from poetc.backends.c.layout import TensorPlace
 from poetc.backends.c.libraries.library import MARK
-from poetc.backends.c.printer import c_comment, element_c_type
-from poetc.backends.c.text import defines, guarded, wrapped
+from poetc.backends.c.text import c_comment, defines, guarded, wrapped
 from poetc.image import ImageLayout
 
 if TYPE_CHECKING:

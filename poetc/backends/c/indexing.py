@@ -9,18 +9,25 @@ divisor first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
     AffineConstantExpr,
+    AffineConstraintKind,
     AffineDimExpr,
     AffineExpr,
+    AffineMap,
+    AffineSet,
     AffineSymExpr,
 )
+from xdsl.utils.hints import isa
 
 
 @dataclass(frozen=True)
@@ -213,6 +220,53 @@ def from_affine(
                 case _:
                     return divide(left, constant, facts)[1]
     raise ValueError(f"unknown affine expression {expression}")
+
+
+def mapped(map_: AffineMap, indices: Sequence[Index], facts: Facts) -> list[Index]:
+    """The results of an affine map for these operands."""
+    dims, symbols = indices[: map_.num_dims], indices[map_.num_dims :]
+    return [from_affine(e, dims, symbols, facts) for e in map_.results]
+
+
+def constraints_of(
+    set_: AffineSet, indices: Sequence[Index], facts: Facts
+) -> Iterator[tuple[Index, bool]]:
+    """The constraints of an affine set: what must not be negative, or be zero if the second is
+    true. Each is simplified by the facts and by those before it, as they are tested in order."""
+    dims, symbols = indices[: set_.num_dims], indices[set_.num_dims :]
+    for constraint in set_.constraints:
+        left, right = (
+            from_affine(e, dims, symbols, facts) for e in (constraint.lhs, constraint.rhs)
+        )
+        index = left - right
+        if constraint.kind is AffineConstraintKind.le:
+            index = index * -1
+        equal = constraint.kind is AffineConstraintKind.eq
+        facts = facts.and_([index, index * -1] if equal else [index])
+        yield index, equal
+
+
+def flat_index(buffer: SSAValue, indices: Sequence[Index]) -> Index:
+    """The index of an element counted from the start of its buffer, which is row-major."""
+    assert isa(buffer.type, MemRefType)
+    flat = Index()
+    for size, index in zip(buffer.type.get_shape(), indices, strict=True):
+        flat = flat * size + index
+    return flat
+
+
+def index_arithmetic(op: Operation, index: Callable[[SSAValue], Index]) -> Index | None:
+    """The result of arithmetic on indices, if it is linear; `index` returns that of an operand."""
+    match op:
+        case arith.AddiOp():
+            return index(op.lhs) + index(op.rhs)
+        case arith.SubiOp():
+            return index(op.lhs) - index(op.rhs)
+        case arith.MuliOp() if not index(op.lhs).terms:
+            return index(op.rhs) * index(op.lhs).constant
+        case arith.MuliOp() if not index(op.rhs).terms:
+            return index(op.lhs) * index(op.rhs).constant
+    return None
 
 
 def to_c(index: Index, facts: Facts = NO_FACTS) -> str:

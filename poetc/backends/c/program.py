@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from poetc.backends.c.buffers import kernel_buffers, overlapping_arguments
 from poetc.backends.c.check import check_function
+from poetc.backends.c.expressions import element_c_type
 from poetc.backends.c.layout import (
     TensorPlace,
     arena_offset,
@@ -27,15 +28,21 @@ from poetc.backends.c.layout import (
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import (
     Signature,
-    c_comment,
-    c_identifier,
-    element_c_type,
     print_function,
     print_prototype,
     print_table,
     tables_of,
 )
-from poetc.backends.c.text import WIDTH, guarded, indented, local_table, unique, wrapped
+from poetc.backends.c.text import (
+    WIDTH,
+    c_comment,
+    c_identifier,
+    guarded,
+    indented,
+    local_table,
+    unique,
+    wrapped,
+)
 from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import ImageLayout, image_file, layout_of

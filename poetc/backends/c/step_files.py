@@ -13,9 +13,8 @@ import numpy as np
 
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, StepFiles
-from poetc.backends.c.printer import c_comment
 from poetc.backends.c.program import Program
-from poetc.backends.c.text import defines, guarded
+from poetc.backends.c.text import c_comment, defines, guarded
 from poetc.compare import floor, scale
 from poetc.image import (
     RECORD_TAG_OFFSET,

@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from poetc.backends.c.buffers import workspace_buffers
 from poetc.backends.c.layout import MAX_BYTES, TensorPlace
-from poetc.backends.c.printer import Signature, c_comment, c_identifier
+from poetc.backends.c.printer import Signature
 from poetc.backends.c.program import Kernel, Program
-from poetc.backends.c.text import defines, local_table, unique, wrapped
+from poetc.backends.c.text import c_comment, c_identifier, defines, local_table, unique, wrapped
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
 from poetc.backends.plan.table import WORD_BYTES, Numbered, table_of, tensor_count

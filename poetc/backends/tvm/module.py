@@ -37,7 +37,8 @@ from poetc.backends.c.layout import (
     result_places,
     static_ram_bytes,
 )
-from poetc.backends.c.printer import c_identifier, tables_of
+from poetc.backends.c.printer import tables_of
+from poetc.backends.c.text import c_identifier
 from poetc.backends.tvm.pipeline import same_promise
 from poetc.backends.tvm.primfunc import Tiling, element_dtype, elements_of, prim_func
 from poetc.backends.tvm.program import (

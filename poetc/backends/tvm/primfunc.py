@@ -34,7 +34,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineConstraintKind, AffineMap
+from xdsl.ir.affine import AffineMap
 from xdsl.utils.hints import isa
 
 from poetc.backends.c.indexing import (
@@ -44,9 +44,14 @@ from poetc.backends.c.indexing import (
     Quotient,
     Remainder,
     Variable,
-    from_affine,
+    constraints_of,
+    flat_index,
+    index_arithmetic,
+    mapped,
 )
-from poetc.backends.c.printer import c_identifier, tables_of
+from poetc.backends.c.prepare import yielded
+from poetc.backends.c.printer import tables_of
+from poetc.backends.c.text import c_identifier
 from poetc.backends.tvm import mathir, scalars
 from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.scalars import Expr, Scalar, Translator, element_dtype
@@ -174,12 +179,6 @@ def dependences(function: func.FuncOp) -> dict[SSAValue, frozenset[affine.ForOp]
     return found
 
 
-def yielded(block: Block) -> Sequence[SSAValue]:
-    """What a region hands on."""
-    last = block.last_op
-    return last.operands if isinstance(last, affine.YieldOp) else ()
-
-
 class _Function:
     """State while one kernel is translated."""
 
@@ -296,9 +295,7 @@ class _Function:
 
     def map(self, map_: AffineMap, operands: Sequence[SSAValue], at: At) -> list[Index]:
         indices = [self.index(operand, at) for operand in operands]
-        dims, symbols = indices[: map_.num_dims], indices[map_.num_dims :]
-        facts = self.facts_at(at)
-        return [from_affine(e, dims, symbols, facts) for e in map_.results]
+        return mapped(map_, indices, self.facts_at(at))
 
     def facts_at(self, at: At) -> Facts:
         """What guards say about these copies."""
@@ -358,7 +355,7 @@ class _Function:
             self.define(result, at, strip[self.strip_position])
             return
         buffer, dtype = self.buffers[source]
-        place = self.safe(self.flat(source, indices), source, at)
+        place = self.safe(flat_index(source, indices), source, at)
         loaded = Scalar(tirx.BufferLoad(buffer, [place.expr]), dtype, place.lanes)
         self.define(result, at, self.from_memory(loaded, result))
 
@@ -370,14 +367,6 @@ class _Function:
         """
         bound = self.bind(loaded, value, default)
         return scalars.not_zero(bound) if loaded.type == "int8" else bound
-
-    def flat(self, buffer: SSAValue, indices: Sequence[Index]) -> Index:
-        """The index of an element counted from the start of its buffer."""
-        assert isa(buffer.type, MemRefType)
-        flat = Index()
-        for size, index in zip(buffer.type.get_shape(), indices, strict=True):
-            flat = flat * size + index
-        return flat
 
     def safe(self, flat: Index, buffer: SSAValue, at: At) -> Scalar:
         """An index to load from, also where a guard does not hold and the value is not used."""
@@ -418,7 +407,7 @@ class _Function:
         if target not in self.buffers or target.owner is not self.function.body.block:
             raise InputError("a kernel stores to what is not one of its arguments")
         buffer, dtype = self.buffers[target]
-        place = self.index_expr(self.flat(target, indices), at)
+        place = self.index_expr(flat_index(target, indices), at)
         value = scalars.widened(value, place.lanes)
         if value.lanes > place.lanes:
             raise InputError("several iterations of a parallel loop store to one element")
@@ -600,7 +589,7 @@ class _Function:
             here = next(self.each_of([load.result], at))
             if any(operand not in self.indices for operand in load.indices):
                 continue
-            terms = dict(self.flat(load.memref, self.map(load.map.data, load.indices, here)).terms)
+            terms = dict(flat_index(load.memref, self.map(load.map.data, load.indices, here)).terms)
             linear = all(isinstance(term, Variable) for term in terms)
             if linear and terms.get(probe) == 1 and terms.get(axis.lane, 1) != 1:
                 found.append(load)
@@ -612,7 +601,7 @@ class _Function:
         assert axis.lane is not None
         buffer, dtype = self.buffers[load.memref]
         for here in self.each_of([load.result], at):
-            flat = self.flat(load.memref, self.map(load.map.data, load.indices, here))
+            flat = flat_index(load.memref, self.map(load.map.data, load.indices, here))
             stride = dict(flat.terms)[axis.lane]
             along = Index(tuple(p for p in flat.terms if p[0] != axis.lane), flat.constant)
             rows: list[Scalar] = []
@@ -761,18 +750,10 @@ class _Function:
 
     def condition(self, op: affine.IfOp, at: At) -> _Condition:
         """What is not known about a guard, and what is known where it holds."""
-        affine_set = op.condition.data
         indices = [self.index(operand, at) for operand in op.args]
-        dims, symbols = indices[: affine_set.num_dims], indices[affine_set.num_dims :]
         facts = self.facts_at(at)
         tests: list[_Test] = []
-        for constraint in affine_set.constraints:
-            index = from_affine(constraint.lhs, dims, symbols, facts) - from_affine(
-                constraint.rhs, dims, symbols, facts
-            )
-            if constraint.kind is AffineConstraintKind.le:
-                index = index * -1
-            equal = constraint.kind is AffineConstraintKind.eq
+        for index, equal in constraints_of(op.condition.data, indices, facts):
             low, high = facts.low(index), facts.high(index)
             if (high is not None and high < 0) or (equal and low is not None and low > 0):
                 return _Condition((), NO_FACTS, never=True)
@@ -811,24 +792,12 @@ class _Function:
                     raise InputError(f"the TVM backend has no constant of {result.type}")
             return
         if isinstance(result.type, IndexType):
-            index = self.index_arithmetic(op, at)
+            index = index_arithmetic(op, lambda value: self.index(value, at))
             if index is not None:
                 self.define_index(result, at, index)
                 return
         operands = [self.scalar(operand, at) for operand in op.operands]
         self.define(result, at, self.bind(self.translator.compute(op, operands), result))
-
-    def index_arithmetic(self, op: Operation, at: At) -> Index | None:
-        match op:
-            case arith.AddiOp():
-                return self.index(op.lhs, at) + self.index(op.rhs, at)
-            case arith.SubiOp():
-                return self.index(op.lhs, at) - self.index(op.rhs, at)
-            case arith.MuliOp() if not self.index(op.lhs, at).terms:
-                return self.index(op.rhs, at) * self.index(op.lhs, at).constant
-            case arith.MuliOp() if not self.index(op.rhs, at).terms:
-                return self.index(op.lhs, at) * self.index(op.rhs, at).constant
-        return None
 
 
 def _parameter(type_: Attribute, name: str) -> tuple[Expr, str]:

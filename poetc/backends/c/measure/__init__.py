@@ -25,17 +25,17 @@ from poetc.backends.c.boards import (
 )
 from poetc.backends.c.build_id import with_build_id
 from poetc.backends.c.emit import RUNTIME, math_sources
+from poetc.backends.c.expressions import called_functions
 from poetc.backends.c.libraries import indexed
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import (
     Signature,
-    c_comment,
-    called_functions,
     print_function,
     print_prototype,
     print_table,
     tables_of,
 )
+from poetc.backends.c.text import c_comment
 from poetc.description import header_name
 from poetc.errors import InputError
 from poetc.ir.graph import round_up

@@ -1,0 +1,212 @@
+"""Expressions of C, and the operators and calls that scalar operations are printed as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from xdsl.dialects import arith, func, math
+from xdsl.dialects.builtin import Float32Type, IntegerType
+from xdsl.ir import Attribute, Operation
+
+from poetc.backends.c.indexing import Index, Variable
+from poetc.errors import InputError
+from poetc.ir.types import type_in_code
+from poetc.kernels import mathlib
+
+MATH_CALLS: Mapping[type[Operation], str] = {
+    math.ExpOp: mathlib.SYMBOLS["exp"],
+    math.LogOp: mathlib.SYMBOLS["log"],
+    math.TanhOp: mathlib.SYMBOLS["tanh"],
+    math.RsqrtOp: mathlib.SYMBOLS["rsqrt"],
+    math.SqrtOp: mathlib.SYMBOLS["sqrt"],
+    math.PowFOp: mathlib.SYMBOLS["pow"],
+}
+"""The C function for each operation of the math dialect."""
+
+
+class Level(IntEnum):
+    """How tightly an expression holds together; operands that hold less get parentheses."""
+
+    CHOICE = 0
+    OR = 1
+    AND = 2
+    COMPARE = 3
+    SUM = 4
+    PRODUCT = 5
+    UNARY = 6
+    ATOM = 7
+
+
+@dataclass(frozen=True)
+class Expression:
+    """C text of a value.
+
+    `reads` are the variables and buffers in it that may change later. `operation` has left operand,
+    operator and right operand (without parentheses) of a sum or product.
+    """
+
+    text: str
+    level: Level = Level.ATOM
+    reads: frozenset[str] = frozenset()
+    operation: tuple[str, str, str] | None = None
+
+    def at(self, level: Level) -> str:
+        """The text as an operand where `level` is needed."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+BINARY: Mapping[type[Operation], tuple[str, Level]] = {
+    arith.AddfOp: ("+", Level.SUM),
+    arith.SubfOp: ("-", Level.SUM),
+    arith.MulfOp: ("*", Level.PRODUCT),
+    arith.DivfOp: ("/", Level.PRODUCT),
+}
+
+_WRAPPING: Mapping[type[Operation], str] = {
+    arith.AddiOp: "poetc_add",
+    arith.SubiOp: "poetc_sub",
+    arith.MuliOp: "poetc_mul",
+    arith.ShLIOp: "poetc_shift_left",
+    arith.ShRSIOp: "poetc_shift_right",
+}
+
+# On i1 these are logical; operands have no effects, so that short-circuiting does no harm.
+_BITWISE: Mapping[type[Operation], tuple[str, str, Level]] = {
+    arith.AndIOp: ("&", "&&", Level.AND),
+    arith.OrIOp: ("|", "||", Level.OR),
+    arith.XOrIOp: ("^", "!=", Level.COMPARE),
+}
+
+# By predicate number: the operator, and whether the result is negated (true if unordered).
+_CMPF: Mapping[int, tuple[str, bool]] = {
+    1: ("==", False),
+    2: (">", False),
+    3: (">=", False),
+    4: ("<", False),
+    5: ("<=", False),
+    9: ("<=", True),
+    10: ("<", True),
+    11: (">=", True),
+    12: (">", True),
+    13: ("!=", False),
+}
+
+_CMPI: Sequence[str] = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
+
+_FIRST_UNSIGNED_CMPI = 6
+
+
+def element_c_type(type_: Attribute) -> str:
+    """The C type of an element in memory. Raises InputError for a type C code cannot hold."""
+    return type_in_code(type_).c_memory
+
+
+def scalar_c_type(type_: Attribute) -> str:
+    return type_in_code(type_).c
+
+
+def float_literal(value: float) -> Expression:
+    """The float32 `value` exactly."""
+    number = np.float32(value)
+    bits = int(number.view(np.uint32))
+    if not np.isfinite(number):
+        return Expression(f"poetc_float(0x{bits:08x}u)")
+    if 0 < abs(number) < np.finfo(np.float32).tiny:
+        # Compilers may warn of decimal denormals.
+        text = float(number).hex()
+    else:
+        text = np.format_float_scientific(number, unique=True, trim="0")
+        mantissa, exponent = text.split("e")
+        if -5 <= int(exponent) <= 7:
+            text = np.format_float_positional(number, unique=True, trim="0")
+        else:
+            text = f"{mantissa}e{int(exponent)}"
+    return Expression(f"{text}f", Level.UNARY if text[0] == "-" else Level.ATOM)
+
+
+def integer_literal(value: int) -> Expression:
+    value = int(value)
+    if value == -(2**31):
+        return Expression("INT32_MIN")
+    return Expression(str(value), Level.UNARY if value < 0 else Level.ATOM)
+
+
+def index_level(index: Index) -> Level:
+    if not index.terms:
+        return Level.ATOM if index.constant >= 0 else Level.UNARY
+    single = len(index.terms) == 1 and index.constant == 0 and index.terms[0][1] == 1
+    return Level.ATOM if single and isinstance(index.terms[0][0], Variable) else Level.SUM
+
+
+def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
+    def call(name: str) -> tuple[str, Level]:
+        return f"{name}({', '.join(part.text for part in parts)})", Level.ATOM
+
+    boolean = op.operands and op.operands[0].type == IntegerType(1)
+    kind = type(op)
+    if kind in BINARY:
+        operator, level = BINARY[kind]
+        left, right = parts[0].at(level), parts[1].at(Level(level + 1))
+        return f"{left} {operator} {right}", level
+    if kind in _BITWISE:
+        bitwise, logical, level = _BITWISE[kind]
+        if boolean:
+            inner = Level(level + 1) if kind is not arith.OrIOp else Level.COMPARE
+            return f"{parts[0].at(inner)} {logical} {parts[1].at(inner)}", level
+        left, right = (part.at(Level.UNARY) for part in parts)
+        return f"{left} {bitwise} {right}", Level.OR
+    if kind in _WRAPPING and not boolean:
+        return call(_WRAPPING[kind])
+    if kind in MATH_CALLS:
+        return call(MATH_CALLS[kind])
+    match op:
+        case arith.CmpiOp():
+            predicate = op.predicate.value.data
+            left, right = (part.at(Level.SUM) for part in parts)
+            if predicate >= _FIRST_UNSIGNED_CMPI:
+                left, right = (f"(uint32_t){part.at(Level.UNARY)}" for part in parts)
+            return f"{left} {_CMPI[predicate]} {right}", Level.COMPARE
+        case arith.SelectOp():
+            condition, left, right = (part.at(Level.OR) for part in parts)
+            return f"{condition} ? {left} : {right}", Level.CHOICE
+        case arith.NegfOp():
+            operand = parts[0].at(Level.ATOM)
+            return f"-{operand}", Level.UNARY
+        case math.AbsFOp():
+            return call("poetc_abs")
+        case arith.BitcastOp():
+            to_float = isinstance(op.result.type, Float32Type)
+            return call("poetc_as_float" if to_float else "poetc_as_int")
+        case arith.FPToSIOp():
+            return call("poetc_to_int")
+        case arith.SIToFPOp() if not boolean:
+            return f"(float){parts[0].at(Level.UNARY)}", Level.UNARY
+        case arith.SIToFPOp():
+            return f"{parts[0].at(Level.OR)} ? -1.0f : 0.0f", Level.CHOICE
+        case arith.UIToFPOp() if boolean:
+            return f"{parts[0].at(Level.OR)} ? 1.0f : 0.0f", Level.CHOICE
+        case arith.UIToFPOp():
+            return f"(float)(uint32_t){parts[0].at(Level.UNARY)}", Level.UNARY
+        case arith.ExtUIOp() if boolean:
+            return f"{parts[0].at(Level.OR)} ? 1 : 0", Level.CHOICE
+        case arith.ExtSIOp() if boolean:
+            return f"{parts[0].at(Level.OR)} ? -1 : 0", Level.CHOICE
+        case arith.TruncIOp() if op.result.type == IntegerType(1):
+            return f"({parts[0].at(Level.UNARY)} & 1) != 0", Level.COMPARE
+        case arith.IndexCastOp():
+            return parts[0].text, parts[0].level
+        case func.CallOp():
+            return call(op.callee.root_reference.data)
+    raise InputError(f"the C backend does not know {op.name} of {op.results[0].type}")
+
+
+def called_functions(function: func.FuncOp) -> frozenset[str]:
+    """C names of the functions that the printed function calls, `poetc_scalar.h` left out."""
+    names = {MATH_CALLS[type(op)] for op in function.walk() if type(op) in MATH_CALLS}
+    names |= {
+        op.callee.root_reference.data for op in function.walk() if isinstance(op, func.CallOp)
+    }
+    return frozenset(names)

@@ -1,0 +1,76 @@
+"""What is checked and simplified before a kernel is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import affine, arith, func, memref
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from poetc.errors import InputError
+
+
+def stored_arguments(function: func.FuncOp) -> frozenset[int]:
+    """Positions of the memref arguments that the function writes."""
+    arguments: dict[SSAValue, int] = {a: i for i, a in enumerate(function.body.block.args)}
+    return frozenset(
+        arguments[op.memref]
+        for op in function.walk()
+        if isinstance(op, affine.StoreOp | memref.StoreOp) and op.memref in arguments
+    )
+
+
+def check_order(region: Region, defined: set[SSAValue]) -> None:
+    """Raises InputError for a value that is used before it is defined or outside of its scope."""
+    for block in region.blocks:
+        inside = {*defined, *block.args}
+        for op in block.ops:
+            for operand in op.operands:
+                if operand not in inside:
+                    name = f"%{operand.name_hint}" if operand.name_hint else "a value"
+                    raise InputError(f"{op.name} uses {name} where it is not defined")
+            for nested in op.regions:
+                check_order(nested, inside)
+            inside.update(op.results)
+
+
+def inline_single_iterations(function: func.FuncOp) -> None:
+    """Replaces each loop that runs exactly once by its body."""
+    for op in list(function.walk()):
+        if not isinstance(op, affine.ForOp) or op.lowerBoundOperands or op.upperBoundOperands:
+            continue
+        bounds = op.lowerBoundMap.data.eval([], []), op.upperBoundMap.data.eval([], [])
+        if any(len(results) != 1 for results in bounds):
+            continue
+        (low,), (high,) = bounds
+        if not low < high <= low + op.step.value.data:
+            continue
+        start = arith.ConstantOp.from_int_and_width(low, IndexType())
+        Rewriter.insert_op(start, InsertPoint.before(op))
+        body = op.body.block
+        last = body.last_op
+        results = yielded(body)
+        if isinstance(last, affine.YieldOp):
+            last.detach()
+        Rewriter.inline_block(body, InsertPoint.before(op), [start.result, *op.inits])
+        for result, value in zip(op.results, results, strict=True):
+            result.replace_all_uses_with(value)
+        if isinstance(last, affine.YieldOp):
+            last.erase()
+        Rewriter.erase_op(op)
+
+
+def erase_unused(function: func.FuncOp) -> None:
+    """Removes scalars that nothing uses: an argument that only they read counts as unused."""
+    for op in reversed(list(function.walk())):
+        effects = isinstance(op, affine.ForOp | affine.IfOp | affine.StoreOp | memref.StoreOp)
+        if op.results and not effects and all(not r.uses.get_length() for r in op.results):
+            Rewriter.erase_op(op)
+
+
+def yielded(block: Block) -> Sequence[SSAValue]:
+    """What a block hands on."""
+    last = block.last_op
+    return last.operands if isinstance(last, affine.YieldOp) else ()
