@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
 # Sets up a virtual environment in .venv and runs everything that must be green: lint, format, types,
-# pytest (which also runs the lit tests). Arguments are passed on to pytest.
+# pytest (which also runs the lit tests). --fast leaves out the tests that are marked as slow; other
+# arguments are passed on to pytest.
 set -euo pipefail
 cd "$(dirname "$0")"
+
+tests=()
+if [ "${1-}" = --fast ]; then
+    shift
+    tests=(-m "not slow")
+fi
 
 missing=()
 command -v gcc >/dev/null || missing+=(gcc libc6-dev)
@@ -35,4 +42,4 @@ export PATH="$PWD/.venv/bin:$PATH"
 ruff check .
 ruff format --check .
 pyright
-exec pytest -n 2 --dist worksteal -q "$@"
+exec pytest -n 2 --dist worksteal -q "${tests[@]}" "$@"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import Phase, settings
 from xdsl.dialects.builtin import ModuleOp
 
@@ -24,6 +25,11 @@ TRAINED = (
     "ae_mnist",
 )
 """Models with arguments and XLA's results beside them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests come first: at the end, one of them would keep all workers but one waiting."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def read_model(name: str) -> ModuleOp:

@@ -66,6 +66,7 @@ def places(error: InputError) -> set[int]:
     return {int(line) for line in listed}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_all_operations_that_kernels_refuse_are_listed(data: st.DataObject) -> None:

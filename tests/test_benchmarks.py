@@ -119,6 +119,7 @@ def test_crashes_are_reported_and_not_kept(tmp_path: Path):
     assert cache.get("results", "key") is None
 
 
+@pytest.mark.slow
 def test_two_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     arguments = ["--only", "^linear/m4/(1.02|1.5)x$", "--strategies", "auto,keep-all"]
     arguments += ["--time-limit", "1", "--cache", str(tmp_path / "cache")]
@@ -217,6 +218,7 @@ def test_a_benchmark_that_is_done_replaces_its_document(
 SCRIPTS = sorted(p for p in (ROOT / "benchmarks").glob("*.py") if "__main__" in p.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_every_benchmark_writes_all_or_nothing(script: Path) -> None:
     """By `document.run`, or, with more than one file, by `write_whole`."""

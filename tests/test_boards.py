@@ -63,6 +63,7 @@ def test_microbit_trains(model: str, little: bool, tmp_path: Path, host: Path) -
     assert found.ram <= ram and found.stack_used <= found.stack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gesture_mlp", "kws_conv"])
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
 def test_training_on_a_memory_card(model: str, cpu: str, tmp_path: Path, host: Path) -> None:
@@ -76,6 +77,7 @@ def test_training_on_a_memory_card(model: str, cpu: str, tmp_path: Path, host: P
     assert found.stack_used <= found.stack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["lenet5", "dscnn", "resnet8"])
 def test_larger_models_in_256_kb(model: str, tmp_path: Path, host: Path) -> None:
     """One step on a Cortex-M4F; the linker holds all of RAM to 256 KB."""
@@ -106,6 +108,7 @@ def test_larger_models_in_256_kb(model: str, tmp_path: Path, host: Path) -> None
         assert links or "overflowed" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("board", "option", "flags"),
     [
@@ -125,6 +128,7 @@ def test_link_time_optimisation(
     assert sum(sections(directory).values()) <= defines(directory)["MODEL_RAM_BYTES"]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
     """Parameters of 247,000 bytes on a Cortex-M0 with 32 KB: in parts, in a file."""
     ram = 32 * 1024
@@ -518,6 +522,7 @@ def test_ram_defaults_to_that_of_the_board(tmp_path: Path) -> None:
     assert "RAM_BYTES ?= 65536" in (directory / "Makefile").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", [*EMULATED, "generic"])
 def test_measured_stack_has_the_store_of_the_board(board: str, tmp_path: Path) -> None:
     """What is reserved is enough, with a store that needs more than the one in memory."""

@@ -14,6 +14,7 @@ from poetc.ir.graph import graphs
 GENERATED = ("model.c", "kernels.c", "poetc_math.c", "poetc_store.c", "store_memory.c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kws_conv", "lenet5", "bert_micro"])
 def test_generated_c(name: str, tmp_path: Path) -> None:
     module, _ = prepare(name).schedule(None)

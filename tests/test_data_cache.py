@@ -110,6 +110,7 @@ class Program:
 went_wrong: dict[str, bool] = {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name: str, tmp_path: Path) -> None:
     """With whole lines the bits are those of the unlimited program."""
@@ -182,6 +183,7 @@ def test_a_page_in_moved_towards_its_neighbour_is_refused() -> None:
     assert any("shares a cache line with" in message for message in messages)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(poet_graphs("split"), st.sampled_from([8, 16, 32, 64]))
 def test_plans_of_random_graphs_keep_to_the_lines(graph: GraphOp, line_bytes: int) -> None:

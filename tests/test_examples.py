@@ -49,6 +49,7 @@ def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
     assert len(errors) == 7 and max(errors) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--params=storage"], ["--ram=8KB"], ["--io=caller"]])
 def test_momentum_with_long_names(options: list[str], tmp_path: Path) -> None:
     """Names that do not fit into a line of a comment, and results that update something else than
@@ -98,6 +99,7 @@ def test_pipeline_without_a_model() -> None:
     assert done.stderr == "usage: python examples/pipeline.py MODEL.mlir\n"
 
 
+@pytest.mark.slow
 def test_commands_of_the_page_about_storage(tmp_path: Path) -> None:
     commands = re.search(r"```sh\n(.*?)```", (ROOT / "docs/storage.md").read_text(), re.DOTALL)
     assert commands is not None

@@ -185,6 +185,7 @@ def movement_case(rng: Rng) -> Case:
     return Case.of(build, floats(rng, *shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_data_movement(seed: int):
     check(limited(movement_case, seed, 40))
@@ -295,6 +296,7 @@ def conv_case(rng: Rng) -> Case:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_convolution(seed: int):
     check(limited(conv_case, seed, 40))

@@ -390,6 +390,7 @@ def test_cmake_example(cmake_library: Path, tmp_path: Path, host: dict[int, byte
         check_user(build / "model_example", cmake_library, tmp_path, host)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "language"), [("pages", "C"), ("storage", "CXX"), ("plan", "CXX")]
 )
@@ -405,6 +406,7 @@ def test_cmake_subdirectory(
     check_user(build / "user", fw, tmp_path, host)
 
 
+@pytest.mark.slow
 def test_cmake_package(tmp_path: Path, host: dict[int, bytes]) -> None:
     """Installed, and found from there; the name is the user's, and the source is gone."""
     fw = compile_model(tmp_path / "fw", "cmake", "pages", "--name=gesture")
@@ -427,6 +429,7 @@ set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
 def test_cmake_cross_compiles(cpu: str, cmake_library: Path, tmp_path: Path) -> None:
     """Without an operating system: no example, no C library."""
@@ -448,6 +451,7 @@ def test_cmake_store_in_a_thread(
     assert (tmp_path / "data" / "out0.bin").read_bytes() == host[0]
 
 
+@pytest.mark.slow
 def test_the_page_about_layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commands and its CMake project do what it says; the options that it names are there."""
     page = (ROOT / "docs" / "layouts.md").read_text()
@@ -592,6 +596,7 @@ def test_arduino_does_not_fuse(arduino_library: Path, tmp_path: Path) -> None:
         assert "vmul.f32" in code and not re.search(r"\bvfn?m[as]\.f32", code)
 
 
+@pytest.mark.slow
 def test_arduino_trains(arduino_library: Path, tmp_path: Path, host: dict[int, bytes]) -> None:
     """The sketch on a simulated board, with a simulated memory card, and the example at the other
     end of the line."""
@@ -697,6 +702,7 @@ def build_sample(fw: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return target / "build" / "app"
 
 
+@pytest.mark.slow
 def test_zephyr_trains(
     zephyr_library: Path,
     tmp_path: Path,
@@ -735,6 +741,7 @@ def test_zephyr_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "sequence 1" in printed.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
 def test_zephyr_sources_compile(cpu: str, zephyr_library: Path, tmp_path: Path) -> None:
     fw = zephyr_library

@@ -100,6 +100,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 STARTS = [0, 1, 2**31 - 1, 2**32 - 2, 2**32 - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_every_byte_of_every_write(small: Machine, start: int) -> None:
     """Three steps in a row; where the sequence wraps, too."""
@@ -116,6 +117,7 @@ def test_every_byte_of_every_write(small: Machine, start: int) -> None:
         assert trial.lost and trial.kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_every_subset_of_unsynced_writes(small: Machine, start: int) -> None:
     images = small.run(pack(small.layout, [W, C, V], start), 3)
@@ -175,6 +177,7 @@ RESERVED = 1056
 STEPS = {"kws_conv": 3, "gesture_mlp": 3, "dscnn": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUDGETS)
 def test_models(name: str, tmp_path: Path) -> None:
     model = prepare(name)

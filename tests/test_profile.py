@@ -135,6 +135,7 @@ def test_the_plugin_counts_what_qemu_logs(plugin: Path, tmp_path: Path) -> None:
 # The measuring program
 
 
+@pytest.mark.slow
 def test_a_profile_of_each_kernel(plugin: Path, profiles: Path, tmp_path: Path) -> None:
     """Each call of a step costs what the profile has for its kernel."""
     board, cpu = MPS2
@@ -215,6 +216,7 @@ def test_the_suggested_command_adds_parts(
 # Predictions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "board", "cpu", "options"),
     [
@@ -267,6 +269,7 @@ def test_random_data_will_do(plugin: Path, tmp_path: Path) -> None:
 # Deadlines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "ram", "shorter"), [("gesture_mlp", 9600, 0.995), ("kws_conv", 8920, 0.999)]
 )
@@ -312,6 +315,7 @@ def test_the_fastest_of_both_is_told(
     assert "at least 31.995 ms" in message and "schedule known takes 31.995 ms" in message
 
 
+@pytest.mark.slow
 def test_a_deadline_with_pages_in_blocks(plugin: Path, profiles: Path, tmp_path: Path) -> None:
     """On a memory card a step takes longer or shorter by where its pages are in blocks."""
     path = profile("kws_conv", LM3S, "cortex-m4", profiles)
@@ -578,6 +582,7 @@ def log_of(directory: Path, ticks_per_second: int = 25_000_000) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_real_board(profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The user builds and runs the program, and poetc reads what it prints.
 
@@ -610,6 +615,7 @@ def test_a_real_board(profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no time was measured: board_ticks_per_second() is 0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_this_machine(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     assert "host: 13 kernels measured, 13 in all, in ns" in run("profile", GESTURE, "-o", path)

@@ -41,6 +41,7 @@ def found(module: tvm.IRModule, function: str) -> dict[str, Any]:
 # Training functions
 
 
+@pytest.mark.slow
 # What is measured differs by up to some thousand bytes from run to run: the budgets do not.
 @pytest.mark.parametrize(
     ("name", "ram", "share", "reruns"),
@@ -84,6 +85,7 @@ def kernel_calls(module: tvm.IRModule, function: str) -> int:
     return sum(isinstance(called, ir.GlobalVar) for called in calls)
 
 
+@pytest.mark.slow
 def test_a_trainer_s_functions_with_tuples() -> None:
     """The gradients and the optimizer that `SetupTrainer` makes, both scheduled, in one module."""
     training = mlp()
@@ -170,6 +172,7 @@ def every_operator() -> tvm.IRModule:
     return relax.transform.Gradient("main", require_grads=parameters)(module)
 
 
+@pytest.mark.slow
 def test_every_operator_with_a_gradient() -> None:
     module = every_operator()
     used = set[str]()
@@ -201,6 +204,7 @@ def test_every_operator_with_a_gradient() -> None:
 # Pipelines
 
 
+@pytest.mark.slow
 def test_pipelines_of_tvm_keep_the_schedule() -> None:
     training = mlp()
     name = training.function
@@ -303,6 +307,7 @@ def test_one_after_the_other() -> None:
     assert found(both, "nothing")["ram_bytes"] == 0
 
 
+@pytest.mark.slow
 def test_too_little_memory() -> None:
     training = mlp()
     module = only(training.module, training.function)
@@ -445,6 +450,7 @@ def test_without_tvm() -> None:
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_the_example() -> None:
     pytest.importorskip("torch", reason="the example is a PyTorch module")
     example = Path(__file__).parent.parent / "examples" / "relax_training.py"

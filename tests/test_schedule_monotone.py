@@ -76,6 +76,7 @@ def more_storage(problem: Problem, amount: int) -> Problem:
     return replace(problem, storage_bytes=problem.storage_bytes + amount)
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(150)
 @given(problems(), st.integers(1, 6), st.sampled_from((more_ram, more_time, more_storage)))
@@ -86,6 +87,7 @@ def test_larger_budget(
     assert_no_worse(large, attempt(small), attempt(large))
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(80)
 @given(problems(), st.sampled_from(("remat", "paging")))
@@ -93,6 +95,7 @@ def test_more_is_allowed(problem: Problem, option: str) -> None:
     assert_no_worse(problem, attempt(problem, **{option: False}), attempt(problem))
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(80)
 @given(problems(max_operations=7), st.sampled_from((0.01, 0.1, 0.5)))
@@ -137,6 +140,7 @@ def test_limits_fall_with_a_larger_budget(problem: Problem, amount: int) -> None
             assert more.bound <= less.bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "device", "shares"),
     [

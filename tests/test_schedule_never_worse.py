@@ -58,6 +58,7 @@ def worse_than(problem: Problem, strategies: tuple[str, ...], gap: float, second
     ]
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(120)
 @given(problems(max_operations=8))
@@ -72,6 +73,7 @@ def test_models(problem: Problem, strategy: str) -> None:
     assert not worse_than(problem, (strategy,), 0.0, 30)
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(40)
 @given(problems(max_operations=8), st.sampled_from((0.01, 0.1)))
@@ -79,6 +81,7 @@ def test_with_a_gap(problem: Problem, gap: float) -> None:
     assert not worse_than(problem, CHEAP, gap, 30)
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(20)
 @given(problems(max_operations=6), st.booleans(), st.sampled_from((1.0, 3.0)))
@@ -109,6 +112,7 @@ def test_the_whole_time_is_used_while_the_gap_is_open(dma: bool) -> None:
         assert other is None or best.energy_nj * (1 - 1e-4) <= other.energy_nj
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "device", "share"),
     [

@@ -41,6 +41,7 @@ def as_large(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     return called
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.02, 1e-6])
 def test_both_sides_are_valid_and_repeatable(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, gap: float
@@ -58,6 +59,7 @@ def test_both_sides_are_valid_and_repeatable(
         assert found.energy_nj <= best.energy_nj * (1 + 1.1 * gap)
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_race_does_not_tell_who_was_first(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +81,7 @@ def test_the_bound_of_a_race_does_not_tell_who_was_first(
     assert race(best.bound_nj, 0) == race(0, best.bound_nj) == race(0, best.bound_nj - 1)
 
 
+@pytest.mark.slow
 def test_a_fork_hands_over_what_is_better(problem: Problem) -> None:
     search = Search(Instance(problem), 60, 1e-6, lambda state: told.append(state.energy_nj))
     told: list[float] = []

@@ -70,6 +70,7 @@ def spoil_expected(out: Path, number: int) -> None:
 # Runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -109,6 +110,7 @@ def test_make_run_does_one_step_and_compares(options: tuple[str, ...], tmp_path:
         assert wrong == list(range(number + 1)), done.stdout
 
 
+@pytest.mark.slow
 def test_integers_and_booleans_are_the_same_or_wrong(tmp_path: Path) -> None:
     case = CASES / "misc_bool_int"
     done = make_run(compiled(case, tmp_path / "out"))
@@ -129,6 +131,7 @@ def test_integers_and_booleans_are_the_same_or_wrong(tmp_path: Path) -> None:
     assert found(done.stdout)[exact[0]] == "not the same, but has to be"
 
 
+@pytest.mark.slow
 def test_cmake_runs_it_too(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("no cmake")
@@ -145,6 +148,7 @@ def test_cmake_runs_it_too(tmp_path: Path) -> None:
         assert not (out / "data" / "storage.bin").exists()
 
 
+@pytest.mark.slow
 def test_without_results_it_only_runs(tmp_path: Path) -> None:
     def forget(arrays: Arrays) -> None:
         for name in [name for name in arrays if name.startswith("out")]:
@@ -316,6 +320,7 @@ def test_files_that_are_no_data(tmp_path: Path) -> None:
 # The directory
 
 
+@pytest.mark.slow
 def test_data_that_the_user_has_changed_are_kept(tmp_path: Path) -> None:
     out = compiled(GESTURE, tmp_path / "out", "--params=storage")
     assert make_run(out).returncode == 0

@@ -100,6 +100,7 @@ def assert_ram(directory: Path, ram_bytes: int) -> None:
     assert total == tensors.ram_bytes <= ram_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUDGETS)
 def test_budgets(name: str, tmp_path: Path) -> None:
     model = prepare(name)
@@ -118,6 +119,7 @@ def test_budgets(name: str, tmp_path: Path) -> None:
         assert_same_bits(got, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv"])
 def test_many_steps(name: str, tmp_path: Path) -> None:
     """Training goes on from the image, with the bits that it has in RAM."""

@@ -242,6 +242,7 @@ def chain(kinds: Sequence[str | None], function: str, dead: Sequence[str] = ()) 
 MAY_BE_DEAD = sorted(FAULTY.keys() - {"not an operation", "defined twice"})
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.none() | st.sampled_from(sorted(FAULTY)), max_size=8),
@@ -491,6 +492,7 @@ def corrupted(data: bytes, rng: random.Random) -> bytes:
     return bytes(damaged)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_corrupted_files_give_one_error_or_a_module(first):
     text = (MODELS / "gesture_mlp.mlir").read_bytes()

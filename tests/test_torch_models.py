@@ -18,6 +18,7 @@ from benchmarks.torch_models import Training
 from poetc.compare import floor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lenet5", "dscnn", "resnet8", "bert_micro"])
 def test_loss_and_updates_are_those_of_xla(name: str) -> None:
     names = parameter_names((MODELS / f"{name}.mlir").read_text())

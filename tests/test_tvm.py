@@ -57,6 +57,7 @@ UPDATE_TOLERANCE = 1e-4
 """Of the changes of parameters."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_budget_gives_the_bits_of_c_and_xlas_numbers(name: str, tmp_path: Path) -> None:
     step = training_step(name)
@@ -78,6 +79,7 @@ def test_every_budget_gives_the_bits_of_c_and_xlas_numbers(name: str, tmp_path: 
         assert broken_promises(module, executable, program, ram_bytes) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 def test_the_largest_models_in_the_least_ram(name: str) -> None:
     """At the least RAM as the command line compiles it; with unlimited RAM quickly. The other

@@ -106,10 +106,13 @@ def check(cases: Sequence[Case], vectors: Vectors = VECTORS) -> None:
                 )
 
 
-def _operation_tests() -> list[Callable[..., None]]:
+QUICK = ("elementwise_integers", "elementwise_booleans", "constants", "reduce", "scatter")
+
+
+def _operation_tests() -> list[Any]:
     """The tests of the lowering that are lists of cases."""
     return [
-        test
+        pytest.param(test, marks=() if name[5:] in QUICK else pytest.mark.slow)
         for name, test in vars(test_kernels_ops).items()
         if name.startswith("test_") and "check(" in inspect.getsource(test)
     ]
@@ -139,6 +142,7 @@ def convolution(strides: tuple[int, int], dilation: tuple[int, int]) -> Case:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 2)])
 def test_any_tiling_gives_the_same_bits(dilation: tuple[int, int]) -> None:
     case = convolution((1, 1), dilation)

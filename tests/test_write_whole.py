@@ -133,6 +133,7 @@ def build_ids(files: Mapping[str, str]) -> set[int]:
     return {int(match[1], 16) if match[1] else int(match[2]) for match in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writers", [1, 2])
 def test_a_directory_is_of_one_run_whenever_its_writers_are_killed(
     writers: int, tmp_path: Path
@@ -176,6 +177,7 @@ def no_exchange(*_: object) -> None:
     raise OSError(errno.EINVAL, "Invalid argument")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_in_place_sigterm_waits_and_what_sigkill_leaves_does_not_build(
@@ -345,6 +347,7 @@ def test_what_is_not_generated_stays_the_same_file(tmp_path: Path) -> None:
     (out / "build").chmod(0o700)
 
 
+@pytest.mark.slow
 def test_a_file_is_whole_whenever_its_writers_are_killed(tmp_path: Path) -> None:
     target = tmp_path / "file"
     texts = [letter * (1 << 16) for letter in "ab"]
