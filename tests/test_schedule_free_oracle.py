@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -362,3 +363,26 @@ def test_time_that_is_needed_with_dma() -> None:
         exact += needed == found
     assert seen > 50
     assert exact > 0.9 * seen
+
+
+def test_computing_beside_the_last_page_out() -> None:
+    """Two parameters with an update each, and a loss that nothing on storage depends on."""
+    stored: dict[str, Any] = {"pagein_time_ns": 3, "pageout_time_ns": 4}
+    tensors = (
+        Tensor("v", 1, start=Place.STORAGE, **stored),
+        Tensor("w", 1, start=Place.RAM, **stored),
+        Tensor("h", 1, **stored),
+        Tensor("v1", 1, end=Place.STORAGE, replaces=0, **stored),
+        Tensor("w1", 1, end=Place.STORAGE, replaces=1, **stored),
+        Tensor("loss", 1, end=Place.RAM, **stored),
+    )
+    operations = (
+        Operation("h", (0,), (2,), 4, 1),
+        Operation("v1", (0, 2), (3,), 4, 1, inplace=((3, 0),)),
+        Operation("w1", (1, 2), (4,), 4, 1, inplace=((4, 1),)),
+        Operation("loss", (2,), (5,), 1, 1),
+    )
+    problem = Problem(operations, tensors, dma=True)
+    # A page-in, what updates need, and the last page-out, beside which the loss is computed.
+    assert fastest_with_dma(problem) == 3 + 4 + 4 + 4 + 4
+    assert bounds.time_needed(Instance(problem)) == 3 + 4 + 4 + 4 + 4

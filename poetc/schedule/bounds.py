@@ -100,6 +100,10 @@ def time_needed(instance: Instance) -> int:
     and end with page-outs of what one without successors makes; between the two lies all computing.
     Likewise for each operation: before it all that comes before it in every order, and what that
     reads from storage; after it what comes after it, or the page-outs of what that makes.
+
+    Computing that nothing on storage depends on may go on beside the last page-out, and computing
+    that depends on nothing from there beside the first page-in. All other computing lies between
+    the least page-in that an operation waits for, and the least page-out that follows one.
     """
     problem = instance.problem
     needed = instance.base_time_ns
@@ -113,6 +117,8 @@ def time_needed(instance: Instance) -> int:
     earlier, later = _relatives(problem)
     head = [sum(page_in.get(v, 0) for v in instance.inputs[k]) for k in range(instance.n)]
     tail = [sum(page_out.get(v, 0) for v in o.outputs) for o in operations]
+    storing = [any(tail[j] for j in (k, *_members(later[k]))) for k in range(instance.n)]
+    waiting = [any(head[j] for j in (k, *_members(earlier[k]))) for k in range(instance.n)]
     for k, operation in enumerate(operations):
         before, after = list(_members(earlier[k])), list(_members(later[k]))
         read = {v for j in (*before, k) for v in instance.inputs[j]}
@@ -121,14 +127,22 @@ def time_needed(instance: Instance) -> int:
             sum(page_in.get(v, 0) for v in read), first + sum(operations[j].time_ns for j in before)
         )
         last = min((tail[j] for j in after if not later[j]), default=tail[k])
+        stored = [tail[j] for j in (*after, k) if tail[j]]
+        before_last = sum(operations[j].time_ns for j in after if storing[j])
         rest = max(
-            sum(tail[j] for j in (*after, k)), sum(operations[j].time_ns for j in after) + last
+            sum(stored),
+            sum(operations[j].time_ns for j in after) + last,
+            before_last + min(stored, default=0),
         )
         needed = max(needed, start + operation.time_ns + rest)
     computing = sum(o.time_ns for o in operations)
     first = min((h for h, before in zip(head, earlier, strict=True) if not before), default=0)
     last = min((t for t, after in zip(tail, later, strict=True) if not after), default=0)
-    return max(needed, first + computing + last)
+    between = sum(
+        o.time_ns for o, a, b in zip(operations, waiting, storing, strict=True) if a and b
+    )
+    ends = sum(min((time_ns for time_ns in each if time_ns), default=0) for each in (head, tail))
+    return max(needed, first + computing + last, ends + between)
 
 
 def _fixed(instance: Instance) -> set[int]:
