@@ -97,6 +97,38 @@ def test_a_number_that_no_branch_has_is_that_of_the_last(index: int):
     assert run_func(simplified(BRANCHES), arguments)[0].tobytes() == looped[0].tobytes()
 
 
+MAPPED = """
+func.func public @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %s: tensor<f32>)
+    -> tensor<2x3xf32> {
+  %0 = "stablehlo.map"(%x, %y) <{dimensions = array<i64: 0, 1>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %two = stablehlo.constant dense<2.0> : tensor<f32>
+    %c = stablehlo.multiply %a, %two : tensor<f32>
+    %p = stablehlo.compare LT, %c, %s, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %d = stablehlo.select %p, %c, %b : tensor<i1>, tensor<f32>
+    stablehlo.return %d : tensor<f32>
+  }) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+"""
+
+
+def test_a_map_is_its_body_on_whole_tensors():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 2, 3)).astype(np.float32)
+    s = np.array(0.5, np.float32)
+    expected = np.where(x * 2 < s, x * 2, y)
+    np.testing.assert_array_equal(run_func(parse_module(MAPPED), [x, y, s])[0], expected)
+    np.testing.assert_array_equal(run_func(simplified(MAPPED), [x, y, s])[0], expected)
+    with pytest.raises(InputError, match="reshape in its body is not supported"):
+        simplified(
+            MAPPED.replace(
+                "%d = stablehlo.select %p, %c, %b : tensor<i1>, tensor<f32>",
+                "%d = stablehlo.reshape %c : (tensor<f32>) -> tensor<f32>",
+            )
+        )
+
+
 COUNTING = """
 func.func public @main(%x: tensor<f32>, %n: tensor<i32>) -> tensor<f32> {{
   %c = stablehlo.constant dense<0> : tensor<i32>

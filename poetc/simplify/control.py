@@ -86,6 +86,8 @@ class _Expander:
     def _expand(self, op: hlo.ControlOp) -> list[SSAValue]:
         if isinstance(op, hlo.WhileOp):
             return self._loop(op)
+        if isinstance(op, hlo.MapOp):
+            return self._map(op)
         assert isinstance(op, hlo.BranchOp)
         return self._branch(op)
 
@@ -211,6 +213,38 @@ class _Expander:
             results = [a if a is b else self._select(op, chosen, a, b) for a, b in pairs]
         return results
 
+    def _map(self, op: hlo.MapOp) -> list[SSAValue]:
+        """The operations of the body, on whole tensors."""
+        block, shape = op.computation.block, hlo.shape_of(op.results[0])
+        self.values.update(zip(block.args, self._now(op.operands), strict=True))
+
+        def whole(value: SSAValue) -> SSAValue:
+            (now,) = self._now([value])
+            if hlo.shape_of(now) == shape:
+                return now
+            return self._new(hlo.BroadcastInDimOp(now, (), shape), op)
+
+        end = block.last_op
+        assert end is not None
+        for inner in block.ops:
+            if isinstance(inner, hlo.ConstantOp):
+                self._copy(inner)
+            elif isinstance(inner, _ELEMENTWISE):
+                type = hlo.TensorType(hlo.element_type_of(inner.result), shape)
+                copy = inner.create(
+                    operands=[whole(value) for value in inner.operands],
+                    result_types=[type],
+                    properties=inner.properties,
+                )
+                self.values[inner.result] = self._new(copy, inner)
+            elif inner is not end:
+                raise InputError(
+                    f"{op.name}: {inner.name} in its body is not supported, only element-wise "
+                    "operations and constants are",
+                    source_location(inner),
+                )
+        return [whole(value) for value in end.operands]
+
     def _is_chosen(self, op: hlo.BranchOp, index: SSAValue, number: int) -> SSAValue:
         if isinstance(op, hlo.IfOp):
             return index
@@ -254,6 +288,8 @@ class _Expander:
             self.known[op.result] = array
         return self.constants[key]
 
+
+_ELEMENTWISE = (hlo.BinaryElementwiseOp, hlo.UnaryElementwiseOp, hlo.CompareOp, hlo.SelectOp)
 
 _FEWER = (
     "make the loop shorter, or do one of its steps, or some, in a step of their own that the "

@@ -48,6 +48,7 @@ from poetc.ir.stablehlo.control import (
     CaseOp,
     ControlOp,
     IfOp,
+    MapOp,
     ReturnOp,
     WhileOp,
 )
@@ -148,6 +149,7 @@ OPERATIONS: list[type[Operation]] = [
     WhileOp,
     IfOp,
     CaseOp,
+    MapOp,
     ReturnOp,
 ]
 
@@ -165,6 +167,7 @@ EXPANDED: tuple[type[Operation], ...] = (
     WhileOp,
     IfOp,
     CaseOp,
+    MapOp,
 )
 """Operations that `stablehlo-simplify` puts others in place of: nothing after it knows them."""
 
@@ -207,6 +210,7 @@ __all__ = [
     "IotaOp",
     "IsFiniteOp",
     "LogOp",
+    "MapOp",
     "MaximumOp",
     "MinimumOp",
     "MultiplyOp",

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType, i1, i32
 from xdsl.ir import Attribute, Block, Region
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    prop_def,
     region_def,
     traits_def,
     var_operand_def,
@@ -19,7 +21,19 @@ from xdsl.parser import Parser
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from poetc.ir.stablehlo.base import Array, Value, check, check_tensor, check_type
+from poetc.ir import dense
+from poetc.ir.stablehlo.base import (
+    INTS,
+    Array,
+    Value,
+    check,
+    check_tensor,
+    check_type,
+    element_type_of,
+    ints,
+    shape_of,
+    with_shape,
+)
 
 Execute = Callable[[Block, Sequence[Array]], list[Array]]
 """Runs a block on arguments; gives what its terminator returns."""
@@ -192,3 +206,32 @@ class CaseOp(BranchOp):
     def chosen(self, index: Array) -> int:
         last = len(self.branches) - 1
         return int(index) if 0 <= index < last else last
+
+
+@irdl_op_definition
+class MapOp(ControlOp):
+    """The result of the region, which is on scalars, for the elements in each place."""
+
+    name = "stablehlo.map"
+    inputs = var_operand_def(TensorType)
+    dimensions = prop_def(INTS)
+    computation = region_def()
+
+    def verify_op(self) -> None:
+        check(len(self.inputs) > 0, "expected at least one operand")
+        check(len(self.results) == 1, f"{len(self.results)} results, expected one")
+        shape = shape_of(self.inputs[0])
+        for number, value in enumerate((*self.inputs, *self.results)):
+            check_type(f"type {number}", value.type, with_shape(value, shape))
+        expected = tuple(range(len(shape)))
+        check(ints(self.dimensions) == expected, f"dimensions must be {list(expected)}")
+        arguments = [with_shape(value, ()) for value in self.inputs]
+        _check_region("the body", self.computation, arguments, (with_shape(self.results[0], ()),))
+
+    def run(self, operands: Sequence[Array], execute: Execute) -> list[Array]:
+        result = self.results[0]
+        found = np.empty(shape_of(result), dense.dtype_of(element_type_of(result)))
+        for place in np.ndindex(found.shape):
+            elements = [np.asarray(operand[place]) for operand in operands]
+            found[place] = execute(self.computation.block, elements)[0]
+        return [found]
