@@ -16,9 +16,9 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 import poetc.backends.c
 from poetc.backends.c.printer import Signature, print_function, print_table
 from poetc.interpreter.functions import run_block
-from poetc.ir import poet
+from poetc.ir import mathlib, poet
 from poetc.ir.dense import dtype_of
-from poetc.kernels import analysis, mathlib
+from poetc.kernels import analysis
 from poetc.kernels.lower import lower_kernel
 
 _RUNTIME = Path(poetc.backends.c.__file__).parent / "runtime"

@@ -7,8 +7,8 @@ import pytest
 from conftest import MODELS
 
 from poetc.interpreter import InterpreterError, run_func
+from poetc.ir import mathlib
 from poetc.ir.text import parse_module
-from poetc.kernels import mathlib
 
 F32 = np.float32
 

@@ -37,9 +37,9 @@ from poetc.backends.tvm.runner import Step
 from poetc.backends.tvm.stores import FileStore, MemoryStore, PageError, Traffic
 from poetc.errors import InputError
 from poetc.image import layout_of, unpack
+from poetc.ir import mathlib
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.kernels import mathlib
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_plan_memory import plan_graph_memory
 

@@ -23,11 +23,11 @@ from poetc.backends.tvm.primfunc import Piece, element_dtype, elements_of, prim_
 from poetc.backends.tvm.runner import aligned
 from poetc.backends.tvm.tiling import Vectors, arrange, pieces
 from poetc.errors import InputError
+from poetc.ir import mathlib
 from poetc.ir import stablehlo as hlo
 from poetc.ir.dense import dtype_of
 from poetc.ir.stablehlo_attributes import ConvDims
 from poetc.ir.text import parse_module
-from poetc.kernels import mathlib
 from poetc.kernels.analysis import buffers
 from poetc.kernels.lower import lower_kernel
 
@@ -236,12 +236,12 @@ def test_mathematical_functions(lanes: int) -> None:
     x = np.concatenate([random[0], rng.standard_normal(size).astype(np.float32)])
     y = np.concatenate([random[1], (4 * rng.standard_normal(size)).astype(np.float32)])
     made, names = [], []
-    for name, symbol in mathlib.SYMBOLS.items():
+    for name, symbol in mathlib.symbols().items():
         arity = len(mathlib.functions()[symbol].body.block.args)
         made.append(_applied(symbol, arity, x.size, lanes))
         names.append(name)
     library = build(made, names)
-    for name, symbol in mathlib.SYMBOLS.items():
+    for name, symbol in mathlib.symbols().items():
         operands = [x, y][: len(mathlib.functions()[symbol].body.block.args)]
         expected = mathlib.evaluate(name, *operands)
         tensors = [_tensor(array) for array in (*operands, np.zeros_like(x))]
@@ -263,7 +263,7 @@ def _applied(symbol: str, arity: int, size: int, lanes: int) -> Any:
     loop = tirx.For(i, 0, size // lanes, tirx.ForKind.SERIAL, store)
     text = tvm.ir.StringImm(mathir.module_text([(symbol, lanes)]))
     whole = tirx.AttrStmt(tvm.ir.StringImm(""), "pragma_import_llvm", text, loop)
-    name = next(name for name, found in mathlib.SYMBOLS.items() if found == symbol)
+    name = next(name for name, found in mathlib.symbols().items() if found == symbol)
     return tirx.PrimFunc([*inputs, output], whole).with_attr("global_symbol", name)
 
 

@@ -35,9 +35,9 @@ from xdsl.ir.affine import (
 )
 
 from poetc.errors import InputError
+from poetc.ir import mathlib
 from poetc.ir.locations import source_location
 from poetc.ir.types import element_bytes
-from poetc.kernels import mathlib
 
 # Work
 
@@ -51,7 +51,7 @@ class Work:
     muls: int = 0
     divs: int = 0
     compares: int = 0  # float comparisons, maxima, minima and absolute values
-    math: tuple[tuple[str, int], ...] = ()  # calls by function: exp log tanh rsqrt sqrt pow
+    math: tuple[tuple[str, int], ...] = ()  # calls by the short name of the function
     int_ops: int = 0  # integer and index arithmetic, comparisons, selects and conversions
     load_bytes: int = 0  # by executed loads
     store_bytes: int = 0  # by executed stores
@@ -70,15 +70,6 @@ class Work:
         return sum(calls for _, calls in self.math)
 
 
-_MATH: Mapping[type[Operation], str] = {
-    math.ExpOp: "exp",
-    math.LogOp: "log",
-    math.TanhOp: "tanh",
-    math.RsqrtOp: "rsqrt",
-    math.SqrtOp: "sqrt",
-    math.PowFOp: "pow",
-}
-
 _KINDS: Mapping[type[Operation], str] = {
     arith.AddfOp: "adds",
     arith.SubfOp: "adds",
@@ -96,9 +87,9 @@ _KINDS: Mapping[type[Operation], str] = {
 def math_flops(name: str) -> int:
     """Float operations of one call of a math function, by its short name."""
     count = 0
-    pending = [mathlib.SYMBOLS[name]]
+    pending = [mathlib.symbols()[name]]
     while pending:
-        for op in mathlib.functions()[pending.pop()].walk():
+        for op in mathlib.function(pending.pop()).walk():
             count += type(op) in _KINDS
             if isinstance(op, func.CallOp):
                 pending.append(op.callee.root_reference.data)
@@ -161,8 +152,8 @@ def _tally(
                 tally["int_ops"] += times
             case arith.ConstantOp() | affine.YieldOp() | func.ReturnOp() | memref.GetGlobalOp():
                 pass
-            case _ if type(op) in _MATH:
-                calls[_MATH[type(op)]] += times
+            case _ if (symbol := mathlib.symbol_of(op)) is not None:
+                calls[mathlib.short_name(symbol)] += times
             case _:
                 tally[_KINDS.get(type(op), "int_ops")] += times
 

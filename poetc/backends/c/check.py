@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from poetc.backends.c.text import c_comment
-from poetc.kernels import mathlib
+from poetc.ir import mathlib
 
 ABOUT = (
     "Whether the processor and the compiler's options give the bits that the model is to have: "
@@ -22,8 +22,8 @@ def check_function(name: str, symbols: Iterable[str]) -> str:
     used = set(symbols)
     conditions = [
         _condition(short, symbol)
-        for short, symbol in mathlib.SYMBOLS.items()
-        if symbol in used and short in mathlib.CHANGED_BY_FUSING
+        for short, symbol in mathlib.symbols().items()
+        if symbol in used and mathlib.unlike_fused(symbol)
     ]
     functions = ""
     if conditions:
@@ -48,7 +48,7 @@ poetc_status {name}_check(void)
 
 def _condition(short: str, symbol: str) -> str:
     """Whether a function has other bits than it should; the interpreter says which."""
-    arguments = [np.array([x], np.float32) for x in mathlib.CHANGED_BY_FUSING[short]]
+    arguments = [np.array([x], np.float32) for x in mathlib.unlike_fused(symbol)]
     unknown = ", ".join(f"poetc_unknown(&cell, {_bits(x)})" for x in arguments)
     value = mathlib.evaluate(short, *arguments)
     return f"poetc_bits({symbol}({unknown})) != {_bits(value)}"

@@ -3,7 +3,7 @@
     model_build.h          the number of the run that all files are of
     model.h, model.c       the arena, `model_step`, access to arguments and results
     kernels.h, kernels.c   the loop nests, one function for all computes that are equal
-    poetc_math.h, .c       the mathematical functions in use, printed from kernels/math.mlir
+    poetc_math.h, .c       the mathematical functions in use, printed from ir/math/
     poetc_scalar.h, poetc_check.h, poetc_store.*, poetc_image.*, store_memory.*, store_file.*,
     main.c                 from runtime/
     model_tensors.json     the arguments and results as data (poetc/tensors.py)
@@ -52,10 +52,10 @@ from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.description import header_name
 from poetc.errors import InputError
 from poetc.image import image_file, layout_text
+from poetc.ir import mathlib
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers
-from poetc.kernels import mathlib
 from poetc.options import default
 from poetc.step_data import StepData
 from poetc.tensors import SUFFIX
@@ -342,8 +342,7 @@ def _firmware(
 
 def math_sources(symbols: Iterable[str]) -> tuple[str, str]:
     """`poetc_math.h` and `poetc_math.c` with the given functions and those that they call."""
-    needed = {callee for symbol in symbols for callee in mathlib.callees(symbol)}
-    functions = [(s, f) for s, f in mathlib.functions().items() if s in needed]
+    functions = [(s, mathlib.function(s)) for s in mathlib.callees(*symbols)]
     prototypes: list[str] = []
     definitions: list[str] = []
     for symbol, function in functions:

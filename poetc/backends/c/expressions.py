@@ -13,18 +13,8 @@ from xdsl.ir import Attribute, Operation
 
 from poetc.backends.c.indexing import Index, Variable
 from poetc.errors import InputError
+from poetc.ir import mathlib
 from poetc.ir.types import type_in_code
-from poetc.kernels import mathlib
-
-MATH_CALLS: Mapping[type[Operation], str] = {
-    math.ExpOp: mathlib.SYMBOLS["exp"],
-    math.LogOp: mathlib.SYMBOLS["log"],
-    math.TanhOp: mathlib.SYMBOLS["tanh"],
-    math.RsqrtOp: mathlib.SYMBOLS["rsqrt"],
-    math.SqrtOp: mathlib.SYMBOLS["sqrt"],
-    math.PowFOp: mathlib.SYMBOLS["pow"],
-}
-"""The C function for each operation of the math dialect."""
 
 
 class Level(IntEnum):
@@ -160,8 +150,8 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
         return f"{left} {bitwise} {right}", Level.OR
     if kind in _WRAPPING and not boolean:
         return call(_WRAPPING[kind])
-    if kind in MATH_CALLS:
-        return call(MATH_CALLS[kind])
+    if (symbol := _called_function(op)) is not None:
+        return call(symbol)
     match op:
         case arith.CmpiOp():
             predicate = op.predicate.value.data
@@ -177,6 +167,12 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
             return f"-{operand}", Level.UNARY
         case math.AbsFOp():
             return call("poetc_abs")
+        case arith.DivSIOp() | arith.RemSIOp():
+            left, right = (part.at(Level.UNARY) for part in parts)
+            return f"{left} {'/' if kind is arith.DivSIOp else '%'} {right}", Level.PRODUCT
+        case arith.ShRUIOp():
+            left, right = (part.at(Level.UNARY) for part in parts)
+            return f"(int32_t)((uint32_t){left} >> {right})", Level.UNARY
         case arith.BitcastOp():
             to_float = isinstance(op.result.type, Float32Type)
             return call("poetc_as_float" if to_float else "poetc_as_int")
@@ -198,15 +194,17 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
             return f"({parts[0].at(Level.UNARY)} & 1) != 0", Level.COMPARE
         case arith.IndexCastOp():
             return parts[0].text, parts[0].level
-        case func.CallOp():
-            return call(op.callee.root_reference.data)
     raise InputError(f"the C backend does not know {op.name} of {op.results[0].type}")
 
 
 def called_functions(function: func.FuncOp) -> frozenset[str]:
     """C names of the functions that the printed function calls, `poetc_scalar.h` left out."""
-    names = {MATH_CALLS[type(op)] for op in function.walk() if type(op) in MATH_CALLS}
-    names |= {
-        op.callee.root_reference.data for op in function.walk() if isinstance(op, func.CallOp)
-    }
-    return frozenset(names)
+    return frozenset(
+        symbol for op in function.walk() if (symbol := _called_function(op)) is not None
+    )
+
+
+def _called_function(op: Operation) -> str | None:
+    if isinstance(op, func.CallOp):
+        return op.callee.root_reference.data
+    return mathlib.symbol_of(op)

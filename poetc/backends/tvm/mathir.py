@@ -1,5 +1,5 @@
 """Functions that kernels call, as LLVM IR, for numbers or vectors of them: mathematical ones, from
-kernels/math.mlir, and integer arithmetic that wraps.
+ir/math/, and integer arithmetic that wraps.
 
 They do the operations of the source in its order, so their bits are those of the C. TVM links the
 text with the kernels that call the functions (the attribute `pragma_import_llvm`), and LLVM writes
@@ -17,7 +17,7 @@ from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from poetc.kernels import mathlib
+from poetc.ir import mathlib
 
 _CMPF = [
     "false",
@@ -73,7 +73,7 @@ _WRAPPING_OF = {name: _BINARY[kind] for kind, name in WRAPPING.items()}
 
 
 def function_name(symbol: str, lanes: int) -> str:
-    """The name of a function of math.mlir, or of `WRAPPING`, for vectors of so many lanes."""
+    """The name of a function of ir/math/, or of `WRAPPING`, for vectors of so many lanes."""
     return f"{symbol}_x{lanes}"
 
 
@@ -104,7 +104,7 @@ def _fence(lanes: int) -> str:
 
 
 def _function(symbol: str, lanes: int) -> str:
-    function = mathlib.functions()[symbol]
+    function = mathlib.function(symbol)
     block = function.body.block
     names: dict[SSAValue, str] = {}
     for i, argument in enumerate(block.args):
@@ -155,7 +155,7 @@ def _operation(op: Operation, name: str, names: Mapping[SSAValue, str], lanes: i
             callee = function_name(op.callee.root_reference.data, lanes)
             listed = ", ".join(f"{t} {o}" for t, o in zip(types, operands, strict=True))
             return [f"{name} = call {result} @{callee}({listed})"]
-    raise AssertionError(f"math.mlir has no {op.name}")
+    raise AssertionError(f"ir/math/ has no {op.name}")
 
 
 def _constant(op: arith.ConstantOp, lanes: int) -> str:
@@ -167,7 +167,7 @@ def _constant(op: arith.ConstantOp, lanes: int) -> str:
         case IntegerAttr():
             text = str(op.value.value.data)
         case _:
-            raise AssertionError(f"math.mlir has no constant {op.value}")
+            raise AssertionError(f"ir/math/ has no constant {op.value}")
     return text if lanes == 1 else f"splat ({_type(op.result.type, 1)} {text})"
 
 
@@ -177,7 +177,7 @@ def _type(type_: Attribute, lanes: int) -> str:
             return _vector("float", lanes)
         case IntegerType():
             return _vector(f"i{type_.width.data}", lanes)
-    raise AssertionError(f"math.mlir has no {type_}")
+    raise AssertionError(f"ir/math/ has no {type_}")
 
 
 def _vector(type_: str, lanes: int) -> str:

@@ -20,8 +20,8 @@ from xdsl.ir import Attribute, Operation
 
 from poetc.backends.tvm import mathir
 from poetc.errors import InputError
+from poetc.ir import mathlib
 from poetc.ir.types import type_in_code
-from poetc.kernels import mathlib
 
 Expr = Any
 """A TIR expression; TVM's own annotations do not fit together."""
@@ -67,8 +67,9 @@ class Translator:
             return arithmetic(tirx.NE, *numbers)._replace(type="bool")
         if kind in _LOGICAL and boolean:
             return arithmetic(_LOGICAL[kind], *wide)
-        if kind in _FUNCTIONS:
-            return self.call(mathlib.SYMBOLS[_FUNCTIONS[kind]], wide)
+        symbol = mathlib.symbol_of(op)
+        if symbol is not None and not isinstance(op, math.SqrtOp | math.RsqrtOp):
+            return self.call(symbol, wide)
         result_type = type_in_code(op.results[0].type).tvm
         match op:
             case arith.CmpfOp():
@@ -199,14 +200,6 @@ _CMPI = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 # Ordered comparisons by number; the unordered ones are the negation of their opposites.
 _CMPF: Mapping[int, Any] = {1: tirx.EQ, 2: tirx.GT, 3: tirx.GE, 4: tirx.LT, 5: tirx.LE}
 _NEGATED_CMPF: Mapping[int, Any] = {9: tirx.LE, 10: tirx.LT, 11: tirx.GE, 12: tirx.GT}
-
-_FUNCTIONS: Mapping[type[Operation], str] = {
-    math.ExpOp: "exp",
-    math.LogOp: "log",
-    math.TanhOp: "tanh",
-    math.PowFOp: "pow",
-}
-"""Short names of the functions that are written out."""
 
 
 def compare_floats(predicate: int, a: Scalar, b: Scalar) -> Scalar:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import prod
 
-from xdsl.dialects import affine, arith, func, math, memref
+from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstraintKind, AffineExpr, AffineMap
@@ -35,6 +35,7 @@ from poetc.backends.tvm.primfunc import (
     elements_of,
     loop_bounds,
 )
+from poetc.ir import mathlib
 from poetc.ir.types import element_bytes
 
 Loop = affine.ForOp
@@ -57,15 +58,7 @@ _BOOKKEEPING = 1.0
 """Of a loop, for each iteration."""
 _LATENCY = 4.0
 """From the start of an addition to its result."""
-_SLOW = {
-    arith.DivfOp: 5.0,
-    math.SqrtOp: 8.0,
-    math.RsqrtOp: 13.0,
-    math.ExpOp: 15.0,
-    math.LogOp: 20.0,
-    math.TanhOp: 30.0,
-    math.PowFOp: 100.0,
-}
+_DIVISION = 5.0
 _GATHER = 1.5
 """For each lane that is loaded or stored by itself."""
 _TRANSPOSED = 5.0
@@ -90,6 +83,10 @@ class Choice:
 
     lanes: tuple[int, ...]
     copies: tuple[int, ...]
+
+
+def _is_slow(op: Operation) -> bool:
+    return isinstance(op, arith.DivfOp) or mathlib.symbol_of(op) is not None
 
 
 def arrange(
@@ -402,7 +399,10 @@ class _Kernel:
             return _GATHER * self.vectors.lanes
         if isinstance(op, arith.ConstantOp | affine.YieldOp | affine.ApplyOp | func.ReturnOp):
             return 0.0
-        return _SLOW.get(type(op), _OPERATION)
+        if isinstance(op, arith.DivfOp):
+            return _DIVISION
+        symbol = mathlib.symbol_of(op)
+        return _OPERATION if symbol is None else mathlib.cycles(symbol)
 
     def _varies(self, op: Operation, along: Loop) -> bool:
         return any(along in self.depends.get(result, ()) for result in op.results)
@@ -515,7 +515,7 @@ class _Kernel:
 
     def _most_copies(self, loop: Loop, outer: Sequence[Loop]) -> int:
         """How often what is in a sum may be written out."""
-        calls = any(type(op) in _SLOW for one in outer for op in one.walk())
+        calls = any(_is_slow(op) for one in outer for op in one.walk())
         return _MOST_COPIES_WITH_CALLS if calls and not self._is_dense(loop) else _MOST_COPIES
 
     def _is_dense(self, loop: Loop) -> bool:

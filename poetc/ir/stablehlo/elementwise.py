@@ -12,7 +12,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from poetc.ir import dense, types
+from poetc.ir import dense, mathlib, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
@@ -30,7 +30,6 @@ from poetc.ir.stablehlo.base import (
     with_shape,
 )
 from poetc.ir.stablehlo_attributes import ComparisonDirectionAttr, ComparisonTypeAttr
-from poetc.kernels import mathlib
 
 
 class BinaryElementwiseOp(PrettyOp):

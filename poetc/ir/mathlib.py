@@ -1,11 +1,13 @@
 """The generated programs' own mathematical functions, evaluated on NumPy arrays.
 
-Their source is `math.mlir`, from which the C backend prints the functions of the same names. Both
-do the same float32 and int32 operations in the same order, so both return the same bits.
+Their source are the files of `math/`, from which the C backend prints the functions of the same
+names. Both do the same float32 and int32 operations in the same order, so both return the same
+bits. An operation finds its function by its name: `math.exp` is `poetc_expf`.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,26 +17,10 @@ from xdsl.dialects import arith, builtin, func
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 
-SOURCE = Path(__file__).parent / "math.mlir"
-"""The MLIR text of all functions."""
+DIRECTORY = Path(__file__).parent / "math"
+"""The MLIR texts of all functions."""
 
-SYMBOLS: Mapping[str, str] = MappingProxyType(
-    {
-        "exp": "poetc_expf",
-        "log": "poetc_logf",
-        "tanh": "poetc_tanhf",
-        "rsqrt": "poetc_rsqrtf",
-        "sqrt": "poetc_sqrtf",
-        "pow": "poetc_powf",
-    }
-)
-"""Symbol in `math.mlir`, and so in C, of each function by its short name."""
-
-CHANGED_BY_FUSING: Mapping[str, tuple[float, ...]] = MappingProxyType(
-    {"exp": (8.625,), "log": (5.546142578125,), "tanh": (0.78125,), "pow": (19.125, 1.5)}
-)
-"""Arguments for which a function returns other bits if a compiler fuses multiplications and
-additions. sqrt and rsqrt return the same ones anyway."""
+_HEAD = re.compile(r"^func\.func (private )?@(\w+)", re.MULTILINE)
 
 # Elements evaluated at a time: the temporaries of a block stay in the processor's cache.
 _BLOCK = 1 << 14
@@ -84,40 +70,94 @@ _SIMPLE: Mapping[type[Operation], Callable[..., np.ndarray]] = {
 }
 
 
-@lru_cache(maxsize=1)
-def functions() -> Mapping[str, func.FuncOp]:
-    """The functions of `math.mlir` by symbol; callees precede their callers. Not to be changed."""
+@cache
+def _files() -> Mapping[str, tuple[Path, bool]]:
+    """The file of each function, and whether other code may call it. Nothing is parsed for it."""
+    return {
+        symbol: (path, not private)
+        for path in sorted(DIRECTORY.glob("*.mlir"))
+        for private, symbol in _HEAD.findall(path.read_text())
+    }
+
+
+@cache
+def _parsed(path: Path) -> Mapping[str, func.FuncOp]:
     context = Context()
     for dialect in (builtin.Builtin, func.Func, arith.Arith):
         context.load_dialect(dialect)
-    module = Parser(context, SOURCE.read_text(), str(SOURCE)).parse_module()
-    module.verify()
+    module = Parser(context, path.read_text(), str(path)).parse_module()
+    return {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
+
+
+def function(symbol: str) -> func.FuncOp:
+    """The function of that symbol; not to be changed. KeyError if there is none."""
+    return _parsed(_files()[symbol][0])[symbol]
+
+
+@cache
+def functions() -> Mapping[str, func.FuncOp]:
+    """All functions by symbol; callees precede their callers. Not to be changed."""
+    return MappingProxyType({symbol: function(symbol) for symbol in _files()})
+
+
+@cache
+def symbols() -> Mapping[str, str]:
+    """Symbol, and so the name in C, of each function by its short name: of `poetc_expf`, `exp`."""
     return MappingProxyType(
-        {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
+        {short_name(symbol): symbol for symbol, (_, public) in _files().items() if public}
     )
 
 
-def callees(symbol: str) -> tuple[str, ...]:
-    """Symbols of `symbol` and of all functions it calls, callees before their callers."""
+def short_name(symbol: str) -> str:
+    """`exp` for `poetc_expf`."""
+    return symbol.removeprefix("poetc_").removesuffix("f")
+
+
+def symbol_of(op: Operation | type[Operation]) -> str | None:
+    """The function that a scalar operation calls, None for one that is arithmetic."""
+    name = op.name.removeprefix("math.").removesuffix("f")
+    return symbols().get(name) if op.name.startswith("math.") else None
+
+
+def unlike_fused(symbol: str) -> tuple[float, ...]:
+    """Arguments for which a function returns other bits if a compiler fuses multiplications and
+    additions; none if it returns the same ones anyway."""
+    values = function(symbol).attributes.get("unlike_fused")
+    if not isinstance(values, builtin.ArrayAttr):
+        return ()
+    return tuple(v.value.data for v in values if isinstance(v, builtin.FloatAttr))
+
+
+def cycles(symbol: str) -> float:
+    """What a call takes, with one number or a vector of them, on a processor that starts two
+    operations in a cycle."""
+    known = function(symbol).attributes.get("cycles")
+    if isinstance(known, builtin.FloatAttr):
+        return known.value.data
+    return sum(len(function(name).body.block.ops) for name in callees(symbol)) / 2
+
+
+def callees(*symbols: str) -> tuple[str, ...]:
+    """The symbols and those of all functions that they call, callees before their callers."""
     needed: set[str] = set()
-    pending = [symbol]
+    pending = [*symbols]
     while pending:
         name = pending.pop()
         if name not in needed:
             needed.add(name)
-            for op in functions()[name].walk():
+            for op in function(name).walk():
                 if isinstance(op, func.CallOp):
                     pending.append(op.callee.root_reference.data)
-    return tuple(name for name in functions() if name in needed)
+    return tuple(name for name in _files() if name in needed)
 
 
 def evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
-    """Apply one of `SYMBOLS` to float32 arrays, element by element.
+    """Apply one of `symbols()` to float32 arrays, element by element.
 
     The arrays are broadcast against each other. The bits of the result are those of the C function.
     Raises KeyError for an unknown name and TypeError for other element types.
     """
-    symbol = SYMBOLS[name]
+    symbol = symbols()[name]
     inputs = [np.asarray(array) for array in arrays]
     if any(array.dtype != np.float32 for array in inputs):
         raise TypeError(f"{name} takes float32 arrays, not {[str(a.dtype) for a in inputs]}")
@@ -134,7 +174,7 @@ def evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
 
 
 def _call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
-    block = functions()[symbol].body.block
+    block = function(symbol).body.block
     size = arguments[0].shape
     values: dict[SSAValue, np.ndarray] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:

@@ -1,9 +1,14 @@
 // The mathematical functions of every generated program, once for all targets.
 //
 // The C that a program calls is printed from these functions, and the interpreter evaluates them on
-// arrays (mathlib.py), so all of them return the same bits. They use only float32 + - * /,
+// arrays (ir/mathlib.py), so all of them return the same bits. They use only float32 + - * /,
 // comparisons and integer arithmetic on the bits: straight-line, no fused multiply-add, no float64,
 // no conversion out of range. Rounding is to nearest even. Special cases are those of C99's F.9.
+//
+// A function is found by its name: poetc_expf is math.exp, poetc_powf is math.powf. Its attributes:
+// `unlike_fused`, arguments for which other bits come out if a compiler fuses multiplications and
+// additions (none where the result is the same anyway); `cycles`, what a vector of calls takes on a
+// processor that starts two operations in each (where missing, half the number of operations).
 //
 // Polynomials are minimax fits (Lawson's iteration in float64, coefficients rounded to float32 one
 // after the other, lowest order first, the others refitted); the comment on each gives the error of
@@ -49,7 +54,8 @@ func.func private @poetc_exp_scaled(%r: f32, %n: i32) -> f32 {
   func.return %result : f32
 }
 
-func.func @poetc_expf(%x: f32) -> f32 {
+func.func @poetc_expf(%x: f32) -> f32
+    attributes {cycles = 15.0 : f32, unlike_fused = [8.625 : f32]} {
   // Beyond these bounds the result is infinity or zero anyway.
   %min = arith.constant -104.0 : f32
   %max = arith.constant 89.0 : f32
@@ -79,7 +85,8 @@ func.func @poetc_expf(%x: f32) -> f32 {
   func.return %result : f32
 }
 
-func.func @poetc_logf(%x: f32) -> f32 {
+func.func @poetc_logf(%x: f32) -> f32
+    attributes {cycles = 20.0 : f32, unlike_fused = [5.546142578125 : f32]} {
   // x = 2^k * (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2); denormals are scaled up first.
   %min_normal = arith.constant 1.17549435e-38 : f32
   %two23 = arith.constant 8388608.0 : f32
@@ -146,7 +153,8 @@ func.func @poetc_logf(%x: f32) -> f32 {
   func.return %result : f32
 }
 
-func.func @poetc_tanhf(%x: f32) -> f32 {
+func.func @poetc_tanhf(%x: f32) -> f32
+    attributes {cycles = 30.0 : f32, unlike_fused = [0.78125 : f32]} {
   %abs_mask = arith.constant 2147483647 : i32
   %bits = arith.bitcast %x : f32 to i32
   %a_bits = arith.andi %bits, %abs_mask : i32
@@ -193,7 +201,7 @@ func.func @poetc_tanhf(%x: f32) -> f32 {
 }
 
 // Exactly rounded, so a target's square root instruction may take its place.
-func.func @poetc_sqrtf(%x: f32) -> f32 {
+func.func @poetc_sqrtf(%x: f32) -> f32 attributes {cycles = 8.0 : f32} {
   // x = M * 2^(2 q - 23), M an integer, 2^23 <= M < 2^25; denormals are scaled up by 2^24 first.
   %min_normal = arith.constant 1.17549435e-38 : f32
   %two24 = arith.constant 16777216.0 : f32
@@ -277,7 +285,7 @@ func.func @poetc_sqrtf(%x: f32) -> f32 {
   func.return %result : f32
 }
 
-func.func @poetc_rsqrtf(%x: f32) -> f32 {
+func.func @poetc_rsqrtf(%x: f32) -> f32 attributes {cycles = 13.0 : f32} {
   %one = arith.constant 1.0 : f32
   %root = func.call @poetc_sqrtf(%x) : (f32) -> f32
   %value = arith.divf %one, %root : f32
@@ -315,7 +323,8 @@ func.func private @poetc_product_error(%a: f32, %b: f32, %p: f32) -> f32 {
 
 // x^y = 2^(y * log2(x)) with log2(x) and its product with y as unevaluated sums of two floats
 // (names ending in _high and _low), which carries about 44 bits.
-func.func @poetc_powf(%x: f32, %y: f32) -> f32 {
+func.func @poetc_powf(%x: f32, %y: f32) -> f32
+    attributes {cycles = 100.0 : f32, unlike_fused = [19.125 : f32, 1.5 : f32]} {
   %i0 = arith.constant 0 : i32
   %i1 = arith.constant 1 : i32
   %i23 = arith.constant 23 : i32
