@@ -135,13 +135,10 @@ class Evaluator:
         """The element, from the operation that defines it."""
         op = value.owner
         assert isinstance(op, Operation)
-        if expressions.is_elementwise(op):
+        if isinstance(op, stablehlo.ElementwiseOp):
             self._chain(op, at)
-            return expressions.evaluate(
-                self.b,
-                op,
-                lambda i: self.element(op.operands[i], elementwise_at(op.operands[i], at)),
-            )
+            elements = [self.element(o, elementwise_at(o, at)) for o in op.operands]
+            return op.lower(self.b, *elements)
         if isinstance(op, REDUCTIONS):
             return self._reduction(op, at)
         match op:
@@ -199,7 +196,7 @@ class Evaluator:
                 if (
                     isinstance(producer, Operation)
                     and producer not in chain
-                    and expressions.is_elementwise(producer)
+                    and isinstance(producer, stablehlo.ElementwiseOp)
                     and operand not in self.written
                     and operand not in self.plan.kept
                     and self.b.recall((operand, elementwise_at(operand, at))) is None
@@ -406,8 +403,8 @@ class Evaluator:
                 terms = [self.element(operand, i) for operand, i in description.reads(positions)]
                 term = terms[0]
                 if len(terms) == 2:
-                    term = expressions.combine(self.b, "multiply", *terms)
-                return [expressions.combine(self.b, kind, accs[0], term)]
+                    term = stablehlo.MultiplyOp.scalar(self.b, *terms)
+                return [stablehlo.REDUCERS[kind].scalar(self.b, accs[0], term)]
 
             return self.fold(description.axes, [init], leaf)[0]
 
@@ -442,7 +439,7 @@ class Evaluator:
             for member, description, acc in zip(group, descriptions, accs, strict=True):
                 operand, index = description.reads(positions)[0]
                 term = self.element(operand, index)
-                result.append(expressions.combine(self.b, member.kind, acc, term))
+                result.append(stablehlo.REDUCERS[member.kind].scalar(self.b, acc, term))
             return result
 
         self._open += group
@@ -488,7 +485,7 @@ class Evaluator:
             def scan(window: Indices, accs: Sequence[Val]) -> Sequence[Val]:
                 best, place = accs
                 new = self.element(*description.window_read(source, window))
-                keep = expressions.compare(b, stays, None, best, new)
+                keep = stablehlo.compared(b, stays, best, new)
                 if padded:
                     found = b.compare("sge", place, b.index_value(ZERO))
                     keep = b.binary(arith.AndIOp, found, keep)
@@ -503,7 +500,7 @@ class Evaluator:
             mine = b.index_value(_position(offset, shape))
             hit = b.compare("eq", choice(source), mine)
             update = self.element(op.source, source)
-            added = expressions.combine(b, op.scatter_kind, accs[0], update)
+            added = stablehlo.REDUCERS[op.scatter_kind].scalar(b, accs[0], update)
             return [b.select(hit, added, accs[0])]
 
         return self.fold(description.axes, [self.element(op.init, ())], leaf)[0]
@@ -548,7 +545,7 @@ class Evaluator:
             update = self.element(op.updates, description.update_index(scatter, window))
             result = update
             if op.kind != "replace":
-                result = expressions.combine(b, op.kind, accs[0], update)
+                result = stablehlo.REDUCERS[op.kind].scalar(b, accs[0], update)
             if hits:
                 hit = hits[0]
                 for other in hits[1:]:
@@ -595,13 +592,8 @@ def is_costly(value: SSAValue) -> bool:
     while isinstance(op, Operation):
         if isinstance(op, stablehlo.ConstantOp | stablehlo.IotaOp):
             return False
-        if not isinstance(
-            op,
-            stablehlo.BroadcastInDimOp
-            | stablehlo.ReshapeOp
-            | stablehlo.TransposeOp
-            | stablehlo.ReverseOp
-            | stablehlo.SliceOp,
+        if not isinstance(op, stablehlo.MovementOp) or isinstance(
+            op, stablehlo.PadOp | stablehlo.ConcatenateOp
         ):
             return True
         op = op.operands[0].owner

@@ -29,16 +29,6 @@ from poetc.kernels.indexing import (
 
 At = tuple[Index, ...]
 
-_SLOW = (
-    stablehlo.DivideOp,
-    stablehlo.ExponentialOp,
-    stablehlo.LogOp,
-    stablehlo.RsqrtOp,
-    stablehlo.SqrtOp,
-    stablehlo.TanhOp,
-    stablehlo.PowerOp,
-)
-
 
 @dataclass
 class Result:
@@ -161,7 +151,8 @@ class _Walk:
             for move in moves:
                 self._element(move.source, move.indices)
         elif not isinstance(op, stablehlo.ConstantOp | stablehlo.IotaOp):
-            if isinstance(op, _SLOW):
+            assert isinstance(op, stablehlo.ElementwiseOp)
+            if op.IS_SLOW or op.function():
                 self._want(at, False)
             for operand in op.operands:
                 self._element(operand, elementwise_at(operand, at))

@@ -88,14 +88,13 @@ RULES: Rules = {
     hlo.ErfcOp: (chlo.expand_erfc,),
 }
 
-_ALL_RULES: Rules = {
-    op: (
-        *((folding.fold_elementwise,) if op in folding.ELEMENTWISE else ()),
-        *((folding.fold_movement,) if op in folding.MOVEMENT else ()),
-        *RULES.get(op, ()),
-    )
-    for op in {*RULES, *folding.ELEMENTWISE, *folding.MOVEMENT}
+_FOLDS: Rules = {
+    op: (folding.fold_elementwise if issubclass(op, hlo.ElementwiseOp) else folding.fold_movement,)
+    for op in hlo.OPERATIONS
+    if issubclass(op, hlo.ElementwiseOp | hlo.MovementOp)
 }
+
+_ALL_RULES: Rules = {op: (*_FOLDS.get(op, ()), *RULES.get(op, ())) for op in {*RULES, *_FOLDS}}
 
 
 @dataclass(frozen=True)

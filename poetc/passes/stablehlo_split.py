@@ -41,7 +41,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING, updates_of
 from poetc.ir.poet import PART, Part
 from poetc.passes.stablehlo_to_poet import argument_names
-from poetc.simplify.axes import ELEMENTWISE, VIEWS, Along, Walk, along, piece, summand, summed
+from poetc.simplify.axes import Along, Walk, along, piece, summand, summed
 from poetc.simplify.driver import remove_dead
 
 LEAVES = (hlo.ConstantOp, hlo.IotaOp)
@@ -220,7 +220,7 @@ def _companions(main: FuncOp, updates: dict[int, int]) -> dict[int, tuple[int, .
                     joined = group[i] | group[value.index]
                     for member in joined:
                         group[member] = joined
-            elif isinstance(value.owner, ELEMENTWISE):
+            elif isinstance(value.owner, hlo.ElementwiseOp):
                 stack.extend(value.owner.operands)
     return {i: tuple(sorted(members)) for i, members in group.items()}
 
@@ -334,7 +334,7 @@ def _result_dim(op: hlo.StablehloOp, operand: int, dim: int) -> int | None:
 
 def is_light(op: Operation) -> bool:
     """Whether the operation moves elements or does arithmetic on single ones."""
-    return isinstance(op, VIEWS + ELEMENTWISE + LEAVES)
+    return isinstance(op, (hlo.MovementOp, hlo.ElementwiseOp, *LEAVES))
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,6 @@ from xdsl.ir import Attribute, SSAValue
 
 from poetc.ir import stablehlo as hlo
 
-VIEWS = (
-    hlo.BroadcastInDimOp,
-    hlo.ReshapeOp,
-    hlo.TransposeOp,
-    hlo.ReverseOp,
-    hlo.SliceOp,
-    hlo.PadOp,
-    hlo.ConcatenateOp,
-)
-ELEMENTWISE = (hlo.BinaryElementwiseOp, hlo.UnaryElementwiseOp, hlo.CompareOp, hlo.SelectOp)
-
 
 @dataclass(frozen=True)
 class Along:
@@ -48,11 +37,9 @@ def along(op: hlo.StablehloOp, dim: int) -> Walk | None:
     """How the operands are walked along dimension `dim` of the result; None where the result cannot
     be computed in pieces along it."""
     match op:
-        case hlo.BinaryElementwiseOp() | hlo.UnaryElementwiseOp() | hlo.CompareOp():
-            return (Along(dim),) * len(op.operands)
-        case hlo.SelectOp():
-            pred = Along(dim) if hlo.shape_of(op.pred) else None
-            return pred, Along(dim), Along(dim)
+        case hlo.ElementwiseOp():
+            # An operand of rank 0 stands for all elements.
+            return tuple(Along(dim) if hlo.shape_of(x) else None for x in op.operands)
         case hlo.BroadcastInDimOp():
             if dim not in op.dims:
                 return (None,)

@@ -6,22 +6,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo.base import IntRange
 
 # Constants of more elements are never made by folding: they would become data in flash.
 MAX_FOLDED_ELEMENTS = 16
-
-IntRange = tuple[int, int]
-
-# Results hold elements of the operands only (`pad` and `concatenate` of all their operands).
-_MOVEMENT = (
-    hlo.BroadcastInDimOp,
-    hlo.ReshapeOp,
-    hlo.TransposeOp,
-    hlo.ReverseOp,
-    hlo.SliceOp,
-    hlo.PadOp,
-    hlo.ConcatenateOp,
-)
 
 _INT32 = np.iinfo(np.int32)
 
@@ -72,7 +60,7 @@ class Facts:
                     self._splats[result] = first
                 elif array.size <= MAX_FOLDED_ELEMENTS:
                     self._arrays[result] = array
-        elif isinstance(op, _MOVEMENT):
+        elif isinstance(op, hlo.MovementOp):
             splats = [self.splat(operand) for operand in op.operands]
             first = splats[0]
             if first is not None and all(
@@ -138,23 +126,12 @@ class Facts:
             return never(op.operand)
         if isinstance(op, hlo.ExponentialOp):
             return True
-        return isinstance(op, _MOVEMENT) and all(map(never, op.operands))
+        return isinstance(op, hlo.MovementOp) and all(map(never, op.operands))
 
 
 def _combine(op: hlo.StablehloOp, ranges: Sequence[IntRange]) -> IntRange | None:
     """Range of the result of `op` on operands of these ranges, before wrapping."""
-    (low, high), (low2, high2) = ranges[0], ranges[-1]
-    if isinstance(op, hlo.AddOp):
-        return low + low2, high + high2
-    if isinstance(op, hlo.SubtractOp):
-        return low - high2, high - low2
-    if isinstance(op, hlo.MultiplyOp):
-        products = [a * b for a in (low, high) for b in (low2, high2)]
-        return min(products), max(products)
-    if isinstance(op, hlo.MaximumOp):
-        return max(low, low2), max(high, high2)
-    if isinstance(op, hlo.MinimumOp):
-        return min(low, low2), min(high, high2)
-    if isinstance(op, (hlo.SelectOp, *_MOVEMENT)):
+    if isinstance(op, hlo.SelectOp | hlo.MovementOp):
+        # `pad` and `concatenate` have elements of all their operands.
         return min(r[0] for r in ranges), max(r[1] for r in ranges)
-    return None
+    return op.int_range(ranges) if isinstance(op, hlo.ElementwiseOp) else None

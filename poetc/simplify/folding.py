@@ -2,48 +2,18 @@
 
 Float results are those of NumPy's float32 + - * / and comparisons, which IEEE 754 defines to the
 bit, as the generated code computes them. A fold that gives NaN is not made: its sign and payload
-differ between processors. exp, tanh and the like are left to the run time.
+differ between processors. Mathematical functions are left to the run time.
 """
 
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from poetc.interpreter.functions import evaluate
 from poetc.ir import stablehlo as hlo
 from poetc.simplify.driver import Rewriter
 from poetc.simplify.facts import MAX_FOLDED_ELEMENTS
-
-ELEMENTWISE: tuple[type[Operation], ...] = (
-    hlo.AddOp,
-    hlo.SubtractOp,
-    hlo.MultiplyOp,
-    hlo.DivideOp,
-    hlo.MaximumOp,
-    hlo.MinimumOp,
-    hlo.AndOp,
-    hlo.OrOp,
-    hlo.XorOp,
-    hlo.NegateOp,
-    hlo.AbsOp,
-    hlo.SignOp,
-    hlo.NotOp,
-    hlo.IsFiniteOp,
-    hlo.ConvertOp,
-    hlo.CompareOp,
-    hlo.SelectOp,
-)
-
-MOVEMENT: tuple[type[Operation], ...] = (
-    hlo.BroadcastInDimOp,
-    hlo.ReshapeOp,
-    hlo.TransposeOp,
-    hlo.ReverseOp,
-    hlo.SliceOp,
-    hlo.PadOp,
-    hlo.ConcatenateOp,
-)
 
 _IDEMPOTENT = ("maximum", "minimum", "and", "or")
 """Reducers that give c for c and c."""
@@ -51,6 +21,8 @@ _IDEMPOTENT = ("maximum", "minimum", "and", "or")
 
 def fold_elementwise(op: Any, rewriter: Rewriter) -> SSAValue | None:
     """f(constants) -> constant: one evaluation for splats, one per element of small tensors."""
+    if op.function():
+        return None
     facts = rewriter.facts
     splats = [facts.splat(operand) for operand in op.operands]
     if all(splat is not None for splat in splats):

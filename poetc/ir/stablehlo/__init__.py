@@ -60,6 +60,7 @@ from poetc.ir.stablehlo.elementwise import (
     CompareOp,
     ConvertOp,
     DivideOp,
+    ElementwiseOp,
     ExponentialOp,
     IsFiniteOp,
     LogOp,
@@ -78,6 +79,7 @@ from poetc.ir.stablehlo.elementwise import (
     TanhOp,
     UnaryElementwiseOp,
     XorOp,
+    compared,
 )
 from poetc.ir.stablehlo.indexing import (
     DynamicSliceOp,
@@ -88,6 +90,7 @@ from poetc.ir.stablehlo.indexing import (
 from poetc.ir.stablehlo.movement import (
     BroadcastInDimOp,
     ConcatenateOp,
+    MovementOp,
     PadOp,
     ReshapeOp,
     ReverseOp,
@@ -202,6 +205,7 @@ __all__ = [
     "DotGeneralOp",
     "DynamicSliceOp",
     "DynamicUpdateSliceOp",
+    "ElementwiseOp",
     "ErfOp",
     "ErfcOp",
     "ExponentialOp",
@@ -213,6 +217,7 @@ __all__ = [
     "MapOp",
     "MaximumOp",
     "MinimumOp",
+    "MovementOp",
     "MultiplyOp",
     "NegateOp",
     "NotOp",
@@ -245,6 +250,7 @@ __all__ = [
     "Value",
     "WhileOp",
     "XorOp",
+    "compared",
     "dilated",
     "element_count",
     "element_type_of",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -190,6 +190,34 @@ def print_named_dims(printer: Printer, name: str, dims: Dims) -> None:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Head = tuple[list[UnresolvedOperand], dict[str, Attribute]]
+
+
+IntRange = tuple[int, int]
+"""The smallest and the largest value that an i32 element can have."""
+
+
+Scalar = Any
+"""A number in code that is being built; it has a `type`."""
+
+
+class ScalarBuilder(Protocol):
+    """What builds operations of the arith and math dialects on scalars."""
+
+    def constant(self, value: float, type: Attribute, /) -> Scalar: ...
+
+    def unary(
+        self, op: type[Operation], operand: Scalar, type: Attribute | None = None, /
+    ) -> Scalar:
+        """An operation on one scalar, with the result type for conversions."""
+        ...
+
+    def binary(self, op: type[Operation], lhs: Scalar, rhs: Scalar, /) -> Scalar: ...
+
+    def compare(self, predicate: str, lhs: Scalar, rhs: Scalar, /) -> Scalar:
+        """`arith.cmpf` or `arith.cmpi`, as the operands' type asks."""
+        ...
+
+    def select(self, condition: Any, on_true: Any, on_false: Any, /) -> Scalar: ...
 
 
 class StablehloOp(IRDLOperation):

@@ -1,24 +1,28 @@
 """Operations whose result element depends on the operand elements in the same place."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import FunctionType, TensorType, f32, i1, i32
-from xdsl.ir import Attribute
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, FunctionType, IntegerType, TensorType, i1
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from poetc.errors import InputError
 from poetc.ir import dense, mathlib, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
     Array,
     Head,
+    IntRange,
     PrettyOp,
+    Scalar,
+    ScalarBuilder,
     Value,
     check,
     check_elements,
@@ -31,26 +35,79 @@ from poetc.ir.stablehlo.base import (
 )
 from poetc.ir.stablehlo_attributes import ComparisonDirectionAttr, ComparisonTypeAttr
 
+Scalars = Mapping[types.Arithmetic, type[Operation] | Callable[..., Scalar]]
 
-class BinaryElementwiseOp(PrettyOp):
-    """Two operands and a result of the same type.
 
-    `MEANING` is the function on arrays.
+class _Elements:
+    """The element types that an operation has a scalar meaning for."""
+
+    def __get__(self, instance: object, owner: "type[ElementwiseOp]") -> tuple[Attribute, ...]:
+        return types.with_arithmetic(*owner.SCALARS)
+
+
+class ElementwiseOp(PrettyOp):
+    """An operation on the elements in the same place of all operands.
+
+    `SCALARS` has what it is on scalars, for each arithmetic of elements that it takes: an operation
+    of the arith or math dialect, or a function that builds several. An operation that is a
+    mathematical function (mathlib.py) needs no more than that; others have their meaning on arrays
+    in `MEANING`.
     """
+
+    SHORT_SIGNATURE: ClassVar = True
+    SCALARS: ClassVar[Scalars] = {}
+    ELEMENTS: ClassVar = _Elements()
+    MEANING: ClassVar[Callable[..., Any] | None] = None
+    IS_SLOW: ClassVar[bool] = False
+    """Whether it costs much more than an addition, though it is no function."""
+
+    @classmethod
+    def function(cls) -> str | None:
+        """The symbol of the mathematical function that it is on floats."""
+        scalar = cls.SCALARS.get("float")
+        return mathlib.symbol_of(scalar) if isinstance(scalar, type) else None
+
+    @classmethod
+    def scalar(cls, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        """Builds the operation on scalars, which have one type."""
+        type_ = operands[0].type
+        scalar = cls.SCALARS.get(types.ELEMENT_TYPES[type_].arithmetic)
+        if scalar is None:
+            raise InputError(f"{cls.name} on {type_} is not supported in kernels")
+        if not isinstance(scalar, type):
+            return scalar(b, *operands)
+        return b.unary(scalar, *operands) if len(operands) == 1 else b.binary(scalar, *operands)
+
+    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        """Builds this operation on an element of each operand."""
+        return self.scalar(b, *operands)
+
+    @classmethod
+    def meaning(cls, *operands: Array) -> Array:
+        """The operation on arrays."""
+        symbol = cls.function()
+        if symbol is not None and operands[0].dtype.kind == "f":
+            return mathlib.evaluate(mathlib.short_name(symbol), *operands)
+        assert cls.MEANING is not None, cls
+        return cls.MEANING(*operands)
+
+    def evaluate(self, *operands: Array) -> Array:
+        return self.meaning(*operands)
+
+    @staticmethod
+    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+        """Range of an integer result before it wraps, for operands of these ranges."""
+        return None
+
+
+class BinaryElementwiseOp(ElementwiseOp):
+    """Two operands and a result of the same type."""
 
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
-    SHORT_SIGNATURE: ClassVar = True
-    ELEMENTS: ClassVar[tuple[Attribute, ...]] = ELEMENT_TYPES
-
-    MEANING: ClassVar[Callable[..., Any]]
 
     def __init__(self, lhs: Value, rhs: Value):
         self._init([lhs, rhs], tensor_type(lhs))
-
-    def evaluate(self, *operands: Array) -> Array:
-        lhs, rhs = operands
-        return type(self).MEANING(lhs, rhs)
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
@@ -65,13 +122,23 @@ class BinaryElementwiseOp(PrettyOp):
         self._verify_result(tensor_type(self.lhs))
 
 
+def _choice(predicate: str) -> Callable[..., Scalar]:
+    """The left operand where an integer comparison holds, else the right one."""
+    return lambda b, x, y: b.select(b.compare(predicate, x, y), x, y)
+
+
 @irdl_op_definition
 class AddOp(BinaryElementwiseOp):
     """lhs + rhs; i32 wraps."""
 
     name = "stablehlo.add"
+    SCALARS: ClassVar = {"float": arith.AddfOp, "signed": arith.AddiOp}
     MEANING: ClassVar = staticmethod(np.add)
-    ELEMENTS: ClassVar = (f32, i32)
+
+    @staticmethod
+    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+        (low, high), (low2, high2) = ranges
+        return low + low2, high + high2
 
 
 @irdl_op_definition
@@ -79,8 +146,13 @@ class SubtractOp(BinaryElementwiseOp):
     """lhs - rhs; i32 wraps."""
 
     name = "stablehlo.subtract"
+    SCALARS: ClassVar = {"float": arith.SubfOp, "signed": arith.SubiOp}
     MEANING: ClassVar = staticmethod(np.subtract)
-    ELEMENTS: ClassVar = (f32, i32)
+
+    @staticmethod
+    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+        (low, high), (low2, high2) = ranges
+        return low - high2, high - low2
 
 
 @irdl_op_definition
@@ -88,8 +160,14 @@ class MultiplyOp(BinaryElementwiseOp):
     """lhs * rhs; i32 wraps."""
 
     name = "stablehlo.multiply"
+    SCALARS: ClassVar = {"float": arith.MulfOp, "signed": arith.MuliOp}
     MEANING: ClassVar = staticmethod(np.multiply)
-    ELEMENTS: ClassVar = (f32, i32)
+
+    @staticmethod
+    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+        (low, high), (low2, high2) = ranges
+        products = [a * b for a in (low, high) for b in (low2, high2)]
+        return min(products), max(products)
 
 
 @irdl_op_definition
@@ -97,8 +175,9 @@ class DivideOp(BinaryElementwiseOp):
     """lhs / rhs."""
 
     name = "stablehlo.divide"
+    SCALARS: ClassVar = {"float": arith.DivfOp}
     MEANING: ClassVar = staticmethod(np.divide)
-    ELEMENTS: ClassVar = (f32,)
+    IS_SLOW: ClassVar = True
 
 
 @irdl_op_definition
@@ -106,8 +185,13 @@ class MaximumOp(BinaryElementwiseOp):
     """The larger operand; NaN if one is NaN; +0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.maximum"
+    SCALARS: ClassVar = {"float": arith.MaximumfOp, "signed": _choice("sgt")}
     MEANING: ClassVar = staticmethod(semantics.maximum)
-    ELEMENTS: ClassVar = (f32, i32)
+
+    @staticmethod
+    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+        (low, high), (low2, high2) = ranges
+        return max(low, low2), max(high, high2)
 
 
 @irdl_op_definition
@@ -115,8 +199,13 @@ class MinimumOp(BinaryElementwiseOp):
     """The smaller operand; NaN if one is NaN; -0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.minimum"
+    SCALARS: ClassVar = {"float": arith.MinimumfOp, "signed": _choice("slt")}
     MEANING: ClassVar = staticmethod(semantics.minimum)
-    ELEMENTS: ClassVar = (f32, i32)
+
+    @staticmethod
+    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+        (low, high), (low2, high2) = ranges
+        return min(low, low2), min(high, high2)
 
 
 @irdl_op_definition
@@ -124,8 +213,7 @@ class PowerOp(BinaryElementwiseOp):
     """lhs to the power of rhs."""
 
     name = "stablehlo.power"
-    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "pow"))
-    ELEMENTS: ClassVar = (f32,)
+    SCALARS: ClassVar = {"float": math.PowFOp}
 
 
 @irdl_op_definition
@@ -133,8 +221,8 @@ class AndOp(BinaryElementwiseOp):
     """Bitwise and."""
 
     name = "stablehlo.and"
+    SCALARS: ClassVar = {"signed": arith.AndIOp, "bool": arith.AndIOp}
     MEANING: ClassVar = staticmethod(np.bitwise_and)
-    ELEMENTS: ClassVar = (i32, i1)
 
 
 @irdl_op_definition
@@ -142,8 +230,8 @@ class OrOp(BinaryElementwiseOp):
     """Bitwise or."""
 
     name = "stablehlo.or"
+    SCALARS: ClassVar = {"signed": arith.OrIOp, "bool": arith.OrIOp}
     MEANING: ClassVar = staticmethod(np.bitwise_or)
-    ELEMENTS: ClassVar = (i32, i1)
 
 
 @irdl_op_definition
@@ -151,27 +239,17 @@ class XorOp(BinaryElementwiseOp):
     """Bitwise exclusive or."""
 
     name = "stablehlo.xor"
+    SCALARS: ClassVar = {"signed": arith.XOrIOp, "bool": arith.XOrIOp}
     MEANING: ClassVar = staticmethod(np.bitwise_xor)
-    ELEMENTS: ClassVar = (i32, i1)
 
 
-class UnaryElementwiseOp(PrettyOp):
-    """One operand and a result of the same shape, by default of the same type.
-
-    `MEANING` is the function on arrays.
-    """
+class UnaryElementwiseOp(ElementwiseOp):
+    """One operand and a result of the same shape, by default of the same type."""
 
     operand = operand_def(TensorType)
-    SHORT_SIGNATURE: ClassVar = True
-    ELEMENTS: ClassVar[tuple[Attribute, ...]] = ELEMENT_TYPES
-
-    MEANING: ClassVar[Callable[..., Any]]
 
     def __init__(self, operand: Value):
         self._init([operand], tensor_type(operand))
-
-    def evaluate(self, *operands: Array) -> Array:
-        return type(self).MEANING(operands[0])
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
@@ -185,13 +263,36 @@ class UnaryElementwiseOp(PrettyOp):
         self._verify_result(tensor_type(self.operand))
 
 
+def _negated(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return b.binary(arith.SubiOp, b.constant(0, x.type), x)
+
+
+def _magnitude(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return b.select(b.compare("slt", x, b.constant(0, x.type)), _negated(b, x), x)
+
+
+def _sign(b: ScalarBuilder, x: Scalar) -> Scalar:
+    zero, one, minus_one = (b.constant(value, x.type) for value in (0, 1, -1))
+    greater, less = ("ogt", "olt") if isinstance(x.type, AnyFloat) else ("sgt", "slt")
+    positive = b.select(b.compare(greater, x, zero), one, x)
+    return b.select(b.compare(less, x, zero), minus_one, positive)
+
+
+def _inverted(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return b.binary(arith.XOrIOp, x, b.constant(1 if x.type == i1 else -1, x.type))
+
+
+def _is_finite(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return b.compare("olt", b.unary(math.AbsFOp, x), b.constant(float("inf"), x.type))
+
+
 @irdl_op_definition
 class NegateOp(UnaryElementwiseOp):
     """-operand: flips the sign bit of f32."""
 
     name = "stablehlo.negate"
+    SCALARS: ClassVar = {"float": arith.NegfOp, "signed": _negated}
     MEANING: ClassVar = staticmethod(np.negative)
-    ELEMENTS: ClassVar = (f32, i32)
 
 
 @irdl_op_definition
@@ -199,8 +300,8 @@ class AbsOp(UnaryElementwiseOp):
     """Absolute value: clears the sign bit of f32."""
 
     name = "stablehlo.abs"
+    SCALARS: ClassVar = {"float": math.AbsFOp, "signed": _magnitude}
     MEANING: ClassVar = staticmethod(np.abs)
-    ELEMENTS: ClassVar = (f32, i32)
 
 
 @irdl_op_definition
@@ -208,8 +309,7 @@ class ExponentialOp(UnaryElementwiseOp):
     """e to the power of the operand."""
 
     name = "stablehlo.exponential"
-    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "exp"))
-    ELEMENTS: ClassVar = (f32,)
+    SCALARS: ClassVar = {"float": math.ExpOp}
 
 
 @irdl_op_definition
@@ -217,8 +317,7 @@ class LogOp(UnaryElementwiseOp):
     """Natural logarithm."""
 
     name = "stablehlo.log"
-    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "log"))
-    ELEMENTS: ClassVar = (f32,)
+    SCALARS: ClassVar = {"float": math.LogOp}
 
 
 @irdl_op_definition
@@ -226,8 +325,7 @@ class RsqrtOp(UnaryElementwiseOp):
     """1 / sqrt(operand)."""
 
     name = "stablehlo.rsqrt"
-    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "rsqrt"))
-    ELEMENTS: ClassVar = (f32,)
+    SCALARS: ClassVar = {"float": math.RsqrtOp}
 
 
 @irdl_op_definition
@@ -235,8 +333,7 @@ class SqrtOp(UnaryElementwiseOp):
     """Square root."""
 
     name = "stablehlo.sqrt"
-    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "sqrt"))
-    ELEMENTS: ClassVar = (f32,)
+    SCALARS: ClassVar = {"float": math.SqrtOp}
 
 
 @irdl_op_definition
@@ -244,8 +341,7 @@ class TanhOp(UnaryElementwiseOp):
     """Hyperbolic tangent."""
 
     name = "stablehlo.tanh"
-    MEANING: ClassVar = staticmethod(partial(mathlib.evaluate, "tanh"))
-    ELEMENTS: ClassVar = (f32,)
+    SCALARS: ClassVar = {"float": math.TanhOp}
 
 
 @irdl_op_definition
@@ -253,8 +349,8 @@ class SignOp(UnaryElementwiseOp):
     """-1, 0 or 1 with the operand's sign; f32 keeps -0.0 and NaN."""
 
     name = "stablehlo.sign"
+    SCALARS: ClassVar = {"float": _sign, "signed": _sign}
     MEANING: ClassVar = staticmethod(semantics.sign)
-    ELEMENTS: ClassVar = (f32, i32)
 
 
 @irdl_op_definition
@@ -262,8 +358,8 @@ class NotOp(UnaryElementwiseOp):
     """Bitwise not."""
 
     name = "stablehlo.not"
+    SCALARS: ClassVar = {"signed": _inverted, "bool": _inverted}
     MEANING: ClassVar = staticmethod(np.invert)
-    ELEMENTS: ClassVar = (i32, i1)
 
 
 @irdl_op_definition
@@ -271,8 +367,8 @@ class IsFiniteOp(UnaryElementwiseOp):
     """Whether the operand is neither infinite nor NaN."""
 
     name = "stablehlo.is_finite"
+    SCALARS: ClassVar = {"float": _is_finite}
     MEANING: ClassVar = staticmethod(np.isfinite)
-    ELEMENTS: ClassVar = (f32,)
 
     def __init__(self, operand: Value):
         self._init([operand], TensorType(i1, shape_of(operand)))
@@ -287,7 +383,7 @@ class ConvertOp(UnaryElementwiseOp):
     """The value in another element type: to i1 by `!= 0`, f32 to i32 towards zero."""
 
     name = "stablehlo.convert"
-    ELEMENTS: ClassVar = ELEMENT_TYPES
+    ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, operand: Value, element_type: Attribute):
         self._init([operand], TensorType(element_type, shape_of(operand)))
@@ -298,12 +394,63 @@ class ConvertOp(UnaryElementwiseOp):
     def evaluate(self, *operands: Array) -> Array:
         return semantics.convert(operands[0], dense.dtype_of(element_type_of(self.result)))
 
+    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        return converted(b, operands[0], element_type_of(self.result))
+
+
+def converted(b: ScalarBuilder, x: Scalar, to: Attribute) -> Scalar:
+    """stablehlo.convert on a scalar."""
+    if x.type == to:
+        return x
+    zero = b.constant(0, x.type)
+    if isinstance(x.type, AnyFloat):
+        if to == i1:
+            return b.compare("une", x, zero)
+        if isinstance(to, AnyFloat):
+            wider = to.bitwidth > x.type.bitwidth
+            return b.unary(arith.ExtFOp if wider else arith.TruncFOp, x, to)
+        assert isinstance(to, IntegerType)
+        return _to_integer(b, x, to)
+    if to == i1:
+        return b.compare("ne", x, zero)
+    if isinstance(to, AnyFloat):
+        return b.unary(arith.UIToFPOp if x.type == i1 else arith.SIToFPOp, x, to)
+    assert isinstance(x.type, IntegerType) and isinstance(to, IntegerType)
+    if to.bitwidth < x.type.bitwidth:
+        return b.unary(arith.TruncIOp, x, to)
+    return b.unary(arith.ExtUIOp if x.type == i1 else arith.ExtSIOp, x, to)
+
+
+def _to_integer(b: ScalarBuilder, x: Scalar, to: IntegerType) -> Scalar:
+    """Float to integer: truncates, saturates, and turns NaN into 0; `arith.fptosi` itself is only
+    given numbers that fit."""
+    limit = 1 << (to.bitwidth - 1)
+    above = b.compare("oge", x, b.constant(float(limit), x.type))
+    below = b.compare("olt", x, b.constant(-float(limit), x.type))
+    outside = b.binary(arith.OrIOp, above, below)
+    outside = b.binary(arith.OrIOp, outside, b.compare("une", x, x))
+    fits = b.select(outside, b.constant(0, x.type), x)
+    number = b.unary(arith.FPToSIOp, fits, to)
+    number = b.select(above, b.constant(limit - 1, to), number)
+    return b.select(below, b.constant(-limit, to), number)
+
+
+def compared(b: ScalarBuilder, direction: str, lhs: Scalar, rhs: Scalar) -> Scalar:
+    """stablehlo.compare on scalars; booleans compare as unsigned."""
+    if isinstance(lhs.type, AnyFloat):
+        return b.compare(("u" if direction == "NE" else "o") + direction.lower(), lhs, rhs)
+    if direction in ("EQ", "NE"):
+        return b.compare(direction.lower(), lhs, rhs)
+    return b.compare(("u" if lhs.type == i1 else "s") + direction.lower(), lhs, rhs)
+
 
 @irdl_op_definition
-class CompareOp(PrettyOp):
+class CompareOp(ElementwiseOp):
     """Element-wise comparison; false for NaN, except NE."""
 
     name = "stablehlo.compare"
+    SHORT_SIGNATURE: ClassVar = False
+    ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     comparison_direction = prop_def(ComparisonDirectionAttr)
@@ -364,12 +511,16 @@ class CompareOp(PrettyOp):
         lhs, rhs = operands
         return semantics.COMPARISONS[self.direction](lhs, rhs)
 
+    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        return compared(b, self.direction, *operands)
+
 
 @irdl_op_definition
-class SelectOp(PrettyOp):
+class SelectOp(ElementwiseOp):
     """on_true where pred, else on_false; pred is a scalar or has the operands' shape."""
 
     name = "stablehlo.select"
+    ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
     pred = operand_def(TensorType)
     on_true = operand_def(TensorType)
     on_false = operand_def(TensorType)
@@ -418,3 +569,6 @@ class SelectOp(PrettyOp):
     def evaluate(self, *operands: Array) -> Array:
         pred, on_true, on_false = operands
         return np.where(pred, on_true, on_false)
+
+    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        return b.select(*operands)

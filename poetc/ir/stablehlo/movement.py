@@ -37,8 +37,12 @@ from poetc.ir.stablehlo.base import (
 from poetc.ir.stablehlo_attributes import Dims, parse_int
 
 
+class MovementOp(PrettyOp):
+    """An operation whose result has elements of its operands only, of all of them."""
+
+
 @irdl_op_definition
-class BroadcastInDimOp(PrettyOp):
+class BroadcastInDimOp(MovementOp):
     """Operand dimension i becomes result dimension dims[i]; others repeat the operand."""
 
     name = "stablehlo.broadcast_in_dim"
@@ -79,7 +83,7 @@ class BroadcastInDimOp(PrettyOp):
 
 
 @irdl_op_definition
-class ReshapeOp(PrettyOp):
+class ReshapeOp(MovementOp):
     """The same elements in row-major order with another shape."""
 
     name = "stablehlo.reshape"
@@ -108,7 +112,7 @@ class ReshapeOp(PrettyOp):
 
 
 @irdl_op_definition
-class TransposeOp(PrettyOp):
+class TransposeOp(MovementOp):
     """Result dimension i is operand dimension permutation[i]."""
 
     name = "stablehlo.transpose"
@@ -148,7 +152,7 @@ class TransposeOp(PrettyOp):
 
 
 @irdl_op_definition
-class ReverseOp(PrettyOp):
+class ReverseOp(MovementOp):
     """Elements in opposite order along some dimensions."""
 
     name = "stablehlo.reverse"
@@ -189,7 +193,7 @@ def _slice_shape(starts: Dims, limits: Dims, strides: Dims) -> list[int]:
 
 
 @irdl_op_definition
-class SliceOp(PrettyOp):
+class SliceOp(MovementOp):
     """Elements start, start + stride, ... below limit of each dimension."""
 
     name = "stablehlo.slice"
@@ -282,7 +286,7 @@ def _pad_shape(shape: Dims, low: Dims, high: Dims, interior: Dims) -> list[int]:
 
 
 @irdl_op_definition
-class PadOp(PrettyOp):
+class PadOp(MovementOp):
     """Padding around and between elements; a negative low or high pad removes elements."""
 
     name = "stablehlo.pad"
@@ -364,7 +368,7 @@ def _concatenate_type(inputs: Sequence[Value], dim: int) -> TensorType:
 
 
 @irdl_op_definition
-class ConcatenateOp(PrettyOp):
+class ConcatenateOp(MovementOp):
     """Tensors one after the other along a dimension."""
 
     name = "stablehlo.concatenate"

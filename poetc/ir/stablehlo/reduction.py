@@ -254,7 +254,7 @@ class ReduceOp(PrettyOp):
 
     def evaluate(self, *operands: Array) -> Array:
         x, init = operands
-        return semantics.reduce(x, init, self.dims, REDUCERS[self.kind].MEANING)
+        return semantics.reduce(x, init, self.dims, REDUCERS[self.kind].meaning)
 
 
 def _reduce_window_type(
@@ -390,7 +390,7 @@ class ReduceWindowOp(StablehloOp):
             self.base_dilations,
             self.window_dilations,
             self.padding,
-            REDUCERS[self.kind].MEANING,
+            REDUCERS[self.kind].meaning,
             shape_of(self.result),
         )
 

@@ -15,15 +15,7 @@ MAX_CLONE_FLOPS = 64
 CHEAP_FLOPS = 8
 """Up to this cost per element, cloning wins where storing would take as much memory."""
 
-VIEWS = (
-    hlo.BroadcastInDimOp,
-    hlo.ReshapeOp,
-    hlo.TransposeOp,
-    hlo.ReverseOp,
-    hlo.SliceOp,
-    hlo.PadOp,
-    hlo.ConcatenateOp,
-)
+VIEWS = (hlo.MovementOp,)
 LEAVES = (hlo.ConstantOp, hlo.IotaOp)
 ANCHORS = (
     hlo.DotBase,
@@ -36,14 +28,6 @@ RESUMED = (hlo.DotFromOp, hlo.ConvolutionFromOp)
 """Anchors that work in place of the sums that they go on with. They are stored, and what would be
 evaluated with them works in place of them: both at once would need more RAM."""
 
-EXPENSIVE = (
-    hlo.ExponentialOp,
-    hlo.LogOp,
-    hlo.TanhOp,
-    hlo.RsqrtOp,
-    hlo.SqrtOp,
-    hlo.PowerOp,
-)
 EXPENSIVE_FLOPS = 16
 """Rough cost of one of our own math functions, in floating-point operations."""
 
@@ -57,7 +41,7 @@ def flops_of(op: Operation) -> int:
     if isinstance(op, hlo.GatherOp):
         # Not arithmetic, but cloning it would keep the whole table around.
         return MAX_CLONE_FLOPS
-    return EXPENSIVE_FLOPS if isinstance(op, EXPENSIVE) else 1
+    return EXPENSIVE_FLOPS if isinstance(op, hlo.ElementwiseOp) and op.function() else 1
 
 
 def reads_of(op: Operation, index: int) -> float:
