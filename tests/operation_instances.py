@@ -79,6 +79,14 @@ def _select(element: Attribute, shape: Shape) -> Iterator[Instance]:
         yield hlo.SelectOp, [np.array(pred), *args]
 
 
+def _clamp(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    lower, x, upper = (numbers(element, shape, seed) for seed in range(3))
+    yield hlo.ClampOp, [lower, x, upper]
+    for a, b in ((-1, 1), (1, -1)):
+        bounds = [np.array(bound).astype(x.dtype) for bound in (a, b)]
+        yield hlo.ClampOp, [bounds[0], x, bounds[1]]
+
+
 def _constant(element: Attribute, shape: Shape) -> Iterator[Instance]:
     yield lambda: hlo.ConstantOp(numbers(element, shape)), []
     yield lambda: hlo.ConstantOp(np.ones(shape, dense.dtype_of(element))), []
@@ -329,18 +337,13 @@ def _dynamic_update_slice(element: Attribute, shape: Shape) -> Iterator[Instance
     )
 
 
-_UNARY = (
-    *(hlo.NegateOp, hlo.AbsOp, hlo.ExponentialOp, hlo.LogOp, hlo.RsqrtOp, hlo.SqrtOp, hlo.TanhOp),
-    *(hlo.SignOp, hlo.NotOp, hlo.IsFiniteOp, hlo.SquareOp, hlo.ErfOp, hlo.ErfcOp),
-)
-_BINARY = (
-    *(hlo.AddOp, hlo.SubtractOp, hlo.MultiplyOp, hlo.DivideOp, hlo.MaximumOp, hlo.MinimumOp),
-    *(hlo.PowerOp, hlo.AndOp, hlo.OrOp, hlo.XorOp),
-)
+_DEFINED = (*hlo.StableHLO.operations, *hlo.CHLO.operations)
 
 MAKERS: dict[type[Operation], Maker] = {
-    **{op: _unary(op) for op in _UNARY},
-    **{op: _binary(op) for op in _BINARY},
+    **{op: _unary(op) for op in _DEFINED if issubclass(op, hlo.UnaryElementwiseOp)},
+    **{op: _unary(op) for op in _DEFINED if issubclass(op, hlo.ChloUnaryOp)},
+    **{op: _binary(op) for op in _DEFINED if issubclass(op, hlo.BinaryElementwiseOp)},
+    hlo.ClampOp: _clamp,
     hlo.ConvertOp: _convert,
     hlo.CompareOp: _compare,
     hlo.SelectOp: _select,

@@ -21,7 +21,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.simplify import algebra, chlo, dynamic, folding, movement
 from poetc.simplify.control import expand_control
 from poetc.simplify.driver import Rules, remove_dead, simplify_block
-from poetc.simplify.inline import inline_calls
+from poetc.simplify.inline import inline_calls, remove_barriers
 
 RULES: Rules = {
     hlo.AddOp: (algebra.constant_last, algebra.add_zero, algebra.add_negated),
@@ -105,6 +105,7 @@ class StableHLOSimplifyPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         inline_calls(op)
+        remove_barriers(op)
         for function in op.ops:
             if isinstance(function, FuncOp) and not function.is_declaration:
                 for block in function.body.blocks:

@@ -80,7 +80,12 @@ def divide_one(op: hlo.DivideOp, rewriter: Rewriter) -> SSAValue | None:
 def divide_power_of_two(op: hlo.DivideOp, rewriter: Rewriter) -> SSAValue | None:
     """x / 2^k -> x * 2^-k: both round the same real number, since 2^-k is exact in float32."""
     divisor = rewriter.facts.splat(op.rhs)
-    if divisor is None or not np.isfinite(divisor) or abs(np.frexp(divisor)[0]) != 0.5:
+    if (
+        divisor is None
+        or divisor.dtype.kind != "f"
+        or not np.isfinite(divisor)
+        or abs(np.frexp(divisor)[0]) != 0.5
+    ):
         return None
     with np.errstate(over="ignore"):
         reciprocal = np.float32(1) / np.float32(divisor)

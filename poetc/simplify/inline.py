@@ -1,10 +1,11 @@
-"""Inlining of private functions."""
+"""Inlining of private functions; optimization barriers go too."""
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import SSAValue
 
 from poetc.ir.calls import callee_of, callees_first, calls_in
+from poetc.ir.stablehlo import OptimizationBarrierOp
 
 
 def inline_calls(module: ModuleOp) -> None:
@@ -22,6 +23,16 @@ def inline_calls(module: ModuleOp) -> None:
         if function.sym_visibility is not None and function.sym_visibility.data == "private":
             function.detach()
             function.erase()
+
+
+def remove_barriers(module: ModuleOp) -> None:
+    """Replace the results of every optimization barrier by its operands."""
+    for op in list(module.walk()):
+        if isinstance(op, OptimizationBarrierOp):
+            for result, operand in zip(op.outputs, op.inputs, strict=True):
+                result.replace_all_uses_with(operand)
+            op.detach()
+            op.erase()
 
 
 def _inline(call: CallOp, callee: FuncOp) -> None:

@@ -352,7 +352,7 @@ def math_sources(symbols: Iterable[str]) -> tuple[str, str]:
         if not private:
             prototypes.append(print_prototype(function, signature))
     about = (
-        f"{MARK} Mathematical functions, printed from poetc's kernels/math.mlir:\n"
+        f"{MARK} Mathematical functions, printed from poetc's ir/math:\n"
         "float32 only, the same bits on every target, within 2 ulp of the exact value."
     )
     header = guarded("POETC_MATH_H", about, [], ["".join(prototypes)])

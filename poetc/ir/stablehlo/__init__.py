@@ -12,6 +12,18 @@ The dialect `resume` has what StableHLO lacks: contractions that go on with sums
 from xdsl.dialects.builtin import TensorType, f32, i1, i32
 from xdsl.ir import Dialect, Operation
 
+from poetc.ir.stablehlo import (
+    bits,
+    chlo,
+    constants,
+    contraction,
+    control,
+    elementwise,
+    functions,
+    indexing,
+    movement,
+    reduction,
+)
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
     Padding,
@@ -25,6 +37,7 @@ from poetc.ir.stablehlo.base import (
     shape_of,
     tensor_type,
 )
+from poetc.ir.stablehlo.bits import AndOp, NotOp, OrOp, XorOp
 from poetc.ir.stablehlo.chlo import (
     ChloUnaryOp,
     ErfcOp,
@@ -49,37 +62,37 @@ from poetc.ir.stablehlo.control import (
     ControlOp,
     IfOp,
     MapOp,
+    OptimizationBarrierOp,
     ReturnOp,
     WhileOp,
 )
 from poetc.ir.stablehlo.elementwise import (
     AbsOp,
     AddOp,
-    AndOp,
     BinaryElementwiseOp,
+    ClampOp,
     CompareOp,
     ConvertOp,
     DivideOp,
     ElementwiseOp,
-    ExponentialOp,
     IsFiniteOp,
-    LogOp,
     MaximumOp,
     MinimumOp,
     MultiplyOp,
     NegateOp,
-    NotOp,
-    OrOp,
-    PowerOp,
-    RsqrtOp,
     SelectOp,
     SignOp,
-    SqrtOp,
     SubtractOp,
-    TanhOp,
     UnaryElementwiseOp,
-    XorOp,
     compared,
+)
+from poetc.ir.stablehlo.functions import (
+    ExponentialOp,
+    LogOp,
+    PowerOp,
+    RsqrtOp,
+    SqrtOp,
+    TanhOp,
 )
 from poetc.ir.stablehlo.indexing import (
     DynamicSliceOp,
@@ -107,60 +120,40 @@ from poetc.ir.stablehlo.reduction import (
 )
 from poetc.ir.stablehlo_attributes import ATTRIBUTES, ConvDims
 
-OPERATIONS: list[type[Operation]] = [
-    AddOp,
-    SubtractOp,
-    MultiplyOp,
-    DivideOp,
-    MaximumOp,
-    MinimumOp,
-    PowerOp,
-    AndOp,
-    OrOp,
-    XorOp,
-    NegateOp,
-    AbsOp,
-    ExponentialOp,
-    LogOp,
-    RsqrtOp,
-    SqrtOp,
-    TanhOp,
-    SignOp,
-    NotOp,
-    IsFiniteOp,
-    ConvertOp,
-    CompareOp,
-    SelectOp,
-    ConstantOp,
-    IotaOp,
-    BroadcastInDimOp,
-    ReshapeOp,
-    TransposeOp,
-    ReverseOp,
-    SliceOp,
-    PadOp,
-    ConcatenateOp,
-    DotGeneralOp,
-    ConvolutionOp,
-    ReduceOp,
-    ReduceWindowOp,
-    SelectAndScatterOp,
-    GatherOp,
-    ScatterOp,
-    DynamicSliceOp,
-    DynamicUpdateSliceOp,
-    WhileOp,
-    IfOp,
-    CaseOp,
-    MapOp,
-    ReturnOp,
-]
+_FAMILIES = (
+    elementwise,
+    bits,
+    functions,
+    constants,
+    movement,
+    contraction,
+    reduction,
+    indexing,
+    control,
+    chlo,
+)
+
+
+def _defined(dialect: str) -> list[type[Operation]]:
+    """The operations of a dialect, all that the modules of this package define."""
+    return [
+        op
+        for family in _FAMILIES
+        for op in vars(family).values()
+        if isinstance(op, type)
+        and issubclass(op, Operation)
+        and op.__module__ == family.__name__
+        and getattr(op, "name", "").startswith(f"{dialect}.")
+    ]
+
+
+OPERATIONS = _defined("stablehlo")
 
 
 StableHLO = Dialect("stablehlo", OPERATIONS, list(ATTRIBUTES))
 
 
-CHLO = Dialect("chlo", [SquareOp, ErfOp, ErfcOp], [])
+CHLO = Dialect("chlo", _defined("chlo"), [])
 
 
 EXPANDED: tuple[type[Operation], ...] = (
@@ -171,10 +164,11 @@ EXPANDED: tuple[type[Operation], ...] = (
     IfOp,
     CaseOp,
     MapOp,
+    OptimizationBarrierOp,
 )
 """Operations that `stablehlo-simplify` puts others in place of: nothing after it knows them."""
 
-Resume = Dialect("resume", [DotFromOp, ConvolutionFromOp], [])
+Resume = Dialect("resume", _defined("resume"), [])
 
 __all__ = [
     "CHLO",
@@ -190,6 +184,7 @@ __all__ = [
     "BroadcastInDimOp",
     "CaseOp",
     "ChloUnaryOp",
+    "ClampOp",
     "CompareOp",
     "ConcatenateOp",
     "ConstantOp",
@@ -221,6 +216,7 @@ __all__ = [
     "MultiplyOp",
     "NegateOp",
     "NotOp",
+    "OptimizationBarrierOp",
     "OrOp",
     "PadOp",
     "Padding",

@@ -1,4 +1,4 @@
-"""Loops, branches, and the end of a region."""
+"""Loops, branches, barriers, and the end of a region."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -18,6 +18,7 @@ from xdsl.irdl import (
     var_result_def,
 )
 from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -32,6 +33,7 @@ from poetc.ir.stablehlo.base import (
     element_type_of,
     ints,
     shape_of,
+    tensor_type,
     with_shape,
 )
 
@@ -235,3 +237,43 @@ class MapOp(ControlOp):
             elements = [np.asarray(operand[place]) for operand in operands]
             found[place] = execute(self.computation.block, elements)[0]
         return [found]
+
+
+@irdl_op_definition
+class OptimizationBarrierOp(ControlOp):
+    """The operands themselves. `stablehlo-simplify` removes it: the schedule decides what is
+    recomputed."""
+
+    name = "stablehlo.optimization_barrier"
+    inputs = var_operand_def(TensorType)
+
+    def __init__(self, values: Sequence[Value]):
+        super().__init__(operands=[values], result_types=[[tensor_type(v) for v in values]])
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "OptimizationBarrierOp":
+        operands = parser.parse_optional_undelimited_comma_separated_list(
+            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+        )
+        attributes = parser.parse_optional_attr_dict()
+        types: Sequence[Attribute] = ()
+        if operands:
+            parser.parse_punctuation(":")
+            types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        values = parser.resolve_operands(operands or [], types, parser.pos)
+        return cls.create(operands=values, result_types=types, attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        if self.inputs:
+            printer.print_string(" ")
+            printer.print_list(self.inputs, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        if self.inputs:
+            printer.print_string(" : ")
+            printer.print_list(self.inputs.types, printer.print_attribute)
+
+    def verify_op(self) -> None:
+        _check_types("results are", self.result_types, self.operand_types)
+
+    def run(self, operands: Sequence[Array], execute: Execute) -> list[Array]:
+        return list(operands)

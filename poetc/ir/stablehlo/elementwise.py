@@ -129,10 +129,10 @@ def _choice(predicate: str) -> Callable[..., Scalar]:
 
 @irdl_op_definition
 class AddOp(BinaryElementwiseOp):
-    """lhs + rhs; i32 wraps."""
+    """lhs + rhs; i32 wraps, i1 is or."""
 
     name = "stablehlo.add"
-    SCALARS: ClassVar = {"float": arith.AddfOp, "signed": arith.AddiOp}
+    SCALARS: ClassVar = {"float": arith.AddfOp, "signed": arith.AddiOp, "bool": arith.OrIOp}
     MEANING: ClassVar = staticmethod(np.add)
 
     @staticmethod
@@ -157,10 +157,10 @@ class SubtractOp(BinaryElementwiseOp):
 
 @irdl_op_definition
 class MultiplyOp(BinaryElementwiseOp):
-    """lhs * rhs; i32 wraps."""
+    """lhs * rhs; i32 wraps, i1 is and."""
 
     name = "stablehlo.multiply"
-    SCALARS: ClassVar = {"float": arith.MulfOp, "signed": arith.MuliOp}
+    SCALARS: ClassVar = {"float": arith.MulfOp, "signed": arith.MuliOp, "bool": arith.AndIOp}
     MEANING: ClassVar = staticmethod(np.multiply)
 
     @staticmethod
@@ -170,13 +170,43 @@ class MultiplyOp(BinaryElementwiseOp):
         return min(products), max(products)
 
 
+def _harmless(b: ScalarBuilder, y: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """Whether a divisor is 0, whether it is -1, and one that is 1 in place of these."""
+    one = b.constant(1, y.type)
+    is_zero = b.compare("eq", y, b.constant(0, y.type))
+    is_minus_one = b.compare("eq", y, b.constant(-1, y.type))
+    return is_zero, is_minus_one, b.select(is_minus_one, one, b.select(is_zero, one, y))
+
+
+def _quotient(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
+    is_zero, is_minus_one, divisor = _harmless(b, y)
+    quotient = b.binary(arith.DivSIOp, x, divisor)
+    quotient = b.select(is_minus_one, b.binary(arith.SubiOp, b.constant(0, x.type), x), quotient)
+    return b.select(is_zero, b.constant(-1, x.type), quotient)
+
+
 @irdl_op_definition
 class DivideOp(BinaryElementwiseOp):
-    """lhs / rhs."""
+    """lhs / rhs; i32 towards zero, -1 for a divisor of 0, and the smallest number by -1 wraps."""
 
     name = "stablehlo.divide"
-    SCALARS: ClassVar = {"float": arith.DivfOp}
-    MEANING: ClassVar = staticmethod(np.divide)
+    SCALARS: ClassVar = {"float": arith.DivfOp, "signed": _quotient}
+    MEANING: ClassVar = staticmethod(semantics.divide)
+    IS_SLOW: ClassVar = True
+
+
+def _remainder(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
+    is_zero, _, divisor = _harmless(b, y)
+    return b.select(is_zero, x, b.binary(arith.RemSIOp, x, divisor))
+
+
+@irdl_op_definition
+class RemainderOp(BinaryElementwiseOp):
+    """lhs - rhs * (lhs / rhs); lhs for a divisor of 0."""
+
+    name = "stablehlo.remainder"
+    SCALARS: ClassVar = {"signed": _remainder}
+    MEANING: ClassVar = staticmethod(semantics.remainder)
     IS_SLOW: ClassVar = True
 
 
@@ -185,7 +215,7 @@ class MaximumOp(BinaryElementwiseOp):
     """The larger operand; NaN if one is NaN; +0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.maximum"
-    SCALARS: ClassVar = {"float": arith.MaximumfOp, "signed": _choice("sgt")}
+    SCALARS: ClassVar = {"float": arith.MaximumfOp, "signed": _choice("sgt"), "bool": arith.OrIOp}
     MEANING: ClassVar = staticmethod(semantics.maximum)
 
     @staticmethod
@@ -199,48 +229,13 @@ class MinimumOp(BinaryElementwiseOp):
     """The smaller operand; NaN if one is NaN; -0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.minimum"
-    SCALARS: ClassVar = {"float": arith.MinimumfOp, "signed": _choice("slt")}
+    SCALARS: ClassVar = {"float": arith.MinimumfOp, "signed": _choice("slt"), "bool": arith.AndIOp}
     MEANING: ClassVar = staticmethod(semantics.minimum)
 
     @staticmethod
     def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
         (low, high), (low2, high2) = ranges
         return min(low, low2), min(high, high2)
-
-
-@irdl_op_definition
-class PowerOp(BinaryElementwiseOp):
-    """lhs to the power of rhs."""
-
-    name = "stablehlo.power"
-    SCALARS: ClassVar = {"float": math.PowFOp}
-
-
-@irdl_op_definition
-class AndOp(BinaryElementwiseOp):
-    """Bitwise and."""
-
-    name = "stablehlo.and"
-    SCALARS: ClassVar = {"signed": arith.AndIOp, "bool": arith.AndIOp}
-    MEANING: ClassVar = staticmethod(np.bitwise_and)
-
-
-@irdl_op_definition
-class OrOp(BinaryElementwiseOp):
-    """Bitwise or."""
-
-    name = "stablehlo.or"
-    SCALARS: ClassVar = {"signed": arith.OrIOp, "bool": arith.OrIOp}
-    MEANING: ClassVar = staticmethod(np.bitwise_or)
-
-
-@irdl_op_definition
-class XorOp(BinaryElementwiseOp):
-    """Bitwise exclusive or."""
-
-    name = "stablehlo.xor"
-    SCALARS: ClassVar = {"signed": arith.XOrIOp, "bool": arith.XOrIOp}
-    MEANING: ClassVar = staticmethod(np.bitwise_xor)
 
 
 class UnaryElementwiseOp(ElementwiseOp):
@@ -278,10 +273,6 @@ def _sign(b: ScalarBuilder, x: Scalar) -> Scalar:
     return b.select(b.compare(less, x, zero), minus_one, positive)
 
 
-def _inverted(b: ScalarBuilder, x: Scalar) -> Scalar:
-    return b.binary(arith.XOrIOp, x, b.constant(1 if x.type == i1 else -1, x.type))
-
-
 def _is_finite(b: ScalarBuilder, x: Scalar) -> Scalar:
     return b.compare("olt", b.unary(math.AbsFOp, x), b.constant(float("inf"), x.type))
 
@@ -305,61 +296,12 @@ class AbsOp(UnaryElementwiseOp):
 
 
 @irdl_op_definition
-class ExponentialOp(UnaryElementwiseOp):
-    """e to the power of the operand."""
-
-    name = "stablehlo.exponential"
-    SCALARS: ClassVar = {"float": math.ExpOp}
-
-
-@irdl_op_definition
-class LogOp(UnaryElementwiseOp):
-    """Natural logarithm."""
-
-    name = "stablehlo.log"
-    SCALARS: ClassVar = {"float": math.LogOp}
-
-
-@irdl_op_definition
-class RsqrtOp(UnaryElementwiseOp):
-    """1 / sqrt(operand)."""
-
-    name = "stablehlo.rsqrt"
-    SCALARS: ClassVar = {"float": math.RsqrtOp}
-
-
-@irdl_op_definition
-class SqrtOp(UnaryElementwiseOp):
-    """Square root."""
-
-    name = "stablehlo.sqrt"
-    SCALARS: ClassVar = {"float": math.SqrtOp}
-
-
-@irdl_op_definition
-class TanhOp(UnaryElementwiseOp):
-    """Hyperbolic tangent."""
-
-    name = "stablehlo.tanh"
-    SCALARS: ClassVar = {"float": math.TanhOp}
-
-
-@irdl_op_definition
 class SignOp(UnaryElementwiseOp):
     """-1, 0 or 1 with the operand's sign; f32 keeps -0.0 and NaN."""
 
     name = "stablehlo.sign"
     SCALARS: ClassVar = {"float": _sign, "signed": _sign}
     MEANING: ClassVar = staticmethod(semantics.sign)
-
-
-@irdl_op_definition
-class NotOp(UnaryElementwiseOp):
-    """Bitwise not."""
-
-    name = "stablehlo.not"
-    SCALARS: ClassVar = {"signed": _inverted, "bool": _inverted}
-    MEANING: ClassVar = staticmethod(np.invert)
 
 
 @irdl_op_definition
@@ -376,6 +318,41 @@ class IsFiniteOp(UnaryElementwiseOp):
     def verify_op(self) -> None:
         check_elements("operand 0", self.operand, self.ELEMENTS)
         self._verify_result(TensorType(i1, shape_of(self.operand)))
+
+
+@irdl_op_definition
+class ClampOp(ElementwiseOp):
+    """The operand, at least `lower` and at most `upper`; each of these may be a scalar."""
+
+    name = "stablehlo.clamp"
+    lower_bound = operand_def(TensorType)
+    operand = operand_def(TensorType)
+    upper_bound = operand_def(TensorType)
+    ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, lower: Value, operand: Value, upper: Value):
+        self._init([lower, operand, upper], tensor_type(operand))
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        return parse_operands(parser, 3), {}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+
+    def verify_op(self) -> None:
+        for name, bound in (("lower", self.lower_bound), ("upper", self.upper_bound)):
+            if bound.type != with_shape(self.operand, ()):
+                check_type(f"{name} bound", bound.type, self.operand.type)
+        self._verify_result(tensor_type(self.operand))
+
+    def evaluate(self, *operands: Array) -> Array:
+        lower, x, upper = operands
+        return MinimumOp.meaning(MaximumOp.meaning(x, lower), upper)
+
+    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        lower, x, upper = operands
+        return MinimumOp.scalar(b, MaximumOp.scalar(b, x, lower), upper)
 
 
 @irdl_op_definition

@@ -40,17 +40,15 @@ from poetc.ir.stablehlo.base import (
     window_count,
     with_shape,
 )
+from poetc.ir.stablehlo.bits import AndOp, OrOp, XorOp
 from poetc.ir.stablehlo.control import ReturnOp
 from poetc.ir.stablehlo.elementwise import (
     AddOp,
-    AndOp,
     BinaryElementwiseOp,
     CompareOp,
     MaximumOp,
     MinimumOp,
     MultiplyOp,
-    OrOp,
-    XorOp,
 )
 from poetc.ir.stablehlo_attributes import Dims, parse_dims, print_dims
 

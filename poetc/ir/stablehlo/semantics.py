@@ -51,6 +51,21 @@ def sign(x: Array) -> Array:
     return np.where(x == 0, x, np.sign(x)).astype(x.dtype)
 
 
+def divide(a: Array, b: Array) -> Array:
+    """a / b, of integers towards zero; -1 for b = 0, and the smallest number by -1 is itself."""
+    if a.dtype.kind == "f":
+        return np.divide(a, b)
+    wide = a.astype(np.int64)
+    divisor = np.where(b == 0, 1, b)
+    quotient = np.sign(wide) * np.sign(divisor) * (np.abs(wide) // np.abs(divisor.astype(np.int64)))
+    return np.where(b == 0, -1, quotient).astype(a.dtype)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """a - b * (a / b) of integers, with the sign of a; a for b = 0."""
+    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b)))
+
+
 def rounded(function: Callable[[float], float], x: Array) -> Array:
     """A function of float64 numbers on each element, its result rounded to the type of `x`."""
     return np.array([function(element) for element in x.ravel().tolist()], x.dtype).reshape(x.shape)

@@ -1,0 +1,163 @@
+"""Element-wise operations on the bits of integers, and on booleans."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i1
+from xdsl.irdl import irdl_op_definition
+
+from poetc.ir.stablehlo.base import Array, Scalar, ScalarBuilder
+from poetc.ir.stablehlo.elementwise import BinaryElementwiseOp, UnaryElementwiseOp
+
+
+@irdl_op_definition
+class AndOp(BinaryElementwiseOp):
+    """Bitwise and."""
+
+    name = "stablehlo.and"
+    SCALARS: ClassVar = {"signed": arith.AndIOp, "bool": arith.AndIOp}
+    MEANING: ClassVar = staticmethod(np.bitwise_and)
+
+
+@irdl_op_definition
+class OrOp(BinaryElementwiseOp):
+    """Bitwise or."""
+
+    name = "stablehlo.or"
+    SCALARS: ClassVar = {"signed": arith.OrIOp, "bool": arith.OrIOp}
+    MEANING: ClassVar = staticmethod(np.bitwise_or)
+
+
+@irdl_op_definition
+class XorOp(BinaryElementwiseOp):
+    """Bitwise exclusive or."""
+
+    name = "stablehlo.xor"
+    SCALARS: ClassVar = {"signed": arith.XOrIOp, "bool": arith.XOrIOp}
+    MEANING: ClassVar = staticmethod(np.bitwise_xor)
+
+
+def _inverted(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return b.binary(arith.XOrIOp, x, b.constant(1 if x.type == i1 else -1, x.type))
+
+
+@irdl_op_definition
+class NotOp(UnaryElementwiseOp):
+    """Bitwise not."""
+
+    name = "stablehlo.not"
+    SCALARS: ClassVar = {"signed": _inverted, "bool": _inverted}
+    MEANING: ClassVar = staticmethod(np.invert)
+
+
+_BITS = 32
+"""Of an integer."""
+
+
+def _in_range(b: ScalarBuilder, count: Scalar) -> Scalar:
+    return b.compare("ult", count, b.constant(_BITS, count.type))
+
+
+def _shifted_or_zero(op: type[arith.ShLIOp | arith.ShRUIOp]) -> Any:
+    """A shift that gives 0 where no bit is left."""
+
+    def build(b: ScalarBuilder, x: Scalar, count: Scalar) -> Scalar:
+        inside, zero = _in_range(b, count), b.constant(0, x.type)
+        return b.select(inside, b.binary(op, x, b.select(inside, count, zero)), zero)
+
+    return build
+
+
+def _shift_right_arithmetic(b: ScalarBuilder, x: Scalar, count: Scalar) -> Scalar:
+    last = b.constant(_BITS - 1, x.type)
+    return b.binary(arith.ShRSIOp, x, b.select(_in_range(b, count), count, last))
+
+
+def _unsigned(x: Array) -> Array:
+    return x.view(np.uint32)
+
+
+@irdl_op_definition
+class ShiftLeftOp(BinaryElementwiseOp):
+    """lhs * 2^rhs without the bits beyond; 0 where rhs as an unsigned number is 32 or more."""
+
+    name = "stablehlo.shift_left"
+    SCALARS: ClassVar = {"signed": _shifted_or_zero(arith.ShLIOp)}
+
+    @staticmethod
+    def MEANING(x: Array, count: Array) -> Array:
+        return np.where(_unsigned(count) < _BITS, x << (count % _BITS), 0).astype(x.dtype)
+
+
+@irdl_op_definition
+class ShiftRightLogicalOp(BinaryElementwiseOp):
+    """lhs / 2^rhs as unsigned numbers; 0 where rhs is 32 or more."""
+
+    name = "stablehlo.shift_right_logical"
+    SCALARS: ClassVar = {"signed": _shifted_or_zero(arith.ShRUIOp)}
+
+    @staticmethod
+    def MEANING(x: Array, count: Array) -> Array:
+        shifted = _unsigned(x) >> _unsigned(count % _BITS)
+        return np.where(_unsigned(count) < _BITS, shifted, 0).astype(x.dtype)
+
+
+@irdl_op_definition
+class ShiftRightArithmeticOp(BinaryElementwiseOp):
+    """lhs / 2^rhs, rounded down; rhs as an unsigned number counts as 31 if it is more."""
+
+    name = "stablehlo.shift_right_arithmetic"
+    SCALARS: ClassVar = {"signed": _shift_right_arithmetic}
+
+    @staticmethod
+    def MEANING(x: Array, count: Array) -> Array:
+        return x >> np.minimum(_unsigned(count), _BITS - 1).astype(x.dtype)
+
+
+def _ones(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """Counts ones: in pairs of bits, in fours, in bytes, and the bytes by a product."""
+
+    def masked(x: Scalar, mask: int) -> Scalar:
+        return b.binary(arith.AndIOp, x, b.constant(mask, x.type))
+
+    def right(x: Scalar, count: int) -> Scalar:
+        return b.binary(arith.ShRSIOp, x, b.constant(count, x.type))
+
+    x = b.binary(arith.SubiOp, x, masked(right(x, 1), 0x55555555))
+    x = b.binary(arith.AddiOp, masked(x, 0x33333333), masked(right(x, 2), 0x33333333))
+    x = masked(b.binary(arith.AddiOp, x, right(x, 4)), 0x0F0F0F0F)
+    return right(b.binary(arith.MuliOp, x, b.constant(0x01010101, x.type)), 24)
+
+
+def _leading_zeros(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """Counts the zeros that are left when all bits below the first one are set."""
+    for count in (1, 2, 4, 8, 16):
+        shifted = b.binary(arith.ShRSIOp, x, b.constant(count, x.type))
+        x = b.binary(arith.OrIOp, x, shifted)
+    return _ones(b, _inverted(b, x))
+
+
+@irdl_op_definition
+class PopcntOp(UnaryElementwiseOp):
+    """The number of bits that are one."""
+
+    name = "stablehlo.popcnt"
+    SCALARS: ClassVar = {"signed": _ones}
+
+    @staticmethod
+    def MEANING(x: Array) -> Array:
+        return np.unpackbits(x[..., None].view(np.uint8), axis=-1).sum(-1, dtype=x.dtype)
+
+
+@irdl_op_definition
+class CountLeadingZerosOp(UnaryElementwiseOp):
+    """The number of zeros before the first bit that is one; 32 for 0."""
+
+    name = "stablehlo.count_leading_zeros"
+    SCALARS: ClassVar = {"signed": _leading_zeros}
+
+    @staticmethod
+    def MEANING(x: Array) -> Array:
+        # A float64 is exact for unsigned numbers of 32 bits.
+        return (_BITS - np.frexp(_unsigned(x).astype(np.float64))[1]).astype(x.dtype)

@@ -1,0 +1,104 @@
+"""Element-wise operations that are mathematical functions: their bodies are in poetc/ir/math."""
+
+from typing import ClassVar
+
+from xdsl.dialects import math
+from xdsl.irdl import irdl_op_definition
+
+from poetc.ir.stablehlo.elementwise import BinaryElementwiseOp, UnaryElementwiseOp
+
+
+@irdl_op_definition
+class PowerOp(BinaryElementwiseOp):
+    """lhs to the power of rhs."""
+
+    name = "stablehlo.power"
+    SCALARS: ClassVar = {"float": math.PowFOp}
+
+
+@irdl_op_definition
+class ExponentialOp(UnaryElementwiseOp):
+    """e to the power of the operand."""
+
+    name = "stablehlo.exponential"
+    SCALARS: ClassVar = {"float": math.ExpOp}
+
+
+@irdl_op_definition
+class LogOp(UnaryElementwiseOp):
+    """Natural logarithm."""
+
+    name = "stablehlo.log"
+    SCALARS: ClassVar = {"float": math.LogOp}
+
+
+@irdl_op_definition
+class RsqrtOp(UnaryElementwiseOp):
+    """1 / sqrt(operand)."""
+
+    name = "stablehlo.rsqrt"
+    SCALARS: ClassVar = {"float": math.RsqrtOp}
+
+
+@irdl_op_definition
+class SqrtOp(UnaryElementwiseOp):
+    """Square root."""
+
+    name = "stablehlo.sqrt"
+    SCALARS: ClassVar = {"float": math.SqrtOp}
+
+
+@irdl_op_definition
+class TanhOp(UnaryElementwiseOp):
+    """Hyperbolic tangent."""
+
+    name = "stablehlo.tanh"
+    SCALARS: ClassVar = {"float": math.TanhOp}
+
+
+@irdl_op_definition
+class LogPlusOneOp(UnaryElementwiseOp):
+    """log(1 + operand), accurate near zero."""
+
+    name = "stablehlo.log_plus_one"
+    SCALARS: ClassVar = {"float": math.Log1pOp}
+
+
+@irdl_op_definition
+class ExponentialMinusOneOp(UnaryElementwiseOp):
+    """e to the power of the operand, less one, accurate near zero."""
+
+    name = "stablehlo.exponential_minus_one"
+    SCALARS: ClassVar = {"float": math.ExpM1Op}
+
+
+@irdl_op_definition
+class FloorOp(UnaryElementwiseOp):
+    """The largest integer that is not above the operand; keeps -0.0."""
+
+    name = "stablehlo.floor"
+    SCALARS: ClassVar = {"float": math.FloorOp}
+
+
+@irdl_op_definition
+class CeilOp(UnaryElementwiseOp):
+    """The smallest integer that is not below the operand; keeps -0.0."""
+
+    name = "stablehlo.ceil"
+    SCALARS: ClassVar = {"float": math.CeilOp}
+
+
+@irdl_op_definition
+class RoundNearestEvenOp(UnaryElementwiseOp):
+    """The nearest integer, the even one of two; keeps -0.0."""
+
+    name = "stablehlo.round_nearest_even"
+    SCALARS: ClassVar = {"float": math.RoundEvenOp}
+
+
+@irdl_op_definition
+class RoundNearestAfzOp(UnaryElementwiseOp):
+    """The nearest integer, the one away from zero of two; keeps -0.0."""
+
+    name = "stablehlo.round_nearest_afz"
+    SCALARS: ClassVar = {"float": math.RoundOp}
