@@ -12,15 +12,11 @@ FRAMEWORK_NAMES = {
     "chlo.top_k": "jax.lax.top_k, torch.topk",
     "stablehlo.all_gather": "jax.lax.all_gather",
     "stablehlo.all_reduce": "jax.lax.psum",
-    "stablehlo.atan2": "jax.numpy.arctan2, torch.atan2",
     "stablehlo.bitcast_convert": "jax.lax.bitcast_convert_type",
-    "stablehlo.cosine": "jax.numpy.cos, torch.cos",
     "stablehlo.custom_call": "code outside StableHLO, such as LAPACK",
     "stablehlo.logistic": "jax.nn.sigmoid, torch.sigmoid",
     "stablehlo.rng": "jax.random",
     "stablehlo.rng_bit_generator": "jax.random",
-    "stablehlo.sine": "jax.numpy.sin, torch.sin",
     "stablehlo.sort": "jax.numpy.sort, jax.numpy.argsort, torch.sort",
-    "stablehlo.tan": "jax.numpy.tan, torch.tan",
 }
 """By name; several where several functions lead to the operation."""

@@ -102,3 +102,35 @@ class RoundNearestAfzOp(UnaryElementwiseOp):
 
     name = "stablehlo.round_nearest_afz"
     SCALARS: ClassVar = {"float": math.RoundOp}
+
+
+@irdl_op_definition
+class SineOp(UnaryElementwiseOp):
+    """Sine of an angle in radians."""
+
+    name = "stablehlo.sine"
+    SCALARS: ClassVar = {"float": math.SinOp}
+
+
+@irdl_op_definition
+class CosineOp(UnaryElementwiseOp):
+    """Cosine of an angle in radians."""
+
+    name = "stablehlo.cosine"
+    SCALARS: ClassVar = {"float": math.CosOp}
+
+
+@irdl_op_definition
+class TanOp(UnaryElementwiseOp):
+    """Tangent of an angle in radians."""
+
+    name = "stablehlo.tan"
+    SCALARS: ClassVar = {"float": math.TanOp}
+
+
+@irdl_op_definition
+class Atan2Op(BinaryElementwiseOp):
+    """The angle of the point (rhs, lhs), in radians from -pi to pi."""
+
+    name = "stablehlo.atan2"
+    SCALARS: ClassVar = {"float": math.Atan2Op}
