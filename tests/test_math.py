@@ -22,7 +22,6 @@ REFERENCES = {
     "expm1": np.expm1,
     "sin": np.sin,
     "cos": np.cos,
-    "tan": np.tan,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
@@ -30,8 +29,8 @@ REFERENCES = {
 }
 """What each function of one argument is, in float64."""
 
-ULP = {"tan": 2, "sqrt": 0.5, "floor": 0, "ceil": 0, "round": 0, "roundeven": 0}
-"""The largest errors, where they are not 1.5 units in the last place."""
+ULP = {"sqrt": 0.5, "floor": 0, "ceil": 0, "round": 0, "roundeven": 0}
+"""The largest errors, where they are less than 1.5 units in the last place."""
 
 SPECIAL = np.array(
     [0.0, 1.0, 2.0, 3.0, 0.5, 2.5, 1e-45, 1.1754942e-38, 1.1754944e-38, 3.4028235e38, np.inf],

@@ -18,5 +18,6 @@ FRAMEWORK_NAMES = {
     "stablehlo.rng": "jax.random",
     "stablehlo.rng_bit_generator": "jax.random",
     "stablehlo.sort": "jax.numpy.sort, jax.numpy.argsort, torch.sort",
+    "stablehlo.tan": "jax.numpy.tan, torch.tan",
 }
 """By name; several where several functions lead to the operation."""

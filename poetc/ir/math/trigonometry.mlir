@@ -287,26 +287,6 @@ func.func @poetc_cosf(%x: f32) -> f32 {
   func.return %result : f32
 }
 
-func.func @poetc_tanf(%x: f32) -> f32 {
-  %x_bits = arith.bitcast %x : f32 to i32
-  %abs_mask = arith.constant 2147483647 : i32
-  %t = arith.andi %x_bits, %abs_mask : i32
-  %size = arith.bitcast %t : i32 to f32
-  %i0 = arith.constant 0 : i32
-  %t_2 = func.call @poetc_sine(%size, %i0) : (f32, i32) -> f32
-  %i1 = arith.constant 1 : i32
-  %t_3 = func.call @poetc_sine(%size, %i1) : (f32, i32) -> f32
-  %quotient = arith.divf %t_2, %t_3 : f32
-  %bits = arith.bitcast %quotient : f32 to i32
-  %sign_mask = arith.constant -2147483648 : i32
-  %t_4 = arith.andi %x_bits, %sign_mask : i32
-  %t_5 = arith.xori %bits, %t_4 : i32
-  %value = arith.bitcast %t_5 : i32 to f32
-  %b = arith.cmpf oeq, %x, %x : f32
-  %result = arith.select %b, %value, %x : f32
-  func.return %result : f32
-}
-
 // The angle of the point (x, y): that of the smaller coordinate over the larger one in 0 .. pi/4,
 // from which the octant makes the result.
 func.func @poetc_atan2f(%y: f32, %x: f32) -> f32 {

@@ -121,14 +121,6 @@ class CosineOp(UnaryElementwiseOp):
 
 
 @irdl_op_definition
-class TanOp(UnaryElementwiseOp):
-    """Tangent of an angle in radians."""
-
-    name = "stablehlo.tan"
-    SCALARS: ClassVar = {"float": math.TanOp}
-
-
-@irdl_op_definition
 class Atan2Op(BinaryElementwiseOp):
     """The angle of the point (rhs, lhs), in radians from -pi to pi."""
 
