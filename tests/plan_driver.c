@@ -4,7 +4,7 @@
  *
  * DIRECTORY has argN.bin and, for parameters on storage, image.bin. PLANS are the bytes of each plan
  * after their number (4 bytes); OUT gets three numbers of 4 bytes for each: the status of loading, that
- * of the step, and a CRC of all results and of the store up to MODEL_IMAGE_END (-D). After MOST steps,
+ * of the step, and a CRC of all results and of the values in the store at MODEL_PAGES (-D). After MOST steps,
  * plans are loaded only: the status of their step is 0xffffffff.
  *
  * With one word more, the step of the first plan is done again and again: in time n, call n of the page
@@ -22,8 +22,8 @@
 #include "model.h"
 #include "store_memory.h"
 
-#ifndef MODEL_IMAGE_END
-#define MODEL_IMAGE_END 0
+#ifndef MODEL_PAGES
+#define MODEL_PAGES {0, 0}
 #endif
 
 static void fail(const char *what)
@@ -117,7 +117,11 @@ static poetc_status step(uint32_t *crc, bool fresh)
             *crc = *crc * 31u + poetc_crc32(place, model_result_bytes(i));
         }
     }
-    *crc = *crc * 31u + poetc_crc32(pages, MODEL_IMAGE_END);
+    /* Offsets and lengths: what is behind a page, and the record, depend on the program. */
+    static const uint32_t values[][2] = {MODEL_PAGES};
+    for (size_t i = 0; i != sizeof values / sizeof values[0]; ++i) {
+        *crc = *crc * 31u + poetc_crc32(pages + values[i][0], values[i][1]);
+    }
     return status;
 }
 

@@ -22,7 +22,7 @@ from poetc.backends.plan.lower import plan_of
 from poetc.backends.plan.plan import PageIn, Plan, Run
 from poetc.backends.plan.source import PlanExecutor
 from poetc.backends.plan.table import Table, table_of
-from poetc.image import layout_of, pack
+from poetc.image import ImageLayout, layout_of, pack, page_offset
 from poetc.ir.graph import graphs
 
 DRIVER = Path(__file__).parent / "plan_driver.c"
@@ -105,13 +105,14 @@ def build_program(
     image = b"" if layout is None else pack(layout, parameters(layout, list(arguments)))
     end = 0 if layout is None else layout.parameters_end
     (directory / "image.bin").write_bytes(image[:end])
+    pages = ",".join(f"{{{offset},{length}}}" for offset, length in pages_of(layout))
     for i, array in enumerate(arguments):
         (directory / f"arg{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
     sources = [path for path in directory.glob("*.c") if path.name != "main.c"]
     defined = [] if "-pthread" in flags else [p for p in sources if p.name == "store_thread.c"]
     command = [
         *(compiler, *STRICT, *(flags or SANITIZED)),
-        *(f"-DMODEL_IMAGE_END={end}", f"-I{directory}", "-o", str(directory / "driver")),
+        *(f"-DMODEL_PAGES={pages}", f"-I{directory}", "-o", str(directory / "driver")),
         *(str(path) for path in (*sorted(set(sources) - set(defined)), DRIVER)),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -134,10 +135,27 @@ def results_crc(
         new = {i: results[k] for k, i in stored.items() if k is not None}
         values = [new.get(t.argument, arguments[t.argument]) for t in layout.tensors]
         old = pack(layout, [arguments[t.argument] for t in layout.tensors])
-        # Old values stay in bank 0, new ones and their record are elsewhere, constants are equal.
-        both = zip(old, pack(layout, values, 1), strict=True)
-        image = bytes(a | b for a, b in both)[: layout.parameters_end]
-    return (crc * 31 + zlib.crc32(image)) % 2**32
+        # Old values stay in bank 0, new ones are in bank 1, constants are equal.
+        image = bytes(a | b for a, b in zip(old, pack(layout, values, 1), strict=True))
+    return with_pages(crc, image, layout)
+
+
+def pages_of(layout: ImageLayout | None) -> list[tuple[int, int]]:
+    """Offsets and lengths of the values of parameters, in both banks of those that are updated.
+
+    What is behind them, and the record, depend on the program as well as on the values.
+    """
+    if layout is None:
+        return [(0, 0)]
+    banks = {(page_offset(layout, t, s), t.bytes) for t in layout.tensors for s in (0, 1)}
+    return sorted(banks)
+
+
+def with_pages(crc: int, image: bytes, layout: ImageLayout | None) -> int:
+    """The CRC of an `Outcome`, where `crc` is that of the results in the arena."""
+    for offset, length in pages_of(layout):
+        crc = crc * 31 + zlib.crc32(image[offset : offset + length])
+    return crc % 2**32
 
 
 # Damage
