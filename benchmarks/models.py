@@ -25,8 +25,8 @@ from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_schedule import problem_view
 from poetc.pipeline import Options, compile_module, front_passes, run_passes, schedule_options
 from poetc.schedule.checker import Report
+from poetc.schedule.infeasibility import least_ram
 from poetc.schedule.instance import Instance
-from poetc.schedule.limits import least_ram
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 NAMES = (

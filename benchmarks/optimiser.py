@@ -250,8 +250,8 @@ def worker(request: dict) -> dict:
         return {"problem": to_json(build(Source(**request["source"])))}
     problem = from_json(request["problem"])
     if task == "least":
+        from poetc.schedule.infeasibility import least_ram
         from poetc.schedule.instance import Instance
-        from poetc.schedule.limits import least_ram
 
         least = least_ram(Instance(problem))
         return {"known": least.known, "bound": least.bound}
@@ -334,7 +334,7 @@ class Problems:
         # Of the sources only the function itself counts: the value is the peak of a checked
         # schedule, so it stays right when the solvers change, and instances stay the same.
         text = to_json(problem)
-        key = digest(text, sources("poetc/schedule/limits.py"))
+        key = digest(text, sources("poetc/schedule/infeasibility.py"))
         known = self._answer("least", key, {"task": "least", "problem": text})["known"]
         if known is None:
             raise RuntimeError("no schedule is known, whatever the RAM")

@@ -299,7 +299,7 @@ def _cost(points: Sequence[Point]) -> tuple[str, ...]:
 CAUSES: dict[str, Callable[[Point], tuple[int, int]]] = {
     "order of the first runs": lambda p: (p.ordered, p.free),
     "an operation runs again once in a stage": lambda p: (p.once, p.ordered),
-    "reruns of a stage are in the order of the problem": lambda p: (p.stages, p.once),
+    "recomputes of a stage are in the order of the problem": lambda p: (p.stages, p.once),
 }
 
 
@@ -345,7 +345,7 @@ def report(rams: Sequence[Ram], points: Sequence[Point]) -> str:
     ram_lines = []
     for group in paging.items():
         mine = [r for r in rams if r.paging == group[0]]
-        for name, less in (("order of the first runs", "free"), ("reruns of a stage", "ordered")):
+        for name, less in (("order of the first runs", "free"), ("recomputes", "ordered")):
             more = "ordered" if less == "free" else "stages"
             losses = [getattr(r, more) / getattr(r, less) - 1 for r in mine]
             share = sum(loss > 0 for loss in losses) / len(losses)
@@ -421,7 +421,7 @@ The same for the least RAM with which there is a schedule at all.
 
 Only where the operations have more than one order. In `updates` a gradient waits for nothing, but
 updates may wait: a low peak runs each as soon as it can, from the last layer to the first, and what
-they read is then made again layer by layer, each from the start. The optimum now and then runs the
+they read is then recomputed layer by layer, each from the start. The optimum now and then runs the
 update of an earlier layer first and makes the activations of later ones from what that one read, in
 one sweep, or it runs the next gradient first and pages a gradient instead of activations. In
 `branches` the branch that needs more room and leaves less should come first: where the peak of the

@@ -67,8 +67,8 @@ from poetc.passes.stablehlo_split import (
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.schedule.bounds import ram_needed_in_any_order
 from poetc.schedule.errors import InfeasibleProblem
+from poetc.schedule.infeasibility import least_ram
 from poetc.schedule.instance import Instance
-from poetc.schedule.limits import least_ram
 from poetc.split_search import Candidate, candidates, ends_bytes, least_time_ns
 from poetc.units import format_bytes, format_time
 

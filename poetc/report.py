@@ -558,8 +558,8 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
     """
     from poetc.passes.inplace import inplace_candidates
     from poetc.passes.poet_schedule import ScheduleOptions, problem_view
+    from poetc.schedule.infeasibility import least_ram
     from poetc.schedule.instance import Instance
-    from poetc.schedule.limits import least_ram
 
     places = ("ram", "storage") if options.device.storage is not None else ("ram",)
     used_bytes = options.budget.used_bytes

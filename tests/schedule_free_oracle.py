@@ -32,7 +32,7 @@ from poetc.schedule.problem import (
 )
 
 
-class Reruns(Enum):
+class Recomputes(Enum):
     """What may run again between two first runs (and after the last one)."""
 
     ANY = "any number of times, in any order"
@@ -45,14 +45,14 @@ class Rules:
     """`ordered`: operations run for the first time in the order of the problem."""
 
     ordered: bool = False
-    reruns: Reruns = Reruns.ANY
+    recomputes: Recomputes = Recomputes.ANY
 
 
 FREE = Rules()
-FREE_ONCE = Rules(reruns=Reruns.ONCE)
+FREE_ONCE = Rules(recomputes=Recomputes.ONCE)
 ORDERED = Rules(ordered=True)
-ORDERED_ONCE = Rules(ordered=True, reruns=Reruns.ONCE)
-STAGES = Rules(ordered=True, reruns=Reruns.ASCENDING)
+ORDERED_ONCE = Rules(ordered=True, recomputes=Recomputes.ONCE)
+STAGES = Rules(ordered=True, recomputes=Recomputes.ASCENDING)
 """The stage rules of `docs/schedule.md`."""
 
 
@@ -67,7 +67,7 @@ class Found:
 def cheapest(problem: Problem, rules: Rules = FREE) -> Found | None:
     """A schedule of least energy (idle power included), or None if there is none. Without DMA."""
     assert not problem.dma
-    assert rules.ordered or rules.reruns is not Reruns.ASCENDING
+    assert rules.ordered or rules.recomputes is not Recomputes.ASCENDING
     # The long searches are those that end without a schedule; they are short where nothing costs
     # anything.
     if _Search(_for_nothing(problem), rules).run() is None:
@@ -241,7 +241,7 @@ class _Search:
             if done & bit:
                 gone |= self.replaced[k]
                 if operation.repeatable and self.may_run_again(k, again):
-                    following = self.reruns_after(k, again)
+                    following = self.recomputes_after(k, again)
                     for steps, after in self.runs(k, ram):
                         result = (done, after, stored, following)
                         yield operation.energy_nj, operation.time_ns, steps, result
@@ -264,14 +264,14 @@ class _Search:
                 yield energy, time, steps, (done, kept | bit, stored | bit, again)
 
     def may_run_again(self, k: int, again: int) -> bool:
-        if self.rules.reruns is Reruns.ASCENDING:
+        if self.rules.recomputes is Recomputes.ASCENDING:
             return again >> k == 0
         return not again >> k & 1
 
-    def reruns_after(self, k: int, again: int) -> int:
-        if self.rules.reruns is Reruns.ANY:
+    def recomputes_after(self, k: int, again: int) -> int:
+        if self.rules.recomputes is Recomputes.ANY:
             return 0
-        return 1 << k if self.rules.reruns is Reruns.ASCENDING else again | 1 << k
+        return 1 << k if self.rules.recomputes is Recomputes.ASCENDING else again | 1 << k
 
     def runs(self, k: int, ram: int) -> Iterator[tuple[tuple[Step, ...], int]]:
         """The steps with which operation `k` may run, and what is in RAM after them."""

@@ -177,8 +177,8 @@ def cheapest_of_paper(problem: Problem) -> int | None:
     for stage in range(n):
         following: dict[tuple[int, int], int] = {}
         for (ram, stored), energy in best.items():
-            for reruns in range(1 << stage):
-                runs = reruns | 1 << stage
+            for recomputes in range(1 << stage):
+                runs = recomputes | 1 << stage
                 present = ram | runs
                 if any(runs >> k & 1 and inputs[k] & ~present & ~0 for k in range(n)):
                     continue
@@ -235,7 +235,7 @@ def _fits(
     kept: int,
 ) -> bool:
     """Checkmate's U: what was there and what was made, less what had its last reader and is not
-    kept. A tensor that is there and made again counts twice and is freed once."""
+    kept. A tensor that is there and recomputed counts twice and is freed once."""
     used = sum(s for v, s in enumerate(size) if ram >> v & 1)
     if used > limit:
         return False

@@ -342,7 +342,7 @@ class CardFault(IntEnum):
 
 
 LASTING = (CardFault.BUS_DEAD, CardFault.MUTE, CardFault.BUSY)
-"""Faults that last until they are mended, so that a record cannot be erased either."""
+"""Faults that last until they are repaired, so that a record cannot be erased either."""
 
 READ_BLOCK, WRITE_BLOCK, SEND_STATUS = 17, 24, 13
 

@@ -23,12 +23,12 @@ from poetc.passes.poet_verify import verify_graph
 from poetc.schedule import portfolio
 from poetc.schedule.checker import check
 from poetc.schedule.instance import Instance
-from poetc.schedule.mend import Timeline
 from poetc.schedule.order import footprint
 from poetc.schedule.orders import renamed
 from poetc.schedule.problem import Problem, predecessors
 from poetc.schedule.rebuild import rebuild
 from poetc.schedule.reorder import orders, permuted
+from poetc.schedule.repair import Timeline
 from poetc.schedule.solve import solve
 
 

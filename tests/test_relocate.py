@@ -21,8 +21,8 @@ from poetc.schedule.arena import Buffer, pack
 from poetc.schedule.arena_check import check_packing
 from poetc.schedule.checker import replay
 from poetc.schedule.errors import ScheduleError
+from poetc.schedule.infeasibility import least_ram
 from poetc.schedule.instance import Instance
-from poetc.schedule.limits import least_ram
 from poetc.schedule.memory import lay_out, plan_memory
 from poetc.schedule.order import footprint
 from poetc.schedule.problem import Compute, Free, Operation, PageIn, PageOut, Problem, Step, Tensor

@@ -38,12 +38,12 @@ def optimum(model: SlotModel) -> float:
 @must_reach("cut")
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.booleans(), st.booleans())
-def test_cuts_keep_the_optimum(problem: Problem, outline: bool, early: bool) -> None:
+def test_cuts_keep_the_optimum(problem: Problem, relaxation: bool, early: bool) -> None:
     expected = cheapest(problem)
     if expected is None:
         return
     instance = Instance(problem)
-    model = SlotModel(instance, all_slots(instance), outline=outline)
+    model = SlotModel(instance, all_slots(instance), relaxation=relaxation)
     plain = optimum(model)
     tight = Tight(model, STOP)
     rows = []
@@ -63,7 +63,7 @@ def test_cuts_keep_the_optimum(problem: Problem, outline: bool, early: bool) -> 
     model.lp = tight.settled()
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
     assert plain <= expected + 1e-3
-    if not outline and not problem.idle_power_nw:
+    if not relaxation and not problem.idle_power_nw:
         assert plain == pytest.approx(expected, abs=1e-3)
 
 
@@ -82,7 +82,7 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
     if cheapest(problem) is None:
         return
     instance = Instance(problem)
-    model = SlotModel(instance, all_slots(instance), outline=True)
+    model = SlotModel(instance, all_slots(instance), relaxation=True)
     plain = optimum(model)
     tight = Tight(model, STOP)
     assert tight.rounds(30, float("inf"))
@@ -101,12 +101,12 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.booleans(), st.booleans(), st.sampled_from((0.0, 0.5, 3.0)))
 def test_fixing_keeps_the_optimum(
-    problem: Problem, outline: bool, cut: bool, above_nj: float
+    problem: Problem, relaxation: bool, cut: bool, above_nj: float
 ) -> None:
     if cheapest(problem) is None:
         return
     instance = Instance(problem)
-    model = SlotModel(instance, all_slots(instance), outline=outline)
+    model = SlotModel(instance, all_slots(instance), relaxation=relaxation)
     plain = optimum(model)
     goal = (plain + above_nj) / model.scale
     tight = Tight(model, STOP)
@@ -130,7 +130,7 @@ def test_fixing_keeps_the_optimum(
 def test_fixing_follows_what_belongs_together() -> None:
     """Reduced costs of single columns fix less."""
     instance = Instance(training_step(16, 700))
-    model = SlotModel(instance, all_slots(instance), outline=True)
+    model = SlotModel(instance, all_slots(instance), relaxation=True)
     tight = Tight(model, STOP)
     assert tight.rounds(30, float("inf"))
     assert tight.outcome is not None and tight.outcome.duals is not None
@@ -142,7 +142,7 @@ def test_fixing_follows_what_belongs_together() -> None:
 @must_reach("bounded")
 @settings(max_examples=40, deadline=None)
 @given(problems())
-def test_what_the_outline_leaves_has_the_optimum(problem: Problem) -> None:
+def test_what_the_relaxation_leaves_has_the_optimum(problem: Problem) -> None:
     expected = cheapest(problem)
     search = Search(Instance(problem), 30, gap=0.0)
     first_schedules(search)
@@ -158,7 +158,7 @@ def test_what_the_outline_leaves_has_the_optimum(problem: Problem) -> None:
 
 
 def test_the_budget_of_pages_leaves_out_what_is_written_anyway() -> None:
-    """So does the model of what the outline leaves, which has columns for it all the same."""
+    """So does the model of what the relaxation leaves, which has columns for it all the same."""
     problem = training_step(10, 560)
     ends = {
         v: Place.STORAGE for v, tensor in enumerate(problem.tensors) if tensor.name in ("g3", "g7")
@@ -181,7 +181,7 @@ def test_the_budget_of_pages_leaves_out_what_is_written_anyway() -> None:
 def test_cuts_and_blocks_raise_the_bound() -> None:
     problem = training_step(16, 700)
     instance = Instance(problem)
-    model = SlotModel(instance, all_slots(instance), outline=True)
+    model = SlotModel(instance, all_slots(instance), relaxation=True)
     whole = SlotModel(instance, all_slots(instance))
     loose = solve_lp(model.lp, 30, STOP).objective
     assert solve_lp(whole.lp, 30, STOP).objective <= loose + 1e-6
@@ -203,7 +203,7 @@ def test_cuts_of_a_smaller_model_hold_in_a_larger_one() -> None:
     tight = Tight(small, STOP)
     assert tight.rounds(30, float("inf"))
     assert tight.found
-    large = SlotModel(instance, all_slots(instance), outline=True)
+    large = SlotModel(instance, all_slots(instance), relaxation=True)
     rows = Cuts(large).rows(sorted(tight.found, key=Cut.key))
     assert rows
     raised = Tight(large, STOP)

@@ -26,7 +26,7 @@ from schedule_free_oracle import (
 from schedule_oracle import cheapest as cheapest_by_stages
 from schedule_problems import problems, random_problem
 
-from poetc.schedule import bounds, limits
+from poetc.schedule import bounds, infeasibility
 from poetc.schedule.checker import check, replay
 from poetc.schedule.errors import InfeasibleProblem, ScheduleError
 from poetc.schedule.instance import Instance
@@ -177,7 +177,7 @@ def test_least_ram(problem: Problem) -> None:
     instance = Instance(problem)
     free, ordered = least_ram(problem, FREE), least_ram(problem, ORDERED)
     by_stages = least_ram(problem, STAGES)
-    claimed = limits.least_ram(instance)
+    claimed = infeasibility.least_ram(instance)
     if by_stages is None:
         assert claimed.known is None
         return
@@ -259,17 +259,17 @@ def graph(ram: int, edges: dict[str, str], sizes: dict[str, int]) -> Problem:
             id="another order of the first runs",
         ),
         pytest.param(
-            # After e, which needs a, d is made again from a, and b in the room that a had.
+            # After e, which needs a, d is recomputed from a, and b in the room that a had.
             graph(
                 4,
                 {"a": "", "b": "", "c": "", "d": "a", "e": "ac"},
                 {"a": 1, "b": 1, "c": 2, "d": 2, "e": 1},
             ),
             *(NONE, 8, 8, 5),
-            id="reruns in another order",
+            id="recomputes in another order",
         ),
         pytest.param(
-            # Nothing can stay beside z. For e both x and y are made again from p, which has no room
+            # Nothing can stay beside z. For e both x and y are recomputed from p, which has no room
             # while x is made from r.
             graph(
                 6,

@@ -16,8 +16,8 @@ from schedule_problems import problems
 from poetc.schedule.checker import check, replay
 from poetc.schedule.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.graphs import load
+from poetc.schedule.infeasibility import fastest, least_ram
 from poetc.schedule.instance import Instance
-from poetc.schedule.limits import fastest, least_ram
 from poetc.schedule.problem import Problem, Schedule
 from poetc.schedule.solve import solve
 

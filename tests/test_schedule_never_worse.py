@@ -16,8 +16,8 @@ from test_schedule_solve import training_step
 from poetc.schedule.checker import check
 from poetc.schedule.errors import InfeasibleProblem, SolveError
 from poetc.schedule.graphs import load
+from poetc.schedule.infeasibility import least_ram
 from poetc.schedule.instance import Instance
-from poetc.schedule.limits import least_ram
 from poetc.schedule.problem import Problem, Schedule
 from poetc.schedule.solve import solve
 from poetc.schedule.strategies import constructive, names

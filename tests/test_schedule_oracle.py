@@ -16,8 +16,8 @@ from poetc.schedule import portfolio
 from poetc.schedule.checker import check
 from poetc.schedule.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.highs import solve_mip
+from poetc.schedule.infeasibility import fastest, least_ram
 from poetc.schedule.instance import Instance
-from poetc.schedule.limits import fastest, least_ram
 from poetc.schedule.problem import Problem, Schedule
 from poetc.schedule.search import Search
 from poetc.schedule.solve import solve

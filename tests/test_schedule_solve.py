@@ -19,8 +19,8 @@ import pytest
 from poetc.schedule.checker import check, replay
 from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
 from poetc.schedule.highs import LinearProgram, solve_lp, solve_mip
+from poetc.schedule.infeasibility import least_ram
 from poetc.schedule.instance import Instance
-from poetc.schedule.limits import least_ram
 from poetc.schedule.milp import SlotModel, all_slots, violation
 from poetc.schedule.problem import Compute, Operation, PageIn, Place, Problem, Tensor
 from poetc.schedule.rebuild import Load, Run, rebuild

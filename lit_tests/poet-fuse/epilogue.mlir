@@ -1,6 +1,6 @@
 // RUN: xdsl-opt %s -p stablehlo-to-poet,poet-fuse | filecheck %s
 
-// Bias and activation run in the kernel of the contraction; the mask of the ReLU is made again where
+// Bias and activation run in the kernel of the contraction; the mask of the ReLU is recomputed where
 // it is needed, from the activation that is stored anyway.
 
 // CHECK:       %{{.*}} = poet.compute "dot_add_maximum"

@@ -1,6 +1,6 @@
 // RUN: xdsl-opt %s -p 'poet-schedule{ram=80}' | filecheck %s
 
-// %h would have to stay in RAM beside %m: 132 bytes. It is cheaply made again from %x, which stays
+// %h would have to stay in RAM beside %m: 132 bytes. It is cheaply recomputed from %x, which stays
 // for it; the copy keeps the label. The result takes the place of %t.
 
 // CHECK:      poet.graph @main(%x: tensor<f32>) -> tensor<f32>

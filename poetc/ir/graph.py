@@ -1,8 +1,8 @@
 """The graph view: a poet.graph as a scheduling problem, and a schedule as a poet.graph.
 
-`view_unscheduled` numbers the tensors and kernels of a graph that has no residence operations yet;
-`write_schedule` rewrites that graph to what a list of steps says; `view_scheduled` reads the steps
-of a scheduled graph back.
+`view_unscheduled` numbers the tensors and kernels of a graph that has no operations that page and
+free yet; `write_schedule` rewrites that graph to what a list of steps says; `view_scheduled` reads
+the steps of a scheduled graph back.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def view_unscheduled(
     store_params: bool = False,
     may_share: MayShare | None = None,
 ) -> GraphView:
-    """The scheduling problem of a graph without residence operations.
+    """The scheduling problem of a graph without operations that page and free.
 
     Arguments are in RAM at the start; results, parameters and new values of parameters are there at
     the end. What is in buffers of the caller takes no bytes. With `store_params`, parameters and

@@ -1,5 +1,5 @@
 """Takes a schedule back out of a graph: which values hold the same tensor, and the graph without
-residence operations and repeated kernels."""
+operations that page and free and repeated kernels."""
 
 from __future__ import annotations
 

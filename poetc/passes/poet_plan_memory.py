@@ -46,7 +46,7 @@ def plan_graph_memory(
 
     `unit` is the unit of the storage image in bytes, by default the graph's `storage_unit`.
     Raises ArenaOverflowError, changing nothing, if the arena exceeds the graph's `ram`; InputError
-    if the graph is not scheduled or breaks the rules of residence.
+    if the graph is not scheduled or breaks the rules of live ranges.
     """
     name = f"graph @{graph.sym_name.data}"
     if not graph.is_scheduled:

@@ -27,7 +27,7 @@ from poetc.schedule.transfers import overlap_transfers
 def plan_graph_transfers(graph: GraphOp, device: Device) -> int:
     """Moves the transfers of a scheduled graph in place; returns its makespan in nanoseconds.
 
-    Raises InputError if the graph is not scheduled or breaks the rules of residence.
+    Raises InputError if the graph is not scheduled or breaks the rules of live ranges.
     """
     name = f"graph @{graph.sym_name.data}"
     if not graph.is_scheduled:

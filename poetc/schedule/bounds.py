@@ -52,7 +52,7 @@ def _held(instance: Instance, v: int) -> range:
         return range(0)
     if producer is None:
         return range(max(last, 0)) if instance.tensors[v].start is Place.RAM else range(0)
-    first = max(producer + 1, instance.last_rerun[producer])
+    first = max(producer + 1, instance.last_recompute[producer])
     return range(first, max(last, first))
 
 
@@ -175,7 +175,7 @@ def _held_in_any_order(instance: Instance, v: int, earlier: list[int], later: li
     operation = instance.operations[producer]
     if not instance.remat or not operation.repeatable or tensor.replaces is not None:
         return wanted & later[producer]
-    # Once an input of its producer is replaced it cannot be made again.
+    # Once an input of its producer is replaced it cannot be recomputed.
     gone = 0
     for i in operation.inputs:
         if (replacer := instance.replacer.get(i)) is not None:

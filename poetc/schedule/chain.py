@@ -177,8 +177,8 @@ def with_checkpoints(chain: Chain, chosen: Sequence[int]) -> list[Event]:
 
     What crosses a chosen cut is kept. Everything else of the forward part that the backward part
     reads is dropped, but for the last segment, which the backward part begins with. The rest of a
-    segment is made again, each operation at most once, when the backward part first reads any of
-    it. What cannot be made again by then is kept.
+    segment is recomputed, each operation at most once, when the backward part first reads any of
+    it. What cannot be recomputed by then is kept.
     """
     instance = chain.instance
     kept = set().union(*(crossing(instance, cut, chain.boundary) for cut in chosen))
@@ -195,14 +195,14 @@ def with_checkpoints(chain: Chain, chosen: Sequence[int]) -> list[Event]:
                 targets = {v for v in blocks.stashes[s] if v in gone}
                 have = kept | (set(blocks.stashes[s]) - gone)
                 again = blocks.needed(s, targets, have)
-                stuck.update(j for j in again if instance.last_rerun[j] < k)
+                stuck.update(j for j in again if instance.last_recompute[j] < k)
                 for j in again:
                     emitter.run(j)
                 gone -= targets
             emitter.run(k)
         if not stuck:
             return emitter.events
-        # What such an operation makes is kept, and so need not be made again.
+        # What such an operation makes is kept, and so need not be recomputed.
         held = {v for j in stuck for v in instance.operations[j].outputs}
         kept |= held
         dropped -= held

@@ -24,9 +24,9 @@ import numpy as np
 
 from poetc.schedule.highs import LinearProgram, Outcome, solve_lp, solve_mip
 from poetc.schedule.instance import Instance
-from poetc.schedule.mend import Timeline
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import share
+from poetc.schedule.repair import Timeline
 
 DEPTH = 3
 # The objective is scaled so that the energy that no schedule can avoid is this much.
@@ -48,8 +48,8 @@ def choose(instance: Instance, ram_bytes: int, most: int) -> list[int]:
 
 
 class Checkpoints:
-    """The model. Energies above `overhead` nJ are left out for one rerun or page-in, as a schedule
-    that spends less than that beyond the least energy has none."""
+    """The model. Energies above `overhead` nJ are left out for one recompute or page-in, as a
+    schedule that spends less than that beyond the least energy has none."""
 
     def __init__(
         self, instance: Instance, stages: list[int], overhead: float, depth: int = DEPTH
@@ -170,7 +170,7 @@ class Checkpoints:
     def _again(self, k: int, start: int) -> bool:
         """May `k`, which has run by `start`, run again later, for no more than the overhead?"""
         instance = self.instance
-        possible = k <= start and instance.last_rerun[k] > start
+        possible = k <= start and instance.last_recompute[k] > start
         return possible and instance.run_energy[k] <= self.overhead
 
     def _of_use(self, v: int, stage: int) -> bool:

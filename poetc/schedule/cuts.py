@@ -2,7 +2,7 @@
 
 A tensor is written once and for all, so it may be paged in either never or as often as one likes.
 The LP writes half of it and then pages in a half before each of several uses; the rows
-`load <= write` alone do not forbid that. But follow a stay in RAM back from a use of the tensor to
+`load <= write` alone do not forbid that. But follow a live range back from a use of the tensor to
 any earlier moment: it was there already, or it was made in between, or it was paged in, which needs
 the page. So
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from poetc.schedule.highs import LinearProgram, Outcome, Relaxation, Row
 from poetc.schedule.milp import NONE, Slot, SlotModel
-from poetc.schedule.paths import Paths
+from poetc.schedule.reduced_costs import Paths
 
 # A cut that a point breaks by less is left alone.
 VIOLATION = 1e-3
@@ -217,7 +217,7 @@ class Cuts:
         return cuts, rows
 
     def lasting(self) -> list[Cut]:
-        """Those of the tensors that nothing makes again before a first run reads them: at each
+        """Those of the tensors that nothing recomputes before a first run reads them: at each
         moment they are in RAM or written."""
         cuts = []
         for v, uses in self.tensors.items():

@@ -1,5 +1,5 @@
 """A first schedule in a fraction of a second: run the operations in order and, when RAM is short,
-put away the tensor that is cheapest to get back for the bytes and the time that it makes free."""
+evict the tensor that is cheapest to get back for the bytes and the time that it makes free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event, Load, Run, share
 
-# A tensor is not remade by a longer chain of reruns than this.
+# A tensor is not recomputed by a longer chain of recomputes than this.
 LONGEST = 30
 
 
@@ -24,41 +24,41 @@ class _TooLateError(Exception):
 
 
 @dataclass(frozen=True)
-class Taste:
+class Priority:
     """How the greedy chooses. `time_weight` adds energy (nJ) per ns, `distance` is the power of the
-    distance to the next use in the score, `page` and `rerun` multiply the prices of the two
+    distance to the next use in the score, `page` and `recompute` multiply the prices of the two
     ways."""
 
     time_weight: float = 0.0
     distance: float = 1.0
     page: float = 1.0
-    rerun: float = 1.0
+    recompute: float = 1.0
 
 
-def tastes(instance: Instance) -> Iterator[Taste]:
+def priorities(instance: Instance) -> Iterator[Priority]:
     """A few different ones, the most usual first."""
-    yield Taste()
-    yield Taste(distance=0.0)
-    yield Taste(rerun=100.0)
-    yield Taste(page=100.0)
-    yield Taste(distance=3.0)
+    yield Priority()
+    yield Priority(distance=0.0)
+    yield Priority(recompute=100.0)
+    yield Priority(page=100.0)
+    yield Priority(distance=3.0)
     if instance.problem.deadline_ns is not None:
         time_ns = max(instance.base_time_ns, 1)
         for weight in (1.0, 10.0, 1000.0):
-            yield Taste(time_weight=weight * instance.base_energy / time_ns)
-            yield Taste(time_weight=weight * instance.base_energy / time_ns, rerun=100.0)
+            yield Priority(time_weight=weight * instance.base_energy / time_ns)
+            yield Priority(time_weight=weight * instance.base_energy / time_ns, recompute=100.0)
 
 
 def greedy(
     instance: Instance,
     ram_bytes: float,
-    taste: Taste,
+    priority: Priority,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Event] | None:
-    """A sequence that fits in `ram_bytes`, or None where this taste leads to a dead end or `stop`
-    says that it takes too long."""
+    """A sequence that fits in `ram_bytes`, or None where this priority leads to a dead end or
+    `stop` says that it takes too long."""
     try:
-        return _Greedy(instance, ram_bytes, taste, stop).sequence()
+        return _Greedy(instance, ram_bytes, priority, stop).sequence()
     except (_NoRoomError, _TooLateError, RecursionError):
         return None
 
@@ -77,9 +77,9 @@ class _State:
 
 class _Greedy:
     def __init__(
-        self, instance: Instance, ram_bytes: float, taste: Taste, stop: Callable[[], bool]
+        self, instance: Instance, ram_bytes: float, priority: Priority, stop: Callable[[], bool]
     ) -> None:
-        self.instance, self.limit, self.taste, self.stop = instance, ram_bytes, taste, stop
+        self.instance, self.limit, self.priority, self.stop = instance, ram_bytes, priority, stop
         problem = instance.problem
         self.size = [t.bytes for t in problem.tensors]
         ram = {v for v, t in enumerate(problem.tensors) if t.start is Place.RAM}
@@ -90,17 +90,17 @@ class _Greedy:
             ram, sum(self.size[v] for v in ram), stored_or_must, instance.pages_of_end()
         )
         self.stage = 0
-        weight = taste.time_weight
+        weight = priority.time_weight
         self.run_price = [
-            (energy + weight * o.time_ns) * taste.rerun
+            (energy + weight * o.time_ns) * priority.recompute
             for energy, o in zip(instance.run_energy, problem.operations, strict=True)
         ]
         self.in_price = [
-            (energy + weight * t.pagein_time_ns) * taste.page
+            (energy + weight * t.pagein_time_ns) * priority.page
             for energy, t in zip(instance.in_energy, problem.tensors, strict=True)
         ]
         self.out_price = [
-            (energy + weight * t.pageout_time_ns) * taste.page
+            (energy + weight * t.pageout_time_ns) * priority.page
             for energy, t in zip(instance.out_energy, problem.tensors, strict=True)
         ]
         self.uses = [list(r) for r in instance.readers]
@@ -142,31 +142,31 @@ class _Greedy:
             return math.inf
         return self.in_price[v] + self.out_price[v]
 
-    def rerun_price(self, v: int, stage: int) -> float:
+    def recompute_price(self, v: int, stage: int) -> float:
         """Price of making `v` again in `stage`, with what is in RAM now. What several operations on
         the way need is paid for by each of them."""
-        return self._rerun_price(v, stage, {}, LONGEST)
+        return self._recompute_price(v, stage, {}, LONGEST)
 
-    def _rerun_price(self, v: int, stage: int, known: dict[int, float], depth: int) -> float:
+    def _recompute_price(self, v: int, stage: int, known: dict[int, float], depth: int) -> float:
         if v in known:
             return known[v]
         if self.stop():
             raise _TooLateError
         k = self.instance.producer[v]
-        if k is None or depth == 0 or self.instance.last_rerun[k] < stage or k >= stage:
+        if k is None or depth == 0 or self.instance.last_recompute[k] < stage or k >= stage:
             return math.inf
         price = self.run_price[k]
         for i in self.instance.inputs[k]:
             if i not in self.state.ram:
-                rerun = self._rerun_price(i, stage, known, depth - 1)
-                price += min(self.page_price(i), rerun)
+                recompute = self._recompute_price(i, stage, known, depth - 1)
+                price += min(self.page_price(i), recompute)
                 if price == math.inf:
                     break
         known[v] = price
         return price
 
     def price(self, v: int, stage: int) -> float:
-        return min(self.page_price(v), self.rerun_price(v, stage))
+        return min(self.page_price(v), self.recompute_price(v, stage))
 
     # Actions
 
@@ -203,15 +203,15 @@ class _Greedy:
             return 0.0
         price = self.price(v, use)
         distance = max(use - self.stage, 0) + 1
-        return price / self.size[v] / distance**self.taste.distance
+        return price / self.size[v] / distance**self.priority.distance
 
     def gather(self, needed: set[int], pinned: frozenset[int]) -> frozenset[int]:
-        """Brings `needed` into RAM; what is remade comes first, as remaking takes room."""
+        """Brings `needed` into RAM; what is recomputed comes first, as remaking takes room."""
         if self.stop():
             raise _TooLateError
         pinned = pinned | (needed & self.state.ram)
         missing = [v for v in sorted(needed) if v not in self.state.ram]
-        missing.sort(key=lambda v: self.page_price(v) <= self.rerun_price(v, self.stage))
+        missing.sort(key=lambda v: self.page_price(v) <= self.recompute_price(v, self.stage))
         for v in missing:
             if v not in self.state.ram:
                 self.obtain(v, pinned)
@@ -223,7 +223,7 @@ class _Greedy:
             way
             for way in (
                 (self.page_price(v), 0),
-                (self.rerun_price(v, self.stage), 1),
+                (self.recompute_price(v, self.stage), 1),
             )
             if way[0] < math.inf
         )

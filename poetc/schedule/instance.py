@@ -64,7 +64,7 @@ class Instance:
         )
 
     @cached_property
-    def last_rerun(self) -> tuple[int, ...]:
+    def last_recompute(self) -> tuple[int, ...]:
         """Last stage in which running an operation again is possible and can be of use; its own
         index where there is none. Running it again is of no use after the last operation that
         descends from it, and not possible once one of its inputs has been replaced."""
@@ -86,10 +86,10 @@ class Instance:
         return tuple(last)
 
     @cached_property
-    def reruns(self) -> int:
+    def recomputes(self) -> int:
         """Number of pairs (operation, later stage) in which running it again is possible and can be
         of use."""
-        return sum(last - k for k, last in enumerate(self.last_rerun))
+        return sum(last - k for k, last in enumerate(self.last_recompute))
 
     @cached_property
     def depth(self) -> tuple[dict[int, int], ...]:

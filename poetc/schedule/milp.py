@@ -1,9 +1,9 @@
 """Our model: a sequence of optional runs, and what is kept in RAM between the uses of each tensor.
 
 The model is given *slots*: places in a fixed sequence where an operation may run. The slot (t, t)
-is the first run of operation t and is obligatory; a slot (t, k), k < t, is an optional rerun of k
-on the way to t. `all_slots` gives every rerun in every stage (the whole problem); a solver may
-offer fewer. A last, empty slot reads what must be in RAM at the end.
+is the first run of operation t and is obligatory; a slot (t, k), k < t, is an optional recompute of
+k on the way to t. `all_slots` gives every recompute in every stage (the whole problem); a solver
+may offer fewer. A last, empty slot reads what must be in RAM at the end.
 
 Binary columns:
 
@@ -50,7 +50,8 @@ SCALE = 1e4
 
 @dataclass(frozen=True)
 class Slot:
-    """A place where an operation may run: the first run of `stage` itself, or a rerun before it."""
+    """A place where an operation may run: the first run of `stage` itself, or a recompute before
+    it."""
 
     stage: int
     operation: int
@@ -75,13 +76,13 @@ class _Gap:
 
 
 def all_slots(instance: Instance) -> list[Slot]:
-    """Every rerun that is possible and can be of use, in every stage."""
+    """Every recompute that is possible and can be of use, in every stage."""
     return slots_where(instance, lambda stage, operation: True)
 
 
 def slots_where(instance: Instance, allowed) -> list[Slot]:
     """The slots (stage, operation) that `allowed` lets through, and all obligatory ones."""
-    last, n = instance.last_rerun, instance.n
+    last, n = instance.last_recompute, instance.n
     return [
         Slot(t, k)
         for t in range(n + 1)
@@ -112,7 +113,7 @@ class SlotModel:
     RAM: still a relaxation. With `serial` it bounds the sum of computing and that share of the
     transfers: neither safe nor a relaxation, but for all of them it is safe.
 
-    An `outline` counts memory in obligatory slots only: a relaxation whose LP is as good in
+    An `relaxation` counts memory in obligatory slots only: a relaxation whose LP is as good in
     practice. Then nothing is gained by dropping a tensor on the way to an obligatory slot: there is
     one page-in of it at most in each stage, and one keep column from its last use in a stage to the
     next stage that has one, which makes the model much smaller.
@@ -128,12 +129,12 @@ class SlotModel:
         minimise: str = "energy",
         overhead: float = INF,
         serial: float = 0.0,
-        outline: bool = False,
+        relaxation: bool = False,
         overlap: bool = False,
     ) -> None:
         self.instance = instance
         self.minimise, self.overhead = minimise, overhead
-        self.serial, self.outline = serial, outline
+        self.serial, self.relaxation = serial, relaxation
         self.lp = LinearProgram()
         # Columns that rows bound from below: column -> those rows.
         self.derived: dict[int, list[int]] = {}
@@ -210,7 +211,7 @@ class SlotModel:
             self.write[v] = lp.column(out_cost[v] / self.scale)
             if due:
                 lp.fix(self.write[v], 1.0)
-        add = self._tensor_outline if self.outline else self._tensor
+        add = self._tensor_relaxed if self.relaxation else self._tensor
         for v, uses in enumerate(events):
             add(v, uses, in_cost[v] / self.scale)
 
@@ -253,7 +254,7 @@ class SlotModel:
                     self._at_most(after, sources)
             before, previous = after, use
 
-    def _tensor_outline(self, v: int, uses: list[_Event], load_cost: float) -> None:
+    def _tensor_relaxed(self, v: int, uses: list[_Event], load_cost: float) -> None:
         lp, before = self.lp, NONE
         for stage, group in itertools.groupby(uses, lambda use: self._stage(use.slot)):
             present = list(group)
@@ -393,7 +394,7 @@ class SlotModel:
             if len(columns) > 1:
                 lp.row(columns, [1] * len(columns), upper=time)
         hidden = {c: self.tick for columns in during.values() for c in columns}
-        # Reruns may overlap with anything.
+        # Recomputes may overlap with anything.
         for s, run in enumerate(self.run):
             if run != NONE:
                 hidden[run] = float(problem.operations[self.slots[s].operation].time_ns)
@@ -478,7 +479,7 @@ class SlotModel:
                 active.pop(before, None)
                 touched.append((v, use, before))
                 position[v] = at + 1
-            if not (slot.optional and self.outline):
+            if not (slot.optional and self.relaxation):
                 lp.label = s
                 self._memory_row(s, size, active, touched)
             for v, use, _ in touched:
@@ -667,7 +668,7 @@ class SlotModel:
     def point(self, sequence: Sequence[Event]) -> np.ndarray | None:
         """The point of a sequence, or None where the slots cannot express it or a row is broken.
 
-        Reruns take the slot of the stage they fall in, whatever their order in it.
+        Recomputes take the slot of the stage they fall in, whatever their order in it.
         """
         instance = self.instance
         kept, _ = prune(instance, sequence)

@@ -18,7 +18,8 @@ from poetc.schedule.strategies import constructive
 # for the whole model and there is a schedule.
 GIVEN_SHARE, BEGIN_SHARE = 0.7, 0.95
 # Shares of the remaining time for first schedules in one order, for looking for other orders, for
-# improving order and reruns together, and for the bound in the given order if it is not the best.
+# improving order and recomputes together, and for the bound in the given order if it is not the
+# best.
 FIRST_SHARE = 0.1
 ORDERS_SHARE = 0.15
 POLISH_SHARE = 0.6
@@ -32,13 +33,13 @@ MARGIN = 0.03
 # what there is to gain is found in the first dozen.
 FURTHER_SHARE = 0.3
 MOST_TRIES, FEW_TRIES = 60, 12
-TRIES_TIMES_RERUNS = 1_000
+TRIES_TIMES_RECOMPUTES = 1_000
 # Operations up to which the constructive strategies are made; seconds for each, the share of the
 # remaining time before the search, and how late they may be after it.
 COMPARED, COMPARED_S, COMPARED_SHARE, LATE_S = 600, 2.0, 0.03, 0.3
 # Shares of the remaining time for what is left to try where the gap is open: a restriction of the
-# problem, mending, windows of stages, more orders, and the whole model.
-RESTRICTED_SHARE, MEND_SHARE, WINDOWS_SHARE, MORE_SHARE, WHOLE_SHARE = 0.3, 0.1, 0.2, 0.2, 0.5
+# problem, repairing, windows of stages, more orders, and the whole model.
+RESTRICTED_SHARE, REPAIR_SHARE, WINDOWS_SHARE, MORE_SHARE, WHOLE_SHARE = 0.3, 0.1, 0.2, 0.2, 0.5
 
 
 def several_orders(search: Search) -> bool:
@@ -73,8 +74,8 @@ class _Orders:
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        reruns = search.instance.reruns
-        self.small, self.tiny = reruns <= portfolio.SMALL, reruns <= portfolio.TINY
+        recomputes = search.instance.recomputes
+        self.small, self.tiny = recomputes <= portfolio.SMALL, recomputes <= portfolio.TINY
         self.paging = any(search.instance.pageable)
         # A second bound takes no time where the whole model does not.
         self.margin = MARGIN if self.paging and not self.tiny else 0.0
@@ -128,7 +129,7 @@ class _Orders:
                     self._restricted(instance)
             lanes = list(dict.fromkeys((self.best, self.given)))
             for lane in lanes:
-                self._quietly(MEND_SHARE, lane, functools.partial(_mend, seed=turn))
+                self._quietly(REPAIR_SHARE, lane, functools.partial(_repair, seed=turn))
             self._quietly(WINDOWS_SHARE, self.best, functools.partial(_windows, seed=turn))
             if not search.finished and search.instance.problem.ram_bytes is not None:
                 self._further(MORE_SHARE, more=True)
@@ -189,7 +190,7 @@ class _Orders:
         self._polish()
         if self.best is not given:
             # The bound is the lesser of those of both.
-            bounding = portfolio.improve if self.paging else portfolio.outline
+            bounding = portfolio.improve if self.paging else portfolio.relaxation
             if not self.small:
                 self._within(BOUND_SHARE, given, bounding)
         proven = self._within(1.0, self.best, portfolio.improve)
@@ -228,7 +229,7 @@ class _Orders:
         gap = 0.0 if self.tiny else search.gap
         tries = FEW_TRIES
         if self.tiny:
-            tries = min(MOST_TRIES, TRIES_TIMES_RERUNS // max(search.instance.reruns, 1))
+            tries = min(MOST_TRIES, TRIES_TIMES_RECOMPUTES // max(search.instance.recomputes, 1))
             tries = max(tries, FEW_TRIES)
         for count, order in enumerate(self.further):
             least = search.energy_nj * (1 - max(gap, TOLERANCE)) <= search.instance.base_energy
@@ -266,10 +267,12 @@ class _Orders:
                 self._within(FIRST_SHARE, lanes[-1], portfolio.first_schedules)
         for lane in (*lanes, self.given):
             if search.steps is None:
-                self._within(FIRST_SHARE, lane, lambda lane: portfolio.mended(lane, gradually=True))
+                self._within(
+                    FIRST_SHARE, lane, lambda lane: portfolio.repaired(lane, gradually=True)
+                )
 
     def _polish(self) -> None:
-        """Changes the best order and its reruns together."""
+        """Changes the best order and its recomputes together."""
         search, best = self.search, self.best
         if best.steps is None or any(isinstance(event, Load) for event in best.events):
             return
@@ -278,7 +281,7 @@ class _Orders:
 
         def found(order: tuple[int, ...], events: list[Event]) -> None:
             lane = self._lane(order)
-            lane.offer(events, "reruns and order")
+            lane.offer(events, "recomputes and order")
             search.log += lane.log
 
         def stop() -> bool:
@@ -330,9 +333,9 @@ class _Orders:
         return lane
 
 
-def _mend(search: Search, seed: int) -> None:
-    """Mends with other random numbers, and gradually now and then."""
-    portfolio.mended(search, gradually=seed % 3 == 0, share=1.0, seed=seed)
+def _repair(search: Search, seed: int) -> None:
+    """Repairs with other random numbers, and gradually now and then."""
+    portfolio.repaired(search, gradually=seed % 3 == 0, share=1.0, seed=seed)
 
 
 def _windows(search: Search, seed: int) -> None:
@@ -341,6 +344,6 @@ def _windows(search: Search, seed: int) -> None:
 
 def _whole(search: Search) -> bool:
     """The whole model, to a gap that leaves room for what bounds say of other orders."""
-    if search.instance.reruns > portfolio.SMALL:
+    if search.instance.recomputes > portfolio.SMALL:
         return portfolio.improve(search)
     return portfolio.exact(search, gap=search.gap / 10)

@@ -1,10 +1,10 @@
 """Our strategy: a greedy schedule at once, then MILPs over more and more slots.
 
-Small problems go straight to the MILP over all slots. For large ones MILPs over the reruns that lie
-close to what they are for (few edges above the operation of the stage) give schedules, and MILPs
-over all reruns in a window of stages improve them. The LP relaxation over all slots, tightened by
-cuts and by bounds of blocks of stages, gives the bound, and branch and bound on it adds to that.
-Beside it, on the other core, goes branch and bound on the RAM that some stages need.
+Small problems go straight to the MILP over all slots. For large ones MILPs over the recomputes that
+lie close to what they are for (few edges above the operation of the stage) give schedules, and
+MILPs over all recomputes in a window of stages improve them. The LP relaxation over all slots,
+tightened by cuts and by bounds of blocks of stages, gives the bound, and branch and bound on it
+adds to that. Beside it, on the other core, goes branch and bound on the RAM that some stages need.
 Each better schedule makes everything that follows smaller, because what costs more than the
 schedule's whole overhead cannot be in a better one.
 """
@@ -23,18 +23,18 @@ import numpy as np
 from poetc.schedule import checkpoints, pages
 from poetc.schedule.blocks import THREADS, block_rows
 from poetc.schedule.cuts import Cut, Tight
-from poetc.schedule.greedy import greedy, tastes
+from poetc.schedule.greedy import greedy, priorities
 from poetc.schedule.highs import Either, Outcome, Row, solve_mip
 from poetc.schedule.instance import Instance
-from poetc.schedule.mend import mend
 from poetc.schedule.milp import NONE, Slot, SlotModel, slots_where
 from poetc.schedule.rebuild import Run, prune, stages
+from poetc.schedule.repair import repair
 from poetc.schedule.search import TOLERANCE, Search
 from poetc.schedule.strategies import keep_all
 
-# Seconds for the greedy schedules; share of the time that is left for mending.
+# Seconds for the greedy schedules; share of the time that is left for repairing.
 GREEDY_S = 2.0
-MEND_SHARE = 0.25
+REPAIR_SHARE = 0.25
 RESTRICTED_SHARE = 0.1
 # Optional slots up to which the MILP over all of them is solved at once.
 SMALL = 1_500
@@ -42,7 +42,7 @@ SMALL = 1_500
 TINY, TINY_GAP = 300, 1e-6
 # Optional slots beyond which the relaxation takes so long that a weaker one comes first.
 LARGE = 60_000
-# Reruns at most so many edges above the operation of their stage, step by step.
+# Recomputes at most so many edges above the operation of their stage, step by step.
 DEPTHS = (2, 4)
 # Windows have these numbers of stages in turn; so many in a row without success are enough.
 WINDOWS = (12, 24)
@@ -58,8 +58,8 @@ PATIENCE_CUTS = 6
 BRANCH = 60_000
 # Share of the remaining time for the first try of branch and bound.
 BRANCH_SHARE = 0.12
-# Reruns that the outline may leave for the MILP over all slots that are left, and the share of the
-# remaining time for that.
+# Recomputes that the relaxation may leave for the MILP over all slots that are left, and the share
+# of the remaining time for that.
 LEFT = 2_500
 WHOLE_SHARE = 0.75
 # Stages of a block whose bound is added to the relaxation, the share of the remaining time for a
@@ -71,7 +71,7 @@ WINDOW_S = 8.0
 # Seconds to wait for the other thread when it is told to stop.
 JOIN_S = 1.5
 # Numbers of checkpoints of the models that bound large problems, the shares of the remaining time
-# for the LP relaxation and for branch and bound of each, and the reruns that are possible in
+# for the LP relaxation and for branch and bound of each, and the recomputes that are possible in
 # problems for which the latter pays.
 CHECKPOINTS = (10, 20)
 RELAX_SHARE, CHECKPOINT_SHARE = 0.5, 0.25
@@ -80,7 +80,7 @@ MANY = 20_000
 # remaining time for both.
 LADDER = (20, 30, 40)
 RACE_SHARE = 0.75
-# Reruns that are possible in problems for which no MILP over slots is built.
+# Recomputes that are possible in problems for which no MILP over slots is built.
 HUGE = 100_000
 # Seconds to build a model, per slot: what there is no time to build is not begun.
 BUILD_S = 2e-4
@@ -93,8 +93,8 @@ Allowed = Callable[[int, int], bool]
 
 @dataclass
 class Guide:
-    """What the LP relaxation says about reruns: a schedule with that of a slot uses at least the
-    energy of `floor`. `cuts` have been of use in smaller models."""
+    """What the LP relaxation says about recomputes: a schedule with that of a slot uses at least
+    the energy of `floor`. `cuts` have been of use in smaller models."""
 
     floor: dict[Slot, float] = field(default_factory=dict)
     cuts: set[Cut] = field(default_factory=set)
@@ -103,8 +103,8 @@ class Guide:
         return Guide(dict(self.floor), set(self.cuts))
 
     def learn(self, model: SlotModel, outcome: Outcome, ceiling: float) -> None:
-        """Takes the reduced costs of the reruns from an optimum of the relaxation of `model`, which
-        holds for schedules that use less than `ceiling` nJ."""
+        """Takes the reduced costs of the recomputes from an optimum of the relaxation of `model`,
+        which holds for schedules that use less than `ceiling` nJ."""
         if outcome.duals is None:
             return
         for slot, column in zip(model.slots, model.run, strict=True):
@@ -116,7 +116,7 @@ class Guide:
                 self.floor[slot] = floor
 
     def hopeless(self, slot: Slot, energy_nj: float) -> bool:
-        """Has no schedule that uses less than `energy_nj` a rerun in this slot?"""
+        """Has no schedule that uses less than `energy_nj` a recompute in this slot?"""
         return self.floor.get(slot, 0.0) >= energy_nj
 
 
@@ -168,8 +168,8 @@ class Large:
             return
         self.begun = True
         if not any(search.instance.pageable) or self.optional > LARGE:
-            outline(search)
-        if search.instance.reruns > HUGE:
+            relaxation(search)
+        if search.instance.recomputes > HUGE:
             # To build even one of the models that follow takes too long.
             return
         for depth in DEPTHS:
@@ -186,7 +186,7 @@ class Large:
     def go_on(self) -> bool:
         """The rest; True when there is no time for the MILP over all slots."""
         search, bounding = self.search, self.bounding
-        if search.instance.reruns > HUGE or search.finished:
+        if search.instance.recomputes > HUGE or search.finished:
             return True
         if bounding is not None and bounding.infeasible:
             return True
@@ -267,45 +267,45 @@ class Large:
 
 
 def first_schedules(search: Search) -> None:
-    """Offers the schedule that keeps everything, greedy and mended ones."""
+    """Offers the schedule that keeps everything, greedy and repaired ones."""
     instance = search.instance
     search.offer(keep_all.sequence(instance), "keep-all")
     limit = instance.problem.ram_bytes
     ram = math.inf if limit is None else limit
-    mended(search)
+    repaired(search)
     for restricted in restrictions(instance):
         if not search.finished:
-            mended(search, restricted, share=RESTRICTED_SHARE)
+            repaired(search, restricted, share=RESTRICTED_SHARE)
     until = search.seconds + min(GREEDY_S, search.remaining / 4)
 
     def late() -> bool:
         return search.finished or search.seconds > until
 
-    for taste in tastes(instance):
+    for priority in priorities(instance):
         if late():
             break
-        events = greedy(instance, ram, taste, late)
+        events = greedy(instance, ram, priority, late)
         if events is not None:
-            search.offer(events, f"greedy {taste}")
+            search.offer(events, f"greedy {priority}")
 
 
 def restrictions(instance: Instance) -> list[Instance]:
-    """The problem without paging and without reruns, where it has both: fewer ways to go, among
+    """The problem without paging and without recomputes, where it has both: fewer ways to go, among
     which a good one is found sooner."""
-    both = instance.paging and any(instance.pageable) and instance.remat and instance.reruns > 0
+    both = instance.paging and any(instance.pageable) and instance.remat and instance.recomputes > 0
     if not both:
         return []
     return [replace(instance, paging=False), replace(instance, remat=False)]
 
 
-def mended(
+def repaired(
     search: Search,
     instance: Instance | None = None,
     gradually: bool = False,
-    share: float = MEND_SHARE,
+    share: float = REPAIR_SHARE,
     seed: int = 0,
 ) -> None:
-    """Offers sequences that keep everything but for what exceeds the RAM, mended at once or
+    """Offers sequences that keep everything but for what exceeds the RAM, repaired at once or
     `gradually`; those of `instance`, which may be a restriction of that of the search."""
     instance = instance or search.instance
     limit = instance.problem.ram_bytes
@@ -316,10 +316,10 @@ def mended(
         weights += [w * instance.base_energy / max(instance.base_time_ns, 1) for w in (1.0, 10.0)]
     for weight in weights:
         until = search.seconds + search.remaining * share / len(weights)
-        mend(
+        repair(
             instance,
             limit,
-            lambda events: search.offer(events, "mended"),
+            lambda events: search.offer(events, "repaired"),
             # A first schedule may take all of the time.
             lambda until=until: (
                 search.finished or (search.steps is not None and search.seconds > until)
@@ -330,10 +330,11 @@ def mended(
         )
 
 
-def outline(search: Search) -> None:
+def relaxation(search: Search) -> None:
     """Bounds a large problem by what RAM a few stages need."""
     for count in CHECKPOINTS:
-        checkpointed(search, (count,), CHECKPOINT_SHARE if search.instance.reruns > MANY else 0.0)
+        share = CHECKPOINT_SHARE if search.instance.recomputes > MANY else 0.0
+        checkpointed(search, (count,), share)
 
 
 def checkpointed(search: Search, counts: Sequence[int], share: float) -> None:
@@ -366,8 +367,8 @@ def checkpointed(search: Search, counts: Sequence[int], share: float) -> None:
 
 
 def overhead(search: Search) -> float:
-    """What the best schedule spends beyond the least energy; a better one has no rerun or page-in
-    that costs more."""
+    """What the best schedule spends beyond the least energy; a better one has no recompute or
+    page-in that costs more."""
     return search.energy_nj - search.instance.base_energy
 
 
@@ -387,7 +388,7 @@ class Bounding:
     def __init__(self, search: Search, guide: Guide) -> None:
         self.search, self.guide = search, guide
         slots = slots_where(search.instance, _affordable(search))
-        self.model = SlotModel(search.instance, slots, overhead=overhead(search), outline=True)
+        self.model = SlotModel(search.instance, slots, overhead=overhead(search), relaxation=True)
         lp = self.model.lp
         search.note(f"relaxation of {lp.columns} columns, {lp.rows} rows")
         # The bound holds up to here: the model leaves out what dearer schedules may do.
@@ -475,7 +476,7 @@ class Bounding:
 
     def branch(self, share: float) -> None:
         """The MILP of the relaxation, for at most a share of the remaining time. It says nothing of
-        memory in reruns: what it finds is no schedule."""
+        memory in recomputes: what it finds is no schedule."""
         search, tight = self.search, self.tight
         if search.finished or not self.usable or self.infeasible or self.halt.is_set():
             return
@@ -501,17 +502,17 @@ class Bounding:
         search.note(f"HiGHS: {outcome.status}, bound {search.bound_nj:.6g}")
 
     def whole(self, seconds: float) -> None:
-        """The MILP with memory in reruns as well, where the outline leaves few of them. Its points
-        are schedules."""
-        search, outline, tight = self.search, self.model, self.tight
+        """The MILP with memory in recomputes as well, where the relaxation leaves few of them. Its
+        points are schedules."""
+        search, relaxation, tight = self.search, self.model, self.tight
         until = search.seconds + seconds
         if search.finished or not self.usable or self.infeasible or self.halt.is_set():
             return
         self.fix()
-        if search.steps is None or np.count_nonzero(self._reruns()) > LEFT:
+        if search.steps is None or np.count_nonzero(self._recomputes()) > LEFT:
             return
         self.ceiling, self.fixed = min(self.ceiling, goal(search)), True
-        target = self.ceiling / outline.scale
+        target = self.ceiling / relaxation.scale
         row = pages.budget(tight, target, (until - search.seconds) / 4, self.halt)
         if row is not None:
             tight.add([row])
@@ -553,21 +554,21 @@ class Bounding:
         on_bound(math.inf if outcome.infeasible else outcome.bound)
         search.note(f"HiGHS: {outcome.status}, bound {search.bound_nj:.6g}")
 
-    def _reruns(self) -> np.ndarray:
-        """For each slot of the outline, is it a rerun that is not fixed?"""
+    def _recomputes(self) -> np.ndarray:
+        """For each slot of the relaxation, is it a recompute that is not fixed?"""
         run = np.array(self.model.run)
         return (run != NONE) & (self.tight.upper[run] > 0)
 
     def _left(self, row: Row | None) -> SlotModel:
-        """The model of what the outline leaves, with the page budget of `row`."""
-        outline, upper = self.model, self.tight.upper
-        left = zip(outline.slots[:-1], self._reruns()[:-1], strict=True)
+        """The model of what the relaxation leaves, with the page budget of `row`."""
+        relaxation, upper = self.model, self.tight.upper
+        left = zip(relaxation.slots[:-1], self._recomputes()[:-1], strict=True)
         slots = [slot for slot, free in left if free or not slot.optional]
-        model = SlotModel(self.search.instance, slots, overhead=outline.overhead)
+        model = SlotModel(self.search.instance, slots, overhead=relaxation.overhead)
         # Stages in which a tensor is not paged in.
         none = {
-            (v, outline.slots[use.slot].stage)
-            for v, uses in enumerate(outline.events)
+            (v, relaxation.slots[use.slot].stage)
+            for v, uses in enumerate(relaxation.events)
             for use in uses
             if use.load != NONE and upper[use.load] <= 0
         }
@@ -576,11 +577,11 @@ class Bounding:
                 if use.load != NONE and (v, model.slots[use.slot].stage) in none:
                     model.lp.fix(use.load, 0.0)
         for v, write in model.write.items():
-            if upper[outline.write[v]] <= 0:
+            if upper[relaxation.write[v]] <= 0:
                 model.lp.fix(write, 0.0)
         if row is not None:
             price = dict(zip(row.index, row.value, strict=True))
-            prices = {w: price.get(outline.write[v], 0.0) for v, w in model.write.items()}
+            prices = {w: price.get(relaxation.write[v], 0.0) for v, w in model.write.items()}
             model.lp.row(list(prices), list(prices.values()), upper=row.upper)
         return model
 
@@ -591,7 +592,7 @@ def _no_time_for(search: Search, slots: list[Slot]) -> bool:
 
 
 def near(search: Search, guide: Guide, depth: int) -> None:
-    """Looks for a better schedule among the reruns of ancestors at most `depth` edges above the
+    """Looks for a better schedule among the recomputes of ancestors at most `depth` edges above the
     operation of the stage, and those of the best schedule."""
     above = search.instance.depth
     neighbourhood(
@@ -608,8 +609,8 @@ def near(search: Search, guide: Guide, depth: int) -> None:
 def windows(
     search: Search, guide: Guide, share: float, patience: float = PATIENCE, seed: int = 0
 ) -> None:
-    """Improves the best schedule in one window of stages after another, mostly where it reruns or
-    pages in something, for at most a share of the remaining time."""
+    """Improves the best schedule in one window of stages after another, mostly where it recomputes
+    or pages in something, for at most a share of the remaining time."""
     until = search.seconds + search.remaining * share
     n, above = search.instance.n, search.instance.depth
     rng = random.Random(seed)
@@ -620,7 +621,7 @@ def windows(
         seconds = min(WINDOW_S, until - search.seconds)
         if seconds <= 0:
             return
-        busy = sorted({slot.stage for slot in reruns(search)}) or list(range(n))
+        busy = sorted({slot.stage for slot in recomputes(search)}) or list(range(n))
         first = max(0, rng.choice(busy) - rng.randrange(width))
         energy = search.energy_nj
 
@@ -642,9 +643,9 @@ def neighbourhood(
     gap: float,
     gathering: bool = False,
 ) -> None:
-    """Looks for a better schedule with the reruns of the best one and those that `allowed` lets
+    """Looks for a better schedule with the recomputes of the best one and those that `allowed` lets
     through. With `gathering` the cuts go to the guide."""
-    used, affordable = reruns(search), _affordable(search)
+    used, affordable = recomputes(search), _affordable(search)
     energy = search.energy_nj
 
     def hopeless(slot: Slot) -> bool:
@@ -664,8 +665,8 @@ def neighbourhood(
     run_model(search, model, False, seconds, gap, guide if gathering else None)
 
 
-def reruns(search: Search) -> set[Slot]:
-    """The slots of the reruns of the best schedule."""
+def recomputes(search: Search) -> set[Slot]:
+    """The slots of the recomputes of the best schedule."""
     if search.steps is None:
         return set()
     instance = search.instance

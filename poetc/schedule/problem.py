@@ -149,7 +149,7 @@ class PageIn:
 
 @dataclass(frozen=True)
 class Free:
-    """Ends a tensor's stay in RAM."""
+    """Ends a tensor's live range."""
 
     tensor: int
 

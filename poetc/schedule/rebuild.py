@@ -1,9 +1,9 @@
 """From what runs and what is paged in, in order, to a complete schedule.
 
 A solver decides the sequence of runs and page-ins. The rest follows: a tensor stays in RAM exactly
-as long as something later reads that stay, it is written to storage the first time it is in RAM if
-it is ever paged in (or must end there), and an input that dies hands its buffer to an output where
-it may. No other choice needs less RAM or energy for the same sequence.
+as long as something later reads that live range, it is written to storage the first time it is in
+RAM if it is ever paged in (or must end there), and an input that dies hands its buffer to an output
+where it may. No other choice needs less RAM or energy for the same sequence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Orders of the operations that exceed a given RAM as little as possible.
 
 `order.py` looks for a low peak. Where the peak cannot come below the RAM, what counts is how much
-lies above it and for how long: that is what has to be put away. A stretch of the order is replaced
+lies above it and for how long: that is what has to be evicted. A stretch of the order is replaced
 by another order of the same operations, again and again, and kept where it is not worse.
 """
 
@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from poetc.schedule.instance import Instance
-from poetc.schedule.mend import Timeline, repair, thin
 from poetc.schedule.order import candidates
 from poetc.schedule.problem import (
     Compute,
@@ -27,6 +26,7 @@ from poetc.schedule.problem import (
     predecessors,
 )
 from poetc.schedule.rebuild import Event, Run, prune, share
+from poetc.schedule.repair import Timeline, fit, thin
 
 # Operations in a stretch.
 STRETCHES = (6, 12, 25, 50)
@@ -295,12 +295,12 @@ def polish(
     stop: Callable[[], bool],
     seed: int = 0,
 ) -> None:
-    """Looks for cheaper sequences by changing order and reruns together.
+    """Looks for cheaper sequences by changing order and recomputes together.
 
     `events` are a sequence of `instance` with its operations in `order`, without page-ins. Some
-    reruns are taken out; the order of all runs, reruns included, is changed so that less exceeds
-    the RAM; what still does is mended. `found` is called with each order that leads to a cheaper
-    sequence and that sequence, in the numbering of the order.
+    recomputes are taken out; the order of all runs, recomputes included, is changed so that less
+    exceeds the RAM; what still does is repaired. `found` is called with each order that leads to a
+    cheaper sequence and that sequence, in the numbering of the order.
     """
     limit = instance.problem.ram_bytes
     assert limit is not None
@@ -319,9 +319,9 @@ def polish(
         order = tuple(dict.fromkeys(runs))
         inner = _instance(instance, order)
         line = Timeline(inner, limit)
-        line.add(_mends(runs, order))
+        line.add(_repairs(runs, order))
         ceiling = price * (1.02 if rng.random() < 0.1 else 1.0)
-        if not repair(line, rng, 0.5, stop, price * 1.05):
+        if not fit(line, rng, 0.5, stop, price * 1.05):
             continue
         thin(line, stop)
         if line.total_excess() > 0 or line.price > ceiling + 1e-9 or line.paged:
@@ -341,12 +341,12 @@ def _instance(instance: Instance, order: Sequence[int]) -> Instance:
 
 
 def _price(instance: Instance, runs: Sequence[int]) -> float:
-    """Energy of the reruns among `runs`."""
+    """Energy of the recomputes among `runs`."""
     return math.fsum(instance.run_energy[k] for k in runs) - math.fsum(instance.run_energy)
 
 
 def _without_some(instance: Instance, runs: Sequence[int], rng: random.Random) -> list[int]:
-    """`runs` without some of the reruns, a few in a row or anywhere."""
+    """`runs` without some of the recomputes, a few in a row or anywhere."""
     seen: set[int] = set()
     again = []
     for at, k in enumerate(runs):
@@ -364,10 +364,10 @@ def _without_some(instance: Instance, runs: Sequence[int], rng: random.Random) -
     return [k for at, k in enumerate(runs) if at not in gone]
 
 
-def _mends(runs: Sequence[int], order: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The reruns among `runs` as mends of the timeline of `order`."""
+def _repairs(runs: Sequence[int], order: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The recomputes among `runs` as repairs of the timeline of `order`."""
     place = {k: at for at, k in enumerate(order)}
-    mends = []
+    repairs = []
     seen: set[int] = set()
     waiting: list[int] = []
     for k in runs:
@@ -375,13 +375,13 @@ def _mends(runs: Sequence[int], order: Sequence[int]) -> list[tuple[int, int, in
             waiting.append(place[k])
             continue
         seen.add(k)
-        mends += [(place[k], j, -1) for j in waiting]
+        repairs += [(place[k], j, -1) for j in waiting]
         waiting = []
-    return mends + [(len(order), j, -1) for j in waiting]
+    return repairs + [(len(order), j, -1) for j in waiting]
 
 
 def unrolled(problem: Problem, runs: Sequence[int]) -> Problem:
-    """The problem in which each of `runs` is an operation of its own. What a rerun makes is a
+    """The problem in which each of `runs` is an operation of its own. What a recompute makes is a
     tensor of its own, which is read from then on."""
     tensors: list[Tensor] = list(problem.tensors)
     version = list(range(len(tensors)))

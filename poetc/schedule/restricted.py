@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from poetc.schedule import limits
+from poetc.schedule import infeasibility
 from poetc.schedule.portfolio import portfolio
 from poetc.schedule.search import Search
 
@@ -13,5 +13,5 @@ def restricted(search: Search, **changes: bool) -> bool:
     """The portfolio with `paging` or `remat` switched off; True when there provably is no schedule
     of this kind. The bound is one for schedules of the same kind."""
     search.instance = dataclasses.replace(search.instance, **changes)
-    limits.refuse_hopeless(search)
+    infeasibility.refuse_hopeless(search)
     return portfolio(search)

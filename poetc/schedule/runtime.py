@@ -2,7 +2,7 @@
 baselines that decide at run time.
 
 It knows what a run-time system knows: what is in RAM, what has been read when, and when a tensor
-has had its last direct reader. Tensors that were put away come back when they are read: from
+has had its last direct reader. Tensors that were evicted come back when they are read: from
 storage, or by running the operation that makes them again, which may need others again.
 """
 
@@ -19,11 +19,11 @@ MOST_REPEATS = 200
 
 
 class OutOfMemoryError(Exception):
-    """Something does not fit, and nothing may be put away."""
+    """Something does not fit, and nothing may be evicted."""
 
 
 class Runtime:
-    """The machine. A subclass says what to put away (`victim`) and how (`put_away`).
+    """The machine. A subclass says what to evict (`victim`) and how (`evict`).
 
     `stored` are the tensors that have a page, or will have one as soon as they are made; `locks`
     counts who needs a tensor at the moment. Transfers take time without DMA.
@@ -65,7 +65,8 @@ class Runtime:
         safe = [instance.n] * len(self.size)
         for k, operation in enumerate(instance.operations):
             stage = min(
-                [instance.last_rerun[k], *(safe[v] for v in operation.inputs)], default=instance.n
+                [instance.last_recompute[k], *(safe[v] for v in operation.inputs)],
+                default=instance.n,
             )
             for v in operation.outputs:
                 safe[v] = stage
@@ -76,15 +77,15 @@ class Runtime:
     # What a subclass decides.
 
     def victim(self, candidates: list[int]) -> int:
-        """Which of the tensors in RAM to put away."""
+        """Which of the tensors in RAM to evict."""
         raise NotImplementedError
 
     def may_put_away(self, v: int) -> bool:
         """Can `v` be had again whenever it is needed?"""
-        return v in self.stored or self.can_remake(v)
+        return v in self.stored or self.can_recompute(v)
 
-    def put_away(self, v: int) -> None:
-        """Ends the stay of `v` in RAM."""
+    def evict(self, v: int) -> None:
+        """Ends the live range of `v`."""
         self.drop(v)
 
     def came_back(self, v: int) -> None:
@@ -108,8 +109,8 @@ class Runtime:
                 self.after_first_run(k)
         return self.events
 
-    def can_remake(self, v: int) -> bool:
-        """Can `v` be made again in every stage that will read it?"""
+    def can_recompute(self, v: int) -> bool:
+        """Can `v` be recomputed in every stage that will read it?"""
         return self.instance.producer[v] is not None and self.safe_until[v] >= self.last_use[v]
 
     def dead(self, v: int, stage: int) -> bool:
@@ -119,7 +120,7 @@ class Runtime:
             return False
         if self.instance.producer[v] is not None or v in self.stored:
             return True
-        return all(self.instance.last_rerun[j] < stage for j in self.instance.readers[v])
+        return all(self.instance.last_recompute[j] < stage for j in self.instance.readers[v])
 
     def drop(self, v: int) -> None:
         self.ram.discard(v)
@@ -139,8 +140,8 @@ class Runtime:
                 if not self.locks[v] and self.size[v] > 0 and self.may_put_away(v)
             ]
             if not candidates:
-                raise OutOfMemoryError(f"no room for {what}, and nothing that can be put away")
-            self.put_away(self.victim(candidates))
+                raise OutOfMemoryError(f"no room for {what}, and nothing that can be evicted")
+            self.evict(self.victim(candidates))
 
     def execute(self, goal: int) -> None:
         """Runs operation `goal` (n: the end), and before it what it takes to have its inputs in
@@ -157,7 +158,7 @@ class Runtime:
                 producer = instance.producer[v]
                 if v in self.stored:
                     self.load(v)
-                elif producer is None or instance.last_rerun[producer] < self.stage:
+                elif producer is None or instance.last_recompute[producer] < self.stage:
                     raise OutOfMemoryError(f"tensor {instance.tensors[v].name} cannot be had again")
                 else:
                     stack.append(producer)

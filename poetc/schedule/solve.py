@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from poetc.schedule import limits
+from poetc.schedule import infeasibility
 from poetc.schedule.errors import (
     NoScheduleError,
     SolverInterrupted,
@@ -51,22 +51,22 @@ def solve(
     search = Search(instance, time_limit_s, gap, progress, patience_s, enough_nj)
     try:
         search.raise_bound(instance.base_energy)
-        limits.refuse_hopeless(search, in_order=strategy != "auto")
+        infeasibility.refuse_hopeless(search, in_order=strategy != "auto")
         proven = chosen.run(search)
     except KeyboardInterrupt:
         raise SolverInterrupted(search.schedule(strategy)) from None
     if proven and search.steps is None:
         if chosen.constructs:
             raise NoScheduleError(_nothing(search, strategy))
-        limits.refuse(search, strategy)
+        infeasibility.refuse(search, strategy)
     schedule = search.schedule(strategy)
     if schedule is not None:
         return schedule
-    raise limits.unsettled(search)
+    raise infeasibility.unsettled(search)
 
 
 def _nothing(search: Search, strategy: str) -> str:
-    """What to say when a strategy that constructs schedules has none within the limits."""
+    """What to say when a strategy that constructs schedules has none within the infeasibility."""
     problem = search.instance.problem
     sizes = {"of RAM": problem.ram_bytes, "of storage": problem.storage_bytes}
     within = [f"{size} bytes {what}" for what, size in sizes.items() if size is not None]

@@ -1,7 +1,7 @@
-"""The poet dialect: a training step as a list of kernels with explicit residence in RAM.
+"""The poet dialect: a training step as a list of kernels with explicit live ranges.
 
 `poet.graph` holds one block of operations in execution order. A `poet.compute` is one kernel; an
-SSA value of tensor type is one stay of a tensor in RAM, from the operation that defines it to the
+SSA value of tensor type is one live range of a tensor, from the operation that defines it to the
 `poet.free`, in-place reuse or `poet.return` that ends it. A value of `!poet.page` type is a copy on
 auxiliary storage, written by `poet.pageout` and read back by `poet.pagein`. Both may be split into
 a start and a `poet.wait`, between which other operations run; a value of `!poet.transfer` type is

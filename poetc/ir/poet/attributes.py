@@ -149,7 +149,7 @@ class CostAttr(Data[Cost]):
 
 
 class AllocatesResults(MemoryEffect):
-    """Each result is a new stay in RAM or a new page.
+    """Each result is a new live range or a new page.
 
     Two equal operations must therefore not be merged: the second may be a recomputation on purpose.
     One whose results nobody uses, not even to free them, may be removed.

@@ -87,7 +87,7 @@ class ComputeOp(IRDLOperation):
     effects and depends on nothing else, so that running it again gives the same bits.
 
     `inplace` lists pairs [result, operand]: the result takes over the operand's buffer, and the
-    operand's stay in RAM ends here. `offsets` has the arena offset of each result, and
+    operand's live range ends here. `offsets` has the arena offset of each result, and
     `workspace_offset` that of the scratch memory, in bytes.
     """
 

@@ -207,7 +207,7 @@ class GraphOp(IRDLOperation):
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether residence in RAM is explicit: every value ends where the graph says."""
+        """Whether live ranges are explicit: every value ends where the graph says."""
         return "schedule" in self.attributes or any(
             isinstance(op, FreeOp | AnyPageIn | AnyPageOut) for op in self.block.ops
         )

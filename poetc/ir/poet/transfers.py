@@ -68,7 +68,7 @@ class _Start(_Transfer):
 
 @irdl_op_definition
 class PageOutOp(_Transfer):
-    """Copies a tensor from RAM to auxiliary storage; its stay in RAM goes on.
+    """Copies a tensor from RAM to auxiliary storage; its live range goes on.
 
     `offset` is the place of the page in auxiliary storage in bytes.
     """
@@ -114,7 +114,7 @@ class PageInOp(_Transfer):
 class PageOutStartOp(_Start):
     """Begins to copy a tensor from RAM to auxiliary storage.
 
-    Until the transfer has been waited for, the tensor may be read but its stay in RAM may not end.
+    Until the transfer has been waited for, the tensor may be read but its live range may not end.
     `offset` is the place of the page in auxiliary storage in bytes.
     """
 
@@ -228,7 +228,7 @@ def transfer_of(value: SSAValue) -> AnyPageOut | AnyPageIn | None:
 
 @irdl_op_definition
 class FreeOp(IRDLOperation):
-    """Ends the stay of a tensor in RAM."""
+    """Ends the live range of a tensor."""
 
     name = "poet.free"
 

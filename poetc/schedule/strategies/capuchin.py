@@ -11,13 +11,13 @@ Three phases, as in the paper:
    transfers) is not negative costs nothing: the one with the most free time per second of transfer
    is taken. When there is none, the swap with the least time that is not hidden competes with the
    recompute that saves most bytes per second (MSPS), and the one that takes less time wins. The
-   time of a recompute takes into account what else has been put away by then, as in the
+   time of a recompute takes into account what else has been evicted by then, as in the
    paper.
 3. guided execution: the program runs with these decisions; what still does not fit is made to fit
    on demand by swapping out what was accessed least recently (the paper's passive mode).
 
-Generalised: what may not be paged, or has no place on storage, is put away only for recompute; what
-depends on a replaced parameter is not made again. The feedback that moves prefetches from one
+Generalised: what may not be paged, or has no place on storage, is evicted only for recompute; what
+depends on a replaced parameter is not recomputed. The feedback that moves prefetches from one
 iteration to the next is left to the search, which overlaps transfers in any schedule where there
 is DMA.
 """
@@ -60,13 +60,13 @@ def capuchin(search: Search) -> bool:
     except OutOfMemoryError as error:
         search.note(f"capuchin: {error}")
         return True
-    search.offer(events, f"capuchin, {machine.passive} more put away on demand")
+    search.offer(events, f"capuchin, {machine.passive} more evicted on demand")
     return search.steps is None
 
 
 class Capuchin(Runtime):
     """The machine with Capuchin's decisions. `plan` says for each gap whether it is a swap (else a
-    recompute); `passive` counts what was put away on demand."""
+    recompute); `passive` counts what was evicted on demand."""
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
@@ -151,7 +151,7 @@ class Capuchin(Runtime):
         while wanted:
             u = wanted.pop()
             k = instance.producer[u]
-            if k is None or not self.can_remake(u) or instance.last_rerun[k] < stage:
+            if k is None or not self.can_recompute(u) or instance.last_recompute[k] < stage:
                 return math.inf
             if k in again:
                 continue
@@ -214,6 +214,6 @@ class Capuchin(Runtime):
     def victim(self, candidates: list[int]) -> int:
         return min(candidates, key=lambda v: (not self._may_page(v), self.accessed_ns[v], v))
 
-    def put_away(self, v: int) -> None:
+    def evict(self, v: int) -> None:
         self.passive += 1
         self._leave(v, self._may_page(v))

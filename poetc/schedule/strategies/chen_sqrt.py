@@ -14,7 +14,7 @@ from poetc.schedule.strategies import strategy
 
 @strategy(turn=1)
 def chen_sqrt(search: Search) -> bool:
-    """About √n checkpoints, each segment made again once. One schedule; True when it does not keep
+    """About √n checkpoints, each segment recomputed once. One schedule; True when it does not keep
     to the limits."""
     chain = forward_chain(search.instance)
     search.note(chain.describe())

@@ -6,7 +6,7 @@ runs in order, and when something does not fit the tensor with the least
 is evicted until it does. Staleness is the time since the last access, the projected cost the time
 to run the operation that makes t plus the costs of the evicted neighbourhoods of t. These are
 tracked in a union-find structure as the prototype does: evicting t joins it with
-its evicted parents and children; when t is made again its cost is subtracted from its set and the
+its evicted parents and children; when t is recomputed its cost is subtracted from its set and the
 set is not split.
 
 Tensors whose last reader has run are evicted at once (the paper's eager eviction) and may be made

@@ -10,7 +10,7 @@ step is here a block of the forward graph between two articulation points, its s
 the cut before it. The number of checkpoints is the greatest with which the schedule keeps to the
 limits.
 
-Undefined where the forward part has no articulation points. What cannot be made again, because its
+Undefined where the forward part has no articulation points. What cannot be recomputed, because its
 operation may not run again or reads a parameter that has been replaced by then, is kept beside the
 checkpoints.
 """
@@ -178,6 +178,6 @@ class _Revolve:
         """Runs what is needed of a block once more."""
         have = self.chain.states[block] | self.held
         for k in self.chain.needed(block, [v for v in targets if v not in have], have):
-            if self.instance.last_rerun[k] < self.stage:
+            if self.instance.last_recompute[k] < self.stage:
                 self.stuck.update(self.instance.operations[k].outputs)
             self.emitter.run(k)

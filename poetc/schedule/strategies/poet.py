@@ -83,7 +83,7 @@ class _Model:
         instance, n, lp = self.instance, self.n, self.lp
         for t in range(n):
             for k in range(t + 1):
-                if k == t or instance.last_rerun[k] > k:
+                if k == t or instance.last_recompute[k] > k:
                     self.R[t, k] = lp.column(
                         instance.run_energy[k] / self.scale, lower=float(k == t)
                     )

@@ -1,6 +1,6 @@
 """`pofo`: Beaumont, Eyraud-Dubois, Shilova, "Efficient Combination of Rematerialization and
 Offloading for Training DNNs" (NeurIPS 2021): a dynamic programme over a chain in which each
-block's results are kept, made again once, or moved to storage.
+block's results are kept, recomputed once, or moved to storage.
 
 The blocks lie between the articulation points of the forward graph, as its authors do with
 networks that are no chains. The programme goes through the blocks in forward order; as the
@@ -9,14 +9,14 @@ blocks before it keep, what b needs and what the operation at hand takes. Block 
 
 - keep: the stash (what the backward part reads of the block) stays in RAM;
 - offload: the stash goes to storage when it is made and comes back when it is read;
-- recompute: a run of blocks is made again together from the state before it, each operation once;
+- recompute: a run of blocks is recomputed together from the state before it, each operation once;
   that state is kept or offloaded.
 
 With DMA transfers cost no time, as in the paper, but page-outs take no longer than the forward
 part and page-ins no longer than the backward part; without DMA they take their time. RAM and
 transfers are counted in steps (`MEMORY_STEPS`, `BUS_STEPS`), rounded up. The paper minimises time;
 the programme is solved for time and for energy, and the schedule that uses less energy is
-returned. What it leaves out (the transients of a segment that is made again, in-place, states that
+returned. What it leaves out (the transients of a segment that is recomputed, in-place, states that
 several blocks read) makes RAM estimates wrong, so it is solved for somewhat more RAM than there
 is, then for less and less, until the checker accepts the result.
 """
@@ -56,7 +56,7 @@ class Fate(Enum):
 @dataclass(frozen=True)
 class Part:
     """Blocks `begin` to `end` (exclusive) with one fate; `offload_state` says that the state from
-    which they are made again goes to storage."""
+    which they are recomputed goes to storage."""
 
     begin: int
     end: int
@@ -153,7 +153,7 @@ class Programme:
         )
         targets = {*chain.stashes[b], *(chain.states[b + 1] if b + 1 < chain.length else ())}
         runs = chain.needed(b, targets, chain.states[b])
-        if any(instance.last_rerun[k] < min(first, instance.n) for k in runs):
+        if any(instance.last_recompute[k] < min(first, instance.n) for k in runs):
             return math.inf, math.inf
         return sum(instance.operations[k].time_ns for k in runs), sum(
             instance.run_energy[k] for k in runs
@@ -246,8 +246,8 @@ class Programme:
 
 
 def realise(chain: Chain, parts: Sequence[Part]) -> list[Event]:
-    """The program with these fates. What cannot be made again when it is wanted is kept; a state
-    that a segment is made again from is kept, or offloaded, whatever the fate of the block that
+    """The program with these fates. What cannot be recomputed when it is wanted is kept; a state
+    that a segment is recomputed from is kept, or offloaded, whatever the fate of the block that
     makes it."""
     instance = chain.instance
     part_of = [part for part in parts for _ in range(part.begin, part.end)]
@@ -277,7 +277,7 @@ def realise(chain: Chain, parts: Sequence[Part]) -> list[Event]:
 def _emit(
     chain: Chain, part_of: Sequence[Part], dropped: set[int], away: set[int], held: set[int]
 ) -> tuple[list[Event], set[int]]:
-    """The events, and what was wanted but could not be made again."""
+    """The events, and what was wanted but could not be recomputed."""
     instance, boundary = chain.instance, chain.boundary
     emitter, stuck = Emitter(instance), set[int]()
     gone, outside = set(dropped), set(away)
@@ -305,7 +305,7 @@ def _emit(
                 wanted.update(v for v in instance.inputs[k] if not there(v))
         gone.difference_update(targets)
         for k in reversed(runs):
-            if instance.last_rerun[k] < stage:
+            if instance.last_recompute[k] < stage:
                 stuck.update(instance.operations[k].outputs)
             bring([v for v in instance.inputs[k] if chain.block_of(v) is not None], stage)
             emitter.run(k)

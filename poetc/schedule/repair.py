@@ -1,12 +1,12 @@
-"""Schedules of large problems in seconds: the sequence that keeps everything is mended wherever it
-exceeds the RAM, and the mends are improved by taking some out and mending again.
+"""Schedules of large problems in seconds: the sequence that keeps everything is repaired wherever
+it exceeds the RAM, and the repairs are improved by taking some out and repairing again.
 
-A `Timeline` has every operation once, in order, and *mends*: a rerun in a stage, or a page-in just
-before a run. RAM is known for each stage and follows each mend in time that does not depend on the
-number of stages in Python. Where RAM is exceeded most, the tensors that lie idle there are
-candidates: one is put away until its next reader, for which it is paged in or remade (by a chain of
-reruns, where its operands are not there and cannot be kept). The one that costs least for the
-excess that it takes away, in all stages, is chosen.
+A `Timeline` has every operation once, in order, and *repairs*: a recompute in a stage, or a page-in
+just before a run. RAM is known for each stage and follows each repair in time that does not depend
+on the number of stages in Python. Where RAM is exceeded most, the tensors that lie idle there are
+candidates: one is evicted until its next reader, for which it is paged in or recomputed (by a chain
+of recomputes, where its operands are not there and cannot be kept). The one that costs least for
+the excess that it takes away, in all stages, is chosen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from poetc.schedule.instance import Instance
 from poetc.schedule.problem import Place
 from poetc.schedule.rebuild import Event, Load, Run, share
 
-# A tensor is not remade by a longer chain of reruns than this.
+# A tensor is not recomputed by a longer chain of recomputes than this.
 LONGEST = 6
 # Plans that are tried, cheapest first, and how many before the present excess counts as hopeless.
 FEW, TRIES = 3, 100
@@ -34,22 +34,22 @@ ATTEMPTS = 20
 
 MAKE, READ, LOAD = 0, 1, 2
 
-Mend = tuple[int, int, int]
+Repair = tuple[int, int, int]
 """(stage, operation, −1): the operation runs again in the stage. (stage, operation, tensor): the
 tensor is paged in just before that run."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Mends that belong together; what they cost, and the excess (bytes × stages) they cause."""
+    """Repairs that belong together; what they cost, and the excess (bytes × stages) they cause."""
 
     price: float
     harm: float
-    mends: tuple[Mend, ...]
+    repairs: tuple[Repair, ...]
 
 
 class Timeline:
-    """Every operation once and the mends so far, with the RAM of each stage.
+    """Every operation once and the repairs so far, with the RAM of each stage.
 
     A run is identified by a key that orders it: `stage · (n + 1) + operation`. Each tensor has the
     sorted keys that make, read or page it in; it is in RAM from one that makes or pages it in to
@@ -85,13 +85,13 @@ class Timeline:
         self.storage = math.inf if room is None else room - instance.pages_of_end()
         self.loads = [0] * len(self.size)  # how often each tensor is paged in
         self.price = 0.0
-        self.reruns: list[list[int]] = [[] for _ in range(n + 1)]
+        self.recomputes: list[list[int]] = [[] for _ in range(n + 1)]
         self.keys: list[list[int]] = [[] for _ in self.size]
         self.kinds: list[list[int]] = [[] for _ in self.size]
         self.base = np.zeros(n + 1, dtype=np.int64)
         self.peak = np.zeros(n + 1, dtype=np.int64)
         self._dirty: set[int] = set()
-        self.journal: list[tuple[bool, Mend]] = []
+        self.journal: list[tuple[bool, Repair]] = []
         for v, tensor in enumerate(problem.tensors):
             if tensor.start is Place.RAM:
                 self.keys[v].append(-1)
@@ -107,7 +107,7 @@ class Timeline:
                 self.keys[v].append(key)
                 self.kinds[v].append(MAKE)
         for v in range(len(self.size)):
-            for start, end in self._stays(v):
+            for start, end in self._live_ranges(v):
                 self.base[start // self.width + 1 : end // self.width + 1] += self.size[v]
         for t in range(n + 1):
             self.peak[t] = max(self._uses(t), default=(0, 0))[0]
@@ -128,9 +128,9 @@ class Timeline:
         """Is anything paged in?"""
         return any(self.loads)
 
-    def mends(self) -> list[Mend]:
+    def repairs(self) -> list[Repair]:
         """Everything that may be taken out again."""
-        result = [(t, k, -1) for t, again in enumerate(self.reruns) for k in again]
+        result = [(t, k, -1) for t, again in enumerate(self.recomputes) for k in again]
         for v, count in enumerate(self.loads):
             if count > self.instance.stored_at_start[v]:
                 result += [
@@ -151,31 +151,31 @@ class Timeline:
                         loads.setdefault(key, []).append(v)
         result: list[Event] = []
         for t in range(self.n + 1):
-            for k in (*self.reruns[t], t):
+            for k in (*self.recomputes[t], t):
                 result += [Load(v) for v in loads.get(t * self.width + k, ())]
                 if k < self.n:
                     result.append(Run(k))
         return result
 
-    def _stays(self, v: int) -> list[tuple[int, int]]:
+    def _live_ranges(self, v: int) -> list[tuple[int, int]]:
         """The keys between which `v` is in RAM."""
-        stays: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         start = end = 0
         for index, (key, kind) in enumerate(zip(self.keys[v], self.kinds[v], strict=True)):
             if kind != READ:
                 if index:
-                    stays.append((start, end))
+                    ranges.append((start, end))
                 start = key
             end = key
         if self.keys[v]:
-            stays.append((start, end))
-        return stays
+            ranges.append((start, end))
+        return ranges
 
     def _uses(self, t: int) -> Iterable[tuple[int, int]]:
         """(bytes in use, operation) of each run in stage `t`."""
         used = int(self.base[t])
         instance, size, keys, kinds = self.instance, self.size, self.keys, self.kinds
-        for k in (*self.reruns[t], t):
+        for k in (*self.recomputes[t], t):
             key = t * self.width + k
             dying = []
             for v in instance.inputs[k]:
@@ -204,7 +204,7 @@ class Timeline:
 
     def _touch(self, v: int, key: int, kind: int | None) -> None:
         """Puts a use of `v` at `key`, changes its kind, or takes it away (None)."""
-        before = self._stays(v)
+        before = self._live_ranges(v)
         keys, kinds = self.keys[v], self.kinds[v]
         index = bisect_left(keys, key)
         there = index < len(keys) and keys[index] == key
@@ -215,13 +215,13 @@ class Timeline:
         else:
             keys.insert(index, key)
             kinds.insert(index, kind)
-        after = self._stays(v)
+        after = self._live_ranges(v)
         width, size = self.width, self.size[v]
         self._dirty.add(key // width)
-        for stays, others, sign in ((before, after, -size), (after, before, size)):
-            for stay in stays:
-                if stay not in others:
-                    first, last = stay[0] // width, stay[1] // width
+        for ranges, others, sign in ((before, after, -size), (after, before, size)):
+            for live in ranges:
+                if live not in others:
+                    first, last = live[0] // width, live[1] // width
                     self._dirty.update((first, last))
                     if first < last:
                         self.base[first + 1 : last + 1] += sign
@@ -234,8 +234,8 @@ class Timeline:
             self.peak[t] = max(self._uses(t))[0]
         self._dirty.clear()
 
-    def _put(self, mend: Mend) -> None:
-        t, k, v = mend
+    def _put(self, repair: Repair) -> None:
+        t, k, v = repair
         key = t * self.width + k
         if v >= 0:
             self._touch(v, key, LOAD)
@@ -245,7 +245,7 @@ class Timeline:
                 self.storage -= self.size[v]
             self.loads[v] += 1
             return
-        again = self.reruns[t]
+        again = self.recomputes[t]
         again.insert(bisect_left(again, k), k)
         self.price += self.run_price[k]
         for i in self.instance.inputs[k]:
@@ -253,8 +253,8 @@ class Timeline:
         for o in self.outputs[k]:
             self._touch(o, key, MAKE)
 
-    def _take(self, mend: Mend) -> None:
-        t, k, v = mend
+    def _take(self, repair: Repair) -> None:
+        t, k, v = repair
         key = t * self.width + k
         if v >= 0:
             self._touch(v, key, READ)
@@ -264,38 +264,38 @@ class Timeline:
                 self.price -= self.out_price[v]
                 self.storage += self.size[v]
             return
-        self.reruns[t].remove(k)
+        self.recomputes[t].remove(k)
         self.price -= self.run_price[k]
         for i in self.instance.inputs[k]:
             self._touch(i, key, None)
         for o in self.outputs[k]:
             self._touch(o, key, None)
 
-    def add(self, mends: Iterable[Mend]) -> None:
-        """Makes these mends, but for those that there are already."""
+    def add(self, repairs: Iterable[Repair]) -> None:
+        """Makes these repairs, but for those that there are already."""
         # A page-in belongs to a run, which has to be there first.
-        for mend in sorted(mends, key=lambda m: m[2] >= 0):
-            if not self._there(mend):
-                self._put(mend)
-                self.journal.append((True, mend))
+        for repair in sorted(repairs, key=lambda m: m[2] >= 0):
+            if not self._there(repair):
+                self._put(repair)
+                self.journal.append((True, repair))
         self._settle()
 
-    def remove(self, mends: Iterable[Mend]) -> None:
-        """Takes these mends out, and all that only they needed."""
-        pending = list(mends)
+    def remove(self, repairs: Iterable[Repair]) -> None:
+        """Takes these repairs out, and all that only they needed."""
+        pending = list(repairs)
         while pending:
-            mend = pending.pop()
-            t, k, v = mend
+            repair = pending.pop()
+            t, k, v = repair
             key = t * self.width + k
-            if not self._there(mend):
+            if not self._there(repair):
                 continue
             if v < 0:
                 loaded = [i for i in self.instance.inputs[k] if self._kind(i, key) == LOAD]
                 for i in loaded:
                     self._take((t, k, i))
                     self.journal.append((False, (t, k, i)))
-            self._take(mend)
-            self.journal.append((False, mend))
+            self._take(repair)
+            self.journal.append((False, repair))
             if v < 0:
                 pending += [m for i in self.instance.inputs[k] for m in self._useless(i, key)]
             else:
@@ -307,14 +307,14 @@ class Timeline:
         there = index < len(self.keys[v]) and self.keys[v][index] == key
         return self.kinds[v][index] if there else None
 
-    def _there(self, mend: Mend) -> bool:
-        t, k, v = mend
+    def _there(self, repair: Repair) -> bool:
+        t, k, v = repair
         if v >= 0:
             return self._kind(v, t * self.width + k) == LOAD
-        return k in self.reruns[t]
+        return k in self.recomputes[t]
 
-    def _useless(self, v: int, key: int) -> list[Mend]:
-        """The rerun that made `v` for `key`, if nothing reads what it makes any more."""
+    def _useless(self, v: int, key: int) -> list[Repair]:
+        """The recompute that made `v` for `key`, if nothing reads what it makes any more."""
         index = bisect_left(self.keys[v], key) - 1
         while index >= 0 and self.kinds[v][index] == READ:
             index -= 1
@@ -333,11 +333,11 @@ class Timeline:
     def undo(self, mark: int) -> None:
         """Back to when the journal had `mark` entries."""
         while len(self.journal) > mark:
-            added, mend = self.journal.pop()
+            added, repair = self.journal.pop()
             if added:
-                self._take(mend)
+                self._take(repair)
             else:
-                self._put(mend)
+                self._put(repair)
         self._settle()
 
     # Plans
@@ -387,7 +387,7 @@ class Timeline:
     def plans(
         self, v: int, before: int, after: int, rate: float, excess: np.ndarray, most: float
     ) -> list[Plan]:
-        """Ways to have `v` again at `after` when it is put away until then. `rate` is what an
+        """Ways to have `v` again at `after` when it is evicted until then. `rate` is what an
         excess of one byte is worth; plans that are dearer than `most` need not be found."""
         t, k = divmod(after, self.width)
         found = []
@@ -396,7 +396,7 @@ class Timeline:
             found.append(Plan(page, 0.0, ((t, k, v),)))
         maker = self.instance.producer[v]
         if maker is not None and before >= 0:
-            plan = _Stage(self, t, rate, excess).rerun(maker, most, LONGEST)
+            plan = _Stage(self, t, rate, excess).recompute(maker, most, LONGEST)
             if plan is not None:
                 found.append(plan)
         return found
@@ -414,7 +414,7 @@ class _Stage:
     def value(self, plan: Plan) -> float:
         return plan.price + self.rate * plan.harm
 
-    def rerun(self, k: int, most: float, depth: int) -> Plan | None:
+    def recompute(self, k: int, most: float, depth: int) -> Plan | None:
         """How to run `k` again, or None where that is impossible or worth more than `most`. What
         two operands need is paid for twice."""
         line, t = self.line, self.t
@@ -423,11 +423,11 @@ class _Stage:
         price = line.run_price[k]
         if max(price, self.dearer.get(k, 0.0)) >= most:
             return None
-        if depth == 0 or k >= t or line.instance.last_rerun[k] < t or k in line.reruns[t]:
+        if depth == 0 or k >= t or line.instance.last_recompute[k] < t or k in line.recomputes[t]:
             return None
         key = t * line.width + k
         value, harm = price, 0.0
-        mends: dict[Mend, None] = {}
+        repairs: dict[Repair, None] = {}
         for i in line.instance.inputs[k]:
             keys = line.keys[i]
             index = bisect_left(keys, key)
@@ -442,7 +442,7 @@ class _Stage:
             maker = line.instance.producer[i]
             if maker is not None:
                 room = most - value if best is None else min(most - value, self.value(best))
-                best = self.rerun(maker, room, depth - 1) or best
+                best = self.recompute(maker, room, depth - 1) or best
             if best is None:
                 self.dearer[k] = max(self.dearer.get(k, 0.0), most)
                 return None
@@ -452,9 +452,9 @@ class _Stage:
                 return None
             price += best.price
             harm += best.harm
-            mends |= dict.fromkeys(best.mends)
-        mends[t, k, -1] = None
-        plan = self.known[k] = Plan(price, harm, tuple(mends))
+            repairs |= dict.fromkeys(best.repairs)
+        repairs[t, k, -1] = None
+        plan = self.known[k] = Plan(price, harm, tuple(repairs))
         return plan
 
     def _kept(self, v: int, last: int) -> float:
@@ -467,10 +467,10 @@ class _Stage:
         return harm
 
 
-def repair(
+def fit(
     line: Timeline, rng: random.Random, noise: float, stop: Callable[[], bool], ceiling: float
 ) -> bool:
-    """Mends until nothing exceeds the RAM. False when it is stuck, told to stop, or dearer than
+    """Repairs until nothing exceeds the RAM. False when it is stuck, told to stop, or dearer than
     `ceiling`. `noise` is the spread of the random factors on the prices."""
     rate = 0.0
     enough = FEW
@@ -508,7 +508,7 @@ def repair(
         done = False
         for score, plan in chosen[:enough]:
             mark = len(line.journal)
-            line.add(plan.mends)
+            line.add(plan.repairs)
             if line.total_excess() < total and line.storage >= 0:
                 rate = score if score < math.inf else rate
                 done = True
@@ -521,17 +521,17 @@ def repair(
 
 
 def thin(line: Timeline, stop: Callable[[], bool]) -> None:
-    """Takes out the mends, dearest first, that nothing needs any more."""
-    found = line.mends()
+    """Takes out the repairs, dearest first, that nothing needs any more."""
+    found = line.repairs()
 
-    def price(mend: Mend) -> float:
-        return line.run_price[mend[1]] if mend[2] < 0 else line.in_price[mend[2]]
+    def price(repair: Repair) -> float:
+        return line.run_price[repair[1]] if repair[2] < 0 else line.in_price[repair[2]]
 
-    for mend in sorted(found, key=lambda m: (-price(m), m)):
+    for repair in sorted(found, key=lambda m: (-price(m), m)):
         if stop():
             return
         mark, before = len(line.journal), line.price
-        line.remove([mend])
+        line.remove([repair])
         if line.total_excess() > 0 or line.price >= before:
             line.undo(mark)
 
@@ -555,15 +555,15 @@ def _descend(
     found: Callable[[], object],
     stop: Callable[[], bool],
 ) -> bool:
-    """Mends for less and less RAM, down to `least` bytes, and calls `found` at each step. False
-    where it does not get there; the mends are then anything."""
+    """Repairs for less and less RAM, down to `least` bytes, and calls `found` at each step. False
+    where it does not get there; the repairs are then anything."""
     best = int(line.peak.max())
     # At first all the way; what is left of that is where the search by steps begins.
     step, failures = 1.0, 0
     while best > least and failures < ATTEMPTS and not stop():
         line.limit = max(least, min(best - 1, int(best - (best - least) * step)))
         mark = len(line.journal)
-        enough = repair(line, rng, float(failures > 0), stop, math.inf)
+        enough = fit(line, rng, float(failures > 0), stop, math.inf)
         peak = int(line.peak.max())
         if peak < best:
             best = peak
@@ -577,9 +577,9 @@ def _descend(
 
 
 def _at_once(line: Timeline, rng: random.Random, stop: Callable[[], bool]) -> bool:
-    """Mends for the limit of the line. False where that does not succeed."""
+    """Repairs for the limit of the line. False where that does not succeed."""
     for attempt in range(ATTEMPTS):
-        if repair(line, rng, float(attempt > 0), stop, math.inf):
+        if fit(line, rng, float(attempt > 0), stop, math.inf):
             return True
         if stop():
             return False
@@ -587,7 +587,7 @@ def _at_once(line: Timeline, rng: random.Random, stop: Callable[[], bool]) -> bo
     return False
 
 
-def mend(
+def repair(
     instance: Instance,
     limit: float,
     found: Callable[[list[Event]], object],
@@ -601,7 +601,7 @@ def mend(
     """Looks for cheap sequences within `limit` bytes of RAM; calls `found` with each better one.
 
     Ends after `patience` rounds in a row without a better one, or when `stop` says so.
-    `time_weight` is added to the energy (nJ) for each ns. The first sequence is mended for the
+    `time_weight` is added to the energy (nJ) for each ns. The first sequence is repaired for the
     whole excess at once, or `gradually` for less and less RAM: that is dearer and takes longer, but
     gets to limits that are out of reach at once.
     """
@@ -624,7 +624,7 @@ def mend(
         _ruin(line, rng)
         # A little dearer is taken now and then, to get out of dead ends.
         ceiling = present + (best * 0.02 * rng.random() ** 3 if rng.random() < 0.3 else 0.0)
-        if repair(line, rng, 0.5, stop, ceiling * 1.05 + 1e-9):
+        if fit(line, rng, 0.5, stop, ceiling * 1.05 + 1e-9):
             thin(line, stop)
         if line.total_excess() > 0 or line.price > ceiling:
             line.undo(0)
@@ -637,15 +637,15 @@ def mend(
 
 
 def _ruin(line: Timeline, rng: random.Random) -> None:
-    """Takes out some of the mends: in a few stages in a row, or anywhere."""
-    mends = line.mends()
-    if not mends:
+    """Takes out some of the repairs: in a few stages in a row, or anywhere."""
+    repairs = line.repairs()
+    if not repairs:
         return
     if rng.random() < 0.7:
-        centre = rng.choice(mends)[0]
+        centre = rng.choice(repairs)[0]
         reach = rng.choice((2, 5, 10, 20, 40))
         share = rng.choice((0.3, 0.6, 1.0))
-        chosen = [m for m in mends if abs(m[0] - centre) <= reach and rng.random() < share]
+        chosen = [m for m in repairs if abs(m[0] - centre) <= reach and rng.random() < share]
     else:
-        chosen = rng.sample(mends, max(1, int(len(mends) * 0.1 * rng.random())))
+        chosen = rng.sample(repairs, max(1, int(len(repairs) * 0.1 * rng.random())))
     line.remove(chosen)

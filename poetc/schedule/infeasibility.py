@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from poetc.schedule import bounds
 from poetc.schedule.checker import Report, replay
 from poetc.schedule.errors import InfeasibleProblem, ScheduleError, SolverTimeLimit
-from poetc.schedule.greedy import greedy, tastes
+from poetc.schedule.greedy import greedy, priorities
 from poetc.schedule.highs import solve_mip
 from poetc.schedule.instance import Instance
-from poetc.schedule.mend import mend, squeeze
 from poetc.schedule.milp import SlotModel, all_slots
 from poetc.schedule.problem import Compute, Place, Problem, Step
 from poetc.schedule.rebuild import Event, Load, Run, rebuild
 from poetc.schedule.reorder import Frontier, permuted, renamed
+from poetc.schedule.repair import repair, squeeze
 from poetc.schedule.search import TOLERANCE, Search
 from poetc.schedule.strategies import keep_all
 
@@ -30,15 +30,15 @@ HOPELESS_SECONDS = 0.6
 LAST_SECONDS = 0.3
 # Share of the remaining time of a search for the former.
 MESSAGE_SHARE = 0.2
-# Share of the remaining seconds for one order; of that, shares for mending and for greedy schedules
-# where the exact model has the rest, and where it is too large.
+# Share of the remaining seconds for one order; of that, shares for repairing and for greedy
+# schedules where the exact model has the rest, and where it is too large.
 ORDER_SHARE = 0.8
-MEND_SHARE, GREEDY_SHARE = 0.4, 0.2
-MEND_ALONE_SHARE, GREEDY_ALONE_SHARE = 0.7, 0.3
+REPAIR_SHARE, GREEDY_SHARE = 0.4, 0.2
+REPAIR_ALONE_SHARE, GREEDY_ALONE_SHARE = 0.7, 0.3
 # Orders that are tried for less RAM: so many where the exact model takes no time, and elsewhere.
 TRIES, FEW_TRIES = 60, 8
-# Price of a rerun where a page-in costs 1 nJ.
-RERUN_NJ = 4
+# Price of a recompute where a page-in costs 1 nJ.
+RECOMPUTE_NJ = 4
 # Optional slots beyond which the exact models are not tried for an error message.
 EXACT_SLOTS = 2_000
 
@@ -82,7 +82,7 @@ def least_ram(instance: Instance, seconds: float = SECONDS, other_orders: bool =
     search = _LeastRam(given, bound, seconds)
     order_bound = max(order_bound, search.within(given, ORDER_SHARE) or 0)
     if search.known > bound and other_orders:
-        tiny = given.reruns <= EXACT_SLOTS // 10
+        tiny = given.recomputes <= EXACT_SLOTS // 10
         for count, order in enumerate(Frontier(given.problem)):
             if count >= (TRIES if tiny else FEW_TRIES) or search.late or search.known <= bound:
                 break
@@ -107,7 +107,7 @@ def _without_costs(instance: Instance) -> Instance:
     return _variant(
         instance,
         operations=tuple(
-            dataclasses.replace(o, energy_nj=RERUN_NJ, time_ns=0) for o in problem.operations
+            dataclasses.replace(o, energy_nj=RECOMPUTE_NJ, time_ns=0) for o in problem.operations
         ),
         tensors=tuple(
             dataclasses.replace(t, pageout_energy_nj=0, **paging) for t in problem.tensors
@@ -160,16 +160,16 @@ class _LeastRam:
         offer(_paging_all(instance))
         if self.known <= self.bound:
             return None
-        exact = instance.reruns <= EXACT_SLOTS
-        squeeze(instance, self.bound, offer, until(MEND_SHARE if exact else MEND_ALONE_SHARE))
-        kinds = list(tastes(instance))
-        for taste in kinds:
+        exact = instance.recomputes <= EXACT_SLOTS
+        squeeze(instance, self.bound, offer, until(REPAIR_SHARE if exact else REPAIR_ALONE_SHARE))
+        kinds = list(priorities(instance))
+        for priority in kinds:
             share = GREEDY_SHARE if exact else GREEDY_ALONE_SHARE
             stop = until(share / len(kinds))
             low, high = self.bound, min(self.known, 2 * sum(t.bytes for t in instance.tensors))
             while low < high and not stop():
                 middle = int(low + high) // 2
-                if offer(greedy(instance, middle, taste, stop)):
+                if offer(greedy(instance, middle, priority, stop)):
                     high = min(middle, self.known)
                 else:
                     low = middle + 1
@@ -226,23 +226,23 @@ def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
     hurried = _variant(free, deadline_ns=bound)
     limit = free.problem.ram_bytes
     if limit is not None and (best is None or best > bound):
-        until = search.seconds + seconds * MEND_SHARE
-        mend(
+        until = search.seconds + seconds * REPAIR_SHARE
+        repair(
             free,
             limit,
             offer,
             lambda: search.seconds > until,
             time_weight=1e3 * max(free.base_energy, 1.0) / max(bound, 1),
         )
-    for taste in tastes(hurried):
+    for priority in priorities(hurried):
         until = search.seconds + seconds * GREEDY_SHARE
 
         def late(until=until) -> bool:
             return search.seconds > until or search.remaining < seconds / 3
 
         if (best is None or best > bound) and not late():
-            offer(greedy(hurried, math.inf if limit is None else limit, taste, late))
-    if (best is None or best > bound) and free.reruns <= EXACT_SLOTS:
+            offer(greedy(hurried, math.inf if limit is None else limit, priority, late))
+    if (best is None or best > bound) and free.recomputes <= EXACT_SLOTS:
         model = SlotModel(free, all_slots(free), minimise="time", overlap=True)
         outcome = solve_mip(
             model.lp,
@@ -267,7 +267,7 @@ def refuse_hopeless(search: Search, in_order: bool = True) -> None:
     ram, deadline = problem.ram_bytes, problem.deadline_ns
     needed = bounds.ram_needed if in_order else bounds.ram_needed_in_any_order
     if ram is not None and needed(instance)[0] > ram:
-        small = instance.reruns <= EXACT_SLOTS
+        small = instance.recomputes <= EXACT_SLOTS
         _refuse_ram(search, least_ram(instance, HOPELESS_SECONDS, other_orders=small))
     if deadline is not None and bounds.time_needed(instance) > deadline:
         _refuse_deadline(search, HOPELESS_SECONDS)

@@ -5,8 +5,9 @@ so a column whose own reduced cost exceeds the room up to the energy of interest
 schedule. But prices are spread over columns that go together: a tensor that is kept through ten
 stages pays a little in each of them, and one that is paged in is written, too. So what a column
 brings with it is added up. In a schedule without useless steps whatever is in RAM was made by a
-first run, or by a rerun, whose inputs were in RAM before that, or was paged in; and it is read by a
-first run, or by a rerun, of which something is read after that. That is a path through the columns
+first run, or by a recompute, whose inputs were in RAM before that, or was paged in; and it is read
+by a first run, or by a recompute, of which something is read after that. That is a path through the
+columns
 
     (first run | write and load)  ->  keep or run, again and again  ->  first run that reads it
 

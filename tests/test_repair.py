@@ -1,4 +1,4 @@
-"""Mending, orders and the bound from checkpoints, against the checker and the exact model."""
+"""Repairing, orders and the bound from checkpoints, against the checker and the exact model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from poetc.schedule.checker import replay
 from poetc.schedule.checkpoints import Checkpoints, choose, relax
 from poetc.schedule.errors import InfeasibleProblem
 from poetc.schedule.instance import Instance
-from poetc.schedule.mend import Timeline, mend
 from poetc.schedule.problem import Problem
 from poetc.schedule.rebuild import rebuild
+from poetc.schedule.repair import Timeline, repair
 from poetc.schedule.solve import solve
 
 
@@ -42,12 +42,12 @@ def unlimited(problem: Problem) -> Problem:
 
 @pytest.mark.parametrize("seeds", batched(range(300), 50))
 def test_sequences_keep_to_the_ram(seeds: range) -> None:
-    mended = sum(map(mended_sequences, seeds))
-    assert mended > len(seeds)
+    repaired = sum(map(repaired_sequences, seeds))
+    assert repaired > len(seeds)
 
 
-def mended_sequences(seed: int) -> int:
-    """How many sequences mending finds for a random problem at any RAM; each keeps to it."""
+def repaired_sequences(seed: int) -> int:
+    """How many sequences repairing finds for a random problem at any RAM; each keeps to it."""
     problem = unlimited(random_problem(random.Random(seed)))
     instance = Instance(problem)
     if instance.pages_of_end() > (problem.storage_bytes or math.inf):
@@ -60,7 +60,7 @@ def mended_sequences(seed: int) -> int:
         for gradually in (False, True):
             found = []
             inner = Instance(limit)
-            mend(inner, ram, found.append, lambda: False, patience=10, gradually=gradually)
+            repair(inner, ram, found.append, lambda: False, patience=10, gradually=gradually)
             for events in found:
                 replay(limit, rebuild(instance, events))
             count += len(found)
@@ -72,8 +72,8 @@ def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
     instance = Instance(problem)
     assert problem.ram_bytes is not None
     at_once, step_by_step = [], []
-    mend(instance, problem.ram_bytes, at_once.append, lambda: bool(at_once))
-    mend(instance, problem.ram_bytes, step_by_step.append, lambda: False, gradually=True)
+    repair(instance, problem.ram_bytes, at_once.append, lambda: bool(at_once))
+    repair(instance, problem.ram_bytes, step_by_step.append, lambda: False, gradually=True)
     assert not at_once and step_by_step
     for events in step_by_step:
         replay(problem, rebuild(instance, events))
@@ -84,11 +84,11 @@ def test_gradual_mending_where_no_order_has_a_schedule(monkeypatch: pytest.Monke
     problem = limited(layered(250, SHAPES["wide"]), 0.8)
     schedule = solve(problem, time_limit_s=60, progress=lambda now: now.energy_nj == math.inf)
     replay(problem, schedule.steps)
-    assert any("mended" in line for line in schedule.log)
+    assert any("repaired" in line for line in schedule.log)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_timeline_follows_its_mends(seed: int) -> None:
+def test_a_timeline_follows_its_repairs(seed: int) -> None:
     problem = limited(layered(40, SHAPES["narrow"], seed), 0.75)
     instance = Instance(problem)
     line = Timeline(instance, 0)
@@ -98,9 +98,9 @@ def test_a_timeline_follows_its_mends(seed: int) -> None:
         k = rng.randrange(instance.n - 1)
         line.add([(rng.randint(k + 1, instance.n - 1), k, -1)])
         if rng.random() < 0.3:
-            line.remove([rng.choice(line.mends())])
+            line.remove([rng.choice(line.repairs())])
         made = Timeline(instance, 0)
-        made.add(line.mends())
+        made.add(line.repairs())
         assert (made.peak == line.peak).all() and (made.base == line.base).all()
         assert made.price == pytest.approx(line.price)
     report = replay(unlimited(problem), rebuild(instance, line.events()))
