@@ -75,7 +75,7 @@ def indices(shape):
 def test_extremes_of_nan_and_zeros(kind):
     a, b = np.meshgrid(SPECIAL, SPECIAL)
     expected = [SCALAR[kind](x, y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]
-    actual = hlo.REDUCERS[kind].MEANING(a, b)
+    actual = hlo.REDUCERS[kind].meaning(a, b)
     assert_same_bits(actual.ravel(), np.array(expected, F32))
     ints = np.array([-3, 2], np.int32), np.array([5, -9], np.int32)
     assert semantics.maximum(*ints).tolist() == [5, 2]
@@ -120,7 +120,7 @@ def test_identity(kind, element):
     }[element]
     neutral = np.asarray(hlo.identity(kind, element))
     assert neutral.dtype == values.dtype
-    assert_same_bits(hlo.REDUCERS[kind].MEANING(neutral, values), values)
+    assert_same_bits(hlo.REDUCERS[kind].meaning(neutral, values), values)
 
 
 # Data movement
@@ -173,7 +173,7 @@ def test_reduce(seed, shape, data):
     for i in indices(shape):
         j = tuple(i[d] for d in kept)
         expected[j] = SCALAR[kind](expected[j], x[i])
-    actual = semantics.reduce(x, np.asarray(init), dims, hlo.REDUCERS[kind].MEANING)
+    actual = semantics.reduce(x, np.asarray(init), dims, hlo.REDUCERS[kind].meaning)
     assert_same_bits(actual, expected)
 
 
@@ -349,7 +349,7 @@ def test_reduce_window(seed, data):
             if all(p[d] % base[d] == 0 and 0 <= p[d] // base[d] < shape[d] for d in range(rank)):
                 element = x[tuple(p[d] // base[d] for d in range(rank))]
                 expected[o] = SCALAR[kind](expected[o], element)
-    combine = hlo.REDUCERS[kind].MEANING
+    combine = hlo.REDUCERS[kind].meaning
     actual = semantics.reduce_window(
         x, init, window, strides, base, dilation, list(zip(low, high, strict=True)), combine, out
     )
