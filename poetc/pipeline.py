@@ -185,21 +185,27 @@ def front_passes(
 def run_passes(
     ctx: Context, module: ModuleOp, passes: tuple[ModulePass, ...], observe: Observer
 ) -> None:
-    """Run passes in order; the module is verified after each."""
+    """Run passes in order, and `observe` after each."""
     for step in passes:
         started = time.monotonic()
         step.apply(ctx, module)
-        seconds = time.monotonic() - started
-        _verify(module, step.name)
-        observe(step.name, module, seconds)
+        observe(step.name, module, time.monotonic() - started)
 
 
-def _verify(module: ModuleOp, after: str) -> None:
-    try:
-        module.verify()
-    except VerifyException as error:
-        # Not the user's fault: a pass left invalid IR behind.
-        raise AssertionError(f"invalid IR after {after}: {error}") from error
+def verified(observe: Observer) -> Observer:
+    """An observer that verifies the module and then calls `observe`.
+
+    It raises AssertionError for invalid IR: not the user's fault, a pass left that behind.
+    """
+
+    def verify(name: str, module: ModuleOp, seconds: float) -> None:
+        try:
+            module.verify()
+        except VerifyException as error:
+            raise AssertionError(f"invalid IR after {name}: {error}") from error
+        observe(name, module, seconds)
+
+    return verify
 
 
 def compile_module(
@@ -238,7 +244,7 @@ def compile_module(
         plan_graph_memory(graph)
         observe("poet-plan-memory", module, time.monotonic() - started)
     try:
-        run_passes(ctx, module, (PoetVerifyPass(),), observe)
+        run_passes(ctx, module, (PoetVerifyPass(),), verified(observe))
     except PoetcError as error:
         if given:
             # The schedule is the user's: what is wrong with it is wrong with the input.

@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 from conftest import MODELS
+from xdsl.dialects.builtin import FunctionType
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
 
 from poetc.costmodel.device import load_device
 from poetc.interpreter import run_func, run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import Options, compile_module, front_passes
+from poetc.pipeline import Options, compile_module, front_passes, run_passes, verified
 
 NAMES = ["gesture_mlp", "kws_conv", "dscnn", "bert_micro"]
 
@@ -57,7 +60,10 @@ def test_scheduled_graph_gives_the_same_bits_in_its_arena(name, ram_bytes):
         make_context(), parse_module(text, name), Options(load_device("mkr1000"), "mkr1000")
     )
     options = Options(load_device("mkr1000"), "mkr1000", ram_bytes=ram_bytes)
-    limited = compile_module(make_context(), parse_module(text, name), options)
+    passes: list[str] = []
+    observe = verified(lambda name, module, seconds: passes.append(name))
+    limited = compile_module(make_context(), parse_module(text, name), options, observe=observe)
+    assert {"poet-fuse", "poet-schedule", "poet-verify"} <= {*passes}
     assert limited.report is not None
     expected = run_graph(unlimited.graph, args, arena=True)
     for arena in (False, True):
@@ -65,3 +71,16 @@ def test_scheduled_graph_gives_the_same_bits_in_its_arena(name, ram_bytes):
         assert bits(run.results) == bits(expected.results)
         assert run.peak_bytes == limited.report.use.peak_bytes < expected.peak_bytes
         assert run.page_ins + run.recomputes > 0
+
+
+def test_invalid_ir_is_found_after_the_pass_that_left_it():
+    class Breaks(ModulePass):
+        name = "breaks"
+
+        def apply(self, ctx, op):
+            graph = next(g for g in op.walk() if isinstance(g, FuncOp))
+            graph.properties["function_type"] = FunctionType.from_lists([], [])
+
+    module = parse_module(load("gesture_mlp")[0])
+    with pytest.raises(AssertionError, match="invalid IR after breaks"):
+        run_passes(make_context(), module, (Breaks(),), verified(lambda *_: None))

@@ -58,6 +58,7 @@ def build_parser() -> Parser:
     )
     add("--passes", metavar="PIPELINE", help="run just these passes, in xdsl-opt's syntax")
     add("--print-ir-after-all", action="store_true", help="IR after each pass, on stderr")
+    add("--verify-each", action="store_true", help="verify the IR after each pass")
     add("--time-passes", action="store_true", help="seconds each pass took, on stderr")
     add("--json", action="store_true", help="the summary as JSON on stderr")
     add("-q", "--quiet", action="store_true", help="no summary and no progress")
@@ -230,7 +231,7 @@ def _compile(
     name: str,
 ) -> int:
     from poetc.ir.graph import graphs
-    from poetc.pipeline import compile_module
+    from poetc.pipeline import compile_module, verified
 
     step = None
     if arguments.data is not None:
@@ -246,7 +247,7 @@ def _compile(
         module,
         options,
         progress=progress,
-        observe=observer,
+        observe=verified(observer) if arguments.verify_each else observer,
     )
     if progress is not None:
         progress.clear()

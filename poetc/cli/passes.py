@@ -60,7 +60,7 @@ def run_passes_alone(
 
     from poetc.ir.graph import graphs
     from poetc.ir.text import module_text
-    from poetc.pipeline import run_passes
+    from poetc.pipeline import run_passes, verified
 
     known = Universe.get_multiverse().all_passes
     passes: list[ModulePass] = []
@@ -83,7 +83,7 @@ def run_passes_alone(
                 "stablehlo-simplify,stablehlo-to-poet make it"
             )
         try:
-            run_passes(context, module, (step,), observer)
+            run_passes(context, module, (step,), verified(observer))
         except PoetcError:
             raise
         except Exception as error:
