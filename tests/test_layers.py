@@ -90,7 +90,6 @@ LARGE = {
     "poetc.backends.tvm.primfunc._Function",
     "poetc.backends.tvm.tiling",
     "poetc.backends.tvm.tiling._Kernel",
-    "poetc.cli",
     "poetc.kernels.evaluate",
     "poetc.kernels.evaluate.Evaluator",
     "poetc.passes.poet_schedule",

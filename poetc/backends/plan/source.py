@@ -284,8 +284,8 @@ static void *made(const poetc_operation *operation, uint32_t i)
                 "    .open = poetc_image_open,",
                 "    .commit = poetc_image_commit,",
                 "    .out_start = poetc_parameter_out_start,",
-                "    .tag_word = poetc_tag_word,",
-                "    .tag_bytes = poetc_tag_bytes,",
+                "    .tagged_word = poetc_tag_word,",
+                "    .tagged_all = poetc_tag_bytes,",
                 "};",
                 "",
             ]

@@ -431,15 +431,15 @@ static uint32_t step_tag(const walk *w, const page *p)
 }
 
 /* The tag of this step: of its plan, its place in the sequence, and all arguments in RAM. */
-static void tag_step(walk *w)
+static void tag_walk(walk *w)
 {
     const reader *const r = &w->plan;
     const poetc_model *const model = r->model;
     uint32_t tag = poetc_get_u32(r->bytes + r->end / 8u);
-    tag = model->image->tag_word(tag, w->state.sequence);
+    tag = model->image->tagged_word(tag, w->state.sequence);
     for (uint32_t i = 0; i < model->arguments; ++i) {
         if (model->argument[i].page == POETC_IN_ARENA) {
-            tag = model->image->tag_bytes(tag, model->arena + where(model, i), model->bytes[i]);
+            tag = model->image->tagged_all(tag, model->arena + where(model, i), model->bytes[i]);
         }
     }
     w->state.new_tag = tag;
@@ -625,7 +625,7 @@ static poetc_status follow(walk *w)
         return POETC_PLAN_INVALID;
     }
     if (w->run && w->plan.model->image != NULL) {
-        tag_step(w);
+        tag_walk(w);
     }
     w->waited_at = w->plan.at;
     for (uint32_t step = 0; step < w->plan.steps; ++step) {

@@ -66,8 +66,8 @@ typedef struct {
                            const poetc_state *state);
     poetc_status (*out_start)(poetc_store *store, poetc_transfer *transfer, uint32_t offset,
                               void *data, uint32_t length, uint32_t tag);
-    uint32_t (*tag_word)(uint32_t tag, uint32_t word);
-    uint32_t (*tag_bytes)(uint32_t tag, const void *data, uint32_t length);
+    uint32_t (*tagged_word)(uint32_t tag, uint32_t word);
+    uint32_t (*tagged_all)(uint32_t tag, const void *data, uint32_t length);
 } poetc_plan_image;
 
 /* The plan that runs. It stays where the caller has it, in flash or in RAM. */
