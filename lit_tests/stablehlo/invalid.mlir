@@ -8,7 +8,7 @@
 
 // CHECK: operand 0 has elements of type i1, expected f32 or i32
 %x = "test.op"() : () -> tensor<2xi1>
-%0 = stablehlo.add %x, %x : tensor<2xi1>
+%0 = stablehlo.subtract %x, %x : tensor<2xi1>
 
 // -----
 
