@@ -1,11 +1,16 @@
 """Shared paths and helpers of the tests."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import Phase, settings
 from xdsl.dialects.builtin import ModuleOp
+
+# Whoever runs the tests in the background has them ignore Ctrl-C, which some of them press.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A mutant is killed by any failure: it need not be the simplest, nor one seen before.
 settings.register_profile(

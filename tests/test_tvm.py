@@ -71,7 +71,9 @@ def test_every_budget_gives_the_bits_of_c_and_xlas_numbers(name: str, tmp_path: 
     if name != "resnet8":
         by_c = run(build(module, tmp_path / "c"), step.arguments, step.expected)
         assert bits(unlimited) == bits(by_c)
-    for budget, ram_bytes in budgets(step, module).items():
+    possible = budgets(step, module)
+    for budget in ("40%", "least"):
+        ram_bytes = possible[budget]
         module = within(name, ram_bytes)
         executable = compiled(module, plain=name in LARGE)
         program = Run(module, executable, step.arguments)
