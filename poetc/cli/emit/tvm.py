@@ -59,7 +59,7 @@ def _emit(job: Job) -> str | None:
 BACKEND = Backend(
     _emit,
     takes=("target", "tuning", "tune"),
-    says="says what TVM code is for; give --emit=tvm, or --kernels=tvm for --target, too",
+    says="says what TVM code is for; give --emit=tvm, or --kernels=tvm with --target",
     check=_check,
     plans=_plans,
 )
