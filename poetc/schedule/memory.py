@@ -1,8 +1,8 @@
 """Turns a schedule into buffers with lifetimes, and packs them into the arena and the storage.
 
 A *live range* is one presence of a tensor in RAM: from the step that makes it or pages it in, or
-the start, to the step that frees it or takes its buffer over, or the end. Stays that follow each
-other in place are one buffer, so a parameter and its new value have one offset. Workspace is a
+the start, to the step that frees it or takes its buffer over, or the end. Live ranges that follow
+each other in place are one buffer, so a parameter and its new value have one offset. Workspace is a
 buffer that lives for one step. A page lives from its page-out to its last page-in.
 
 Where tensors start on storage, there is more than the pages of the step: an image that outlives it.

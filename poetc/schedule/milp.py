@@ -113,7 +113,7 @@ class SlotModel:
     RAM: still a relaxation. With `serial` it bounds the sum of computing and that share of the
     transfers: neither safe nor a relaxation, but for all of them it is safe.
 
-    An `relaxation` counts memory in obligatory slots only: a relaxation whose LP is as good in
+    With `relaxation` memory is counted in obligatory slots only, and the LP is as good in
     practice. Then nothing is gained by dropping a tensor on the way to an obligatory slot: there is
     one page-in of it at most in each stage, and one keep column from its last use in a stage to the
     next stage that has one, which makes the model much smaller.

@@ -4,9 +4,9 @@ it exceeds the RAM, and the repairs are improved by taking some out and repairin
 A `Timeline` has every operation once, in order, and *repairs*: a recompute in a stage, or a page-in
 just before a run. RAM is known for each stage and follows each repair in time that does not depend
 on the number of stages in Python. Where RAM is exceeded most, the tensors that lie idle there are
-candidates: one is evicted until its next reader, for which it is paged in or recomputed (by a chain
-of recomputes, where its operands are not there and cannot be kept). The one that costs least for
-the excess that it takes away, in all stages, is chosen.
+candidates: one is evicted until its next reader, for which it is paged in or recomputed (with a
+chain of its ancestors, where its operands are not there and cannot be kept). The one that costs
+least for the excess that it takes away, in all stages, is chosen.
 """
 
 from __future__ import annotations

@@ -6,36 +6,45 @@ Each is a file of poetc/backends/c/templates/, written for Jinja, with `<< value
 
 from __future__ import annotations
 
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from poetc.backends.c.libraries.library import MARK, OPTIONS
 from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, STORAGE
 from poetc.compare import TOLERANCE
 
-_ENVIRONMENT = Environment(
-    loader=PackageLoader("poetc.backends.c", "templates"),
-    undefined=StrictUndefined,
-    keep_trailing_newline=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    block_start_string="<%",
-    block_end_string="%>",
-    variable_start_string="<<",
-    variable_end_string=">>",
-    comment_start_string="<#",
-    comment_end_string="#>",
-)
-_ENVIRONMENT.globals |= {
-    "MARK": MARK,
-    "OPTIONS": OPTIONS,
-    "TOLERANCE": f"{TOLERANCE:g}",
-    "DIRECTORY": DIRECTORY,
-    "IMAGE": IMAGE,
-    "STORAGE": STORAGE,
-    "COMPARE": COMPARE,
-}
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@cache
+def _environment() -> Environment:
+    # Imported when the first template is filled in: most runs of poetc fill in none.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("poetc.backends.c", "templates"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<<",
+        variable_end_string=">>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+    )
+    environment.globals |= {
+        "MARK": MARK,
+        "OPTIONS": OPTIONS,
+        "TOLERANCE": f"{TOLERANCE:g}",
+        "DIRECTORY": DIRECTORY,
+        "IMAGE": IMAGE,
+        "STORAGE": STORAGE,
+        "COMPARE": COMPARE,
+    }
+    return environment
 
 
 def render(template: str, /, **values: Any) -> str:
@@ -44,4 +53,4 @@ def render(template: str, /, **values: Any) -> str:
     Also known to it: what generated files begin with, the options that compilers must be given, and
     the names of the files of a run (libraries/step.py).
     """
-    return _ENVIRONMENT.get_template(template).render(values)
+    return _environment().get_template(template).render(values)
