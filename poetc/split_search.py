@@ -69,11 +69,7 @@ MOVES = (
 
 EVERYWHERE = (
     *MOVES,
-    hlo.UnaryElementwiseOp,
-    hlo.BinaryElementwiseOp,
-    hlo.CompareOp,
-    hlo.SelectOp,
-    hlo.ConvertOp,
+    hlo.ElementwiseOp,
     hlo.DotGeneralOp,
     hlo.ReduceOp,
 )

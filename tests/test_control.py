@@ -120,6 +120,12 @@ def test_a_map_is_its_body_on_whole_tensors():
     expected = np.where(x * 2 < s, x * 2, y)
     np.testing.assert_array_equal(run_func(parse_module(MAPPED), [x, y, s])[0], expected)
     np.testing.assert_array_equal(run_func(simplified(MAPPED), [x, y, s])[0], expected)
+    clamped = MAPPED.replace(
+        "%d = stablehlo.select %p, %c, %b : tensor<i1>, tensor<f32>",
+        "%d = stablehlo.clamp %b, %c, %s : tensor<f32>",
+    )
+    expected = np.minimum(np.maximum(x * 2, y), s)
+    np.testing.assert_array_equal(run_func(simplified(clamped), [x, y, s])[0], expected)
     with pytest.raises(InputError, match="reshape in its body is not supported"):
         simplified(
             MAPPED.replace(

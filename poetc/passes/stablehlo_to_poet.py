@@ -45,12 +45,10 @@ from poetc.ir.locations import source_location
 from poetc.ir.poet import PART, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
     EXPANDED,
-    BinaryElementwiseOp,
     ConstantOp,
+    ElementwiseOp,
     Resume,
-    SelectOp,
     StableHLO,
-    UnaryElementwiseOp,
 )
 from poetc.ir.types import ELEMENT_TYPES, listed
 
@@ -420,8 +418,8 @@ def _reads_elementwise(op: Operation | None, value: SSAValue) -> bool:
 
     Nothing but direct operands of element-wise operations counts here; `poet-fuse` sees further.
     """
-    elementwise = isinstance(op, BinaryElementwiseOp | UnaryElementwiseOp | SelectOp)
-    return elementwise and value in op.operands and op.results[0].type == value.type
+    elementwise = isinstance(op, ElementwiseOp)
+    return elementwise and value in op.operands and op.result.type == value.type
 
 
 def argument_names(main: FuncOp) -> list[str | None]:

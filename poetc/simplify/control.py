@@ -229,7 +229,7 @@ class _Expander:
         for inner in block.ops:
             if isinstance(inner, hlo.ConstantOp):
                 self._copy(inner)
-            elif isinstance(inner, _ELEMENTWISE):
+            elif isinstance(inner, hlo.ElementwiseOp):
                 type = hlo.TensorType(hlo.element_type_of(inner.result), shape)
                 copy = inner.create(
                     operands=[whole(value) for value in inner.operands],
@@ -288,8 +288,6 @@ class _Expander:
             self.known[op.result] = array
         return self.constants[key]
 
-
-_ELEMENTWISE = (hlo.BinaryElementwiseOp, hlo.UnaryElementwiseOp, hlo.CompareOp, hlo.SelectOp)
 
 _FEWER = (
     "make the loop shorter, or do one of its steps, or some, in a step of their own that the "
