@@ -2,19 +2,14 @@
 
 import math
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.arena_instances import CAPACITY_BYTES, perfect
 from poetc.schedule.arena import EFFORT, Buffer, Packing, pack
 from poetc.schedule.arena_check import ArenaError, check_packing
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from benchmarks.arena_instances import CAPACITY_BYTES, perfect
 
 
 def checked(

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from benchmarks import document, optimiser
 from benchmarks.instances import (
     SHAPES,

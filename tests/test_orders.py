@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.instances import SHAPES, layered, peak_bytes
 from poetc.interpreter import run_graph

@@ -5,14 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import sys
 import threading
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from schedule_problems import random_problem
 
 from benchmarks.instances import SHAPES, layered, peak_bytes
