@@ -13,8 +13,8 @@ import time
 
 from benchmarks import document
 from benchmarks.arena_instances import CAPACITY_BYTES, perfect
-from poetc.schedule.arena import pack
-from poetc.schedule.arena_check import check_packing
+from poetc.schedule.arena.check import check_packing
+from poetc.schedule.arena.pack import pack
 
 KINDS: dict[str, dict[str, float]] = {
     "straight cuts, 1024 steps, 1 KiB": {"steps": 1024, "unit_bytes": 1024},
@@ -45,24 +45,24 @@ COUNTS = (100, 200, 300, 450)
 
 HEAD = """# Packing the arena
 
-`poetc/schedule/arena.py` gives every buffer an offset. A buffer lives from its first to its last
-step, both included: one that ends at step 4 and one that begins at step 5 may share bytes, one that
-begins at step 4 may not. Sizes and offsets are multiples of the alignment. A buffer may have a
+`poetc/schedule/arena/pack.py` gives every buffer an offset. A buffer lives from its first to its
+last step, both included: one that ends at step 4 and one that begins at step 5 may share bytes, one
+that begins at step 4 may not. Sizes and offsets are multiples of the alignment. A buffer may have a
 stricter one of its own (a cache line, say): then it takes whole multiples of that.
 
 1. Buffers that meet all others go to the bottom, if they keep the others aligned; groups that never
    meet in time are packed apart.
 2. Six orders with first fit and best fit. On training steps one of them nearly always reaches the
    peak of live bytes, which no arena can be below.
-3. Otherwise a search (`arena_search.py`) for exactly that height: it fills the valleys of the
+3. Otherwise a search (`arena/search.py`) for exactly that height: it fills the valleys of the
    skyline, the one with the fewest possibilities first, jumps back over decisions that did not
    matter, and restarts. Where there is no room to spare, buffers that must lie side by side are
-   joined first (`arena_join.py`); restarts doubt some of these guesses. Effort grows from round to
+   joined first (`arena/join.py`); restarts doubt some of these guesses. Effort grows from round to
    round: each goes on with the search for the height that is wanted (the target, if one is given)
    and for the least possible, and with a sixteenth of that effort for each of some heights in
    between. More effort is never worse. A search that ends without an answer proves a higher bound.
 
-`arena_check.py`, which shares no code with this, checks every plan.
+`arena/check.py`, which shares no code with this, checks every plan.
 
 ## Buffers that move
 
@@ -74,11 +74,11 @@ next gets another place; in the example one unit does so. In the extreme every k
 operands wherever it likes, so whatever RAM a schedule needs at least is enough for an arena too, at
 the price of transfers.
 
-`schedule/relocate.py` looks for few and cheap moves. A sweep through time places each buffer that
-begins where that costs least: in a hole, or else where buffers lie that can move away at that
+`schedule/arena/relocate.py` looks for few and cheap moves. A sweep through time places each buffer
+that begins where that costs least: in a hole, or else where buffers lie that can move away at that
 moment. Local search over what each buffer prefers (bottom, top, near a place) and over moves that
-are made in any case runs some thousand sweeps. Last, each move is taken back that `arena.py` can do
-without. No move at all is a possible result, and not a rare one.
+are made in any case runs some thousand sweeps. Last, each move is taken back that
+`arena/pack.py` can do without. No move at all is a possible result, and not a rare one.
 
 ## Instances with a known perfect packing
 """

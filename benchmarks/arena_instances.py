@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from itertools import pairwise
 
-from poetc.schedule.arena import Buffer
+from poetc.schedule.arena.pack import Buffer
 
 CAPACITY_BYTES = 1 << 20
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 from benchmarks import document
 from benchmarks.instances import build, cases
-from poetc.schedule.bounds import ram_needed
-from poetc.schedule.errors import InfeasibleProblem
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Problem
+from poetc.schedule.exact.bounds import ram_needed
+from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem
 from poetc.schedule.solve import solve
 
 LIMIT_S = 2.0

@@ -18,9 +18,9 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from poetc.schedule.graphs import load
-from poetc.schedule.order import footprint
-from poetc.schedule.problem import Operation, Place, Problem, Tensor
+from poetc.schedule.heuristics.order import footprint
+from poetc.schedule.model.graphs import load
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor
 
 ROOT = Path(__file__).parent.parent
 POET_GRAPHS = Path(__file__).parent / "poet_graphs"

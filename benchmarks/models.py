@@ -24,9 +24,9 @@ from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_schedule import problem_view
 from poetc.pipeline import Options, compile_module, front_passes, run_passes, schedule_options
-from poetc.schedule.checker import Report
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
+from poetc.schedule.model.checker import Report
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.search.infeasibility import least_ram
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 NAMES = (
@@ -70,7 +70,7 @@ Made by `python -m benchmarks.models --device {device} --time-limit {limit:g}`.
   is within the budget, and one without waste would cost more than 0.2% of the energy, or was not
   found.
 - *moves*: page-ins that are there only because no arena would fit otherwise
-  (`schedule/relocate.py`); they are among the page-ins.
+  (`schedule/arena/relocate.py`); they are among the page-ins.
 - *energy*, *time*: relative to unlimited RAM with parameters in RAM.
 - *gap*: between the energy and its proven lower bound.
 """

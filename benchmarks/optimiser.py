@@ -42,7 +42,7 @@ from benchmarks.instances import (
     to_json,
 )
 from poetc.files import write_whole
-from poetc.schedule.problem import Problem
+from poetc.schedule.model.problem import Problem
 
 STRATEGIES = (
     "auto",
@@ -109,7 +109,7 @@ def _sources(path: Path) -> Iterable[Path]:
 
 def solver_sources() -> str:
     """A hash of the modules of poetc that `solve` is made of."""
-    import poetc.schedule.checker
+    import poetc.schedule.model.checker
     import poetc.schedule.solve  # noqa: F401
 
     files = [
@@ -250,8 +250,8 @@ def worker(request: dict) -> dict:
         return {"problem": to_json(build(Source(**request["source"])))}
     problem = from_json(request["problem"])
     if task == "least":
-        from poetc.schedule.infeasibility import least_ram
-        from poetc.schedule.instance import Instance
+        from poetc.schedule.model.instance import Instance
+        from poetc.schedule.search.infeasibility import least_ram
 
         least = least_ram(Instance(problem))
         return {"known": least.known, "bound": least.bound}
@@ -259,8 +259,8 @@ def worker(request: dict) -> dict:
 
 
 def _solve(problem: Problem, options: dict) -> dict:
-    from poetc.schedule.checker import check
-    from poetc.schedule.errors import (
+    from poetc.schedule.model.checker import check
+    from poetc.schedule.model.errors import (
         InfeasibleProblem,
         NoScheduleError,
         SolverTimeLimit,
@@ -334,7 +334,7 @@ class Problems:
         # Of the sources only the function itself counts: the value is the peak of a checked
         # schedule, so it stays right when the solvers change, and instances stay the same.
         text = to_json(problem)
-        key = digest(text, sources("poetc/schedule/infeasibility.py"))
+        key = digest(text, sources("poetc/schedule/search/infeasibility.py"))
         known = self._answer("least", key, {"task": "least", "problem": text})["known"]
         if known is None:
             raise RuntimeError("no schedule is known, whatever the RAM")

@@ -21,8 +21,8 @@ from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
-from poetc.schedule.order import find_order, footprint
-from poetc.schedule.problem import Place, Problem
+from poetc.schedule.heuristics.order import find_order, footprint
+from poetc.schedule.model.problem import Place, Problem
 
 NAMES = (*models.NAMES, "bert_base")
 

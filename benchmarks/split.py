@@ -25,8 +25,8 @@ from poetc.pipeline import (
     split_candidate,
     split_candidates,
 )
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.search.infeasibility import least_ram
 from poetc.split_search import Candidate
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"

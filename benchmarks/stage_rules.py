@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks import document
-from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import InfeasibleProblem
-from poetc.schedule.order import find_order
-from poetc.schedule.problem import Compute, Operation, Place, Problem, Step, Tensor
+from poetc.schedule.heuristics.order import find_order
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.schedule.model.problem import Compute, Operation, Place, Problem, Step, Tensor
 from poetc.schedule.solve import solve
 from tests.schedule_free_oracle import (
     FREE,

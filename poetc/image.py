@@ -34,7 +34,7 @@ from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import GraphOp, PageType
 from poetc.ir.types import ELEMENT_TYPES
 from poetc.page import PAGE_TRAILER_BYTES, page_bytes, page_trailer
-from poetc.schedule.arena import round_up
+from poetc.schedule.arena.pack import round_up
 
 RECORD_BYTES = 16
 RECORD_TAG_OFFSET = 8

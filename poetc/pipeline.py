@@ -65,10 +65,10 @@ from poetc.passes.stablehlo_split import (
     splittable,
 )
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
-from poetc.schedule.bounds import ram_needed_in_any_order
-from poetc.schedule.errors import InfeasibleProblem
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
+from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.search.infeasibility import least_ram
 from poetc.split_search import Candidate, candidates, ends_bytes, least_time_ns
 from poetc.units import format_bytes, format_time
 

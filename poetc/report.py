@@ -31,7 +31,7 @@ from poetc.ir.poet import (
 from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import unscheduled
 from poetc.pipeline import Compiled, Options
-from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place
+from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place
 from poetc.units import format_bytes, format_energy, format_time
 
 KINDS = (*TENSOR_KINDS[:4], "workspace", "transfer_buffers", *TENSOR_KINDS[4:])
@@ -558,8 +558,8 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
     """
     from poetc.passes.inplace import inplace_candidates
     from poetc.passes.poet_schedule import ScheduleOptions, problem_view
-    from poetc.schedule.infeasibility import least_ram
-    from poetc.schedule.instance import Instance
+    from poetc.schedule.model.instance import Instance
+    from poetc.schedule.search.infeasibility import least_ram
 
     places = ("ram", "storage") if options.device.storage is not None else ("ram",)
     used_bytes = options.budget.used_bytes

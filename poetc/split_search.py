@@ -20,8 +20,8 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.graph import GraphView, Storage, tensor_bytes
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
 from poetc.passes.stablehlo_split import Split
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Place, Problem
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Place, Problem
 
 if TYPE_CHECKING:
     from poetc.pipeline import Options

@@ -22,8 +22,8 @@ from poetc.passes.poet_schedule import (
     schedule_and_plan,
 )
 from poetc.pipeline import front_passes, run_passes
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.search.infeasibility import least_ram
 
 DEVICE = "nrf52840"
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off")

@@ -13,7 +13,7 @@ import heapq
 import itertools
 from collections.abc import Iterator
 
-from poetc.schedule.problem import Place, Problem
+from poetc.schedule.model.problem import Place, Problem
 
 _State = tuple[int, int, int, int, int, int, tuple[tuple[int, int, int], ...]]
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from poetc.schedule.problem import (
+from poetc.schedule.model.problem import (
     Compute,
     Free,
     Operation,

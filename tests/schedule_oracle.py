@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Iterator
 from itertools import count
 
-from poetc.schedule.problem import Place, Problem
+from poetc.schedule.model.problem import Place, Problem
 
 State = tuple[int, int, int, int]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from poetc.schedule.problem import Operation, Place, Problem, Tensor
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor
 
 
 def problems(max_operations: int = 6, plain: bool = False) -> st.SearchStrategy[Problem]:

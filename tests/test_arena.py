@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.arena_instances import CAPACITY_BYTES, perfect
-from poetc.schedule.arena import EFFORT, Buffer, Packing, pack
-from poetc.schedule.arena_check import ArenaError, check_packing
+from poetc.schedule.arena.check import ArenaError, check_packing
+from poetc.schedule.arena.pack import EFFORT, Buffer, Packing, pack
 
 
 def checked(

@@ -26,9 +26,9 @@ from benchmarks.instances import (
     to_json,
 )
 from benchmarks.optimiser import Cache, Run, main, work
-from poetc.schedule.bounds import ram_needed
-from poetc.schedule.errors import InfeasibleProblem
-from poetc.schedule.instance import Instance
+from poetc.schedule.exact.bounds import ram_needed
+from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.schedule.model.instance import Instance
 from poetc.schedule.solve import solve
 
 ROOT = Path(__file__).parent.parent

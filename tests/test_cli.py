@@ -24,7 +24,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
 from poetc.passes.poet_schedule import schedule_and_plan
 from poetc.schedule import strategies
-from poetc.schedule.search import Progress
+from poetc.schedule.search.state import Progress
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
@@ -280,7 +280,7 @@ def test_ctrl_c_at_the_end_says_nothing() -> None:
     code = (
         "import atexit, signal, sys, threading\n"
         "from poetc import cli\n"
-        "from poetc.schedule import highs\n"
+        "from poetc.schedule.exact import highs\n"
         "thread = threading.Thread(target=threading.Event().wait, daemon=True)\n"
         "thread.start()\n"
         "if sys.argv.pop() == 'busy': highs._at_work.add(thread)\n"

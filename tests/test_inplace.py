@@ -16,8 +16,8 @@ from poetc.kernels.lower import lower_kernel
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_schedule import PoetSchedulePass
 from poetc.pipeline import front_passes, run_passes
-from poetc.schedule.checker import replay
-from poetc.schedule.memory import plan_memory
+from poetc.schedule.arena.memory import plan_memory
+from poetc.schedule.model.checker import replay
 
 
 def scheduled(module: ModuleOp) -> GraphOp:

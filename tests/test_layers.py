@@ -95,11 +95,11 @@ LARGE = {
     "poetc.passes.poet_schedule",
     "poetc.passes.poet_schedule._Scheduler",
     "poetc.pipeline",
-    "poetc.schedule.repair",
-    "poetc.schedule.repair.Timeline",
-    "poetc.schedule.milp",
-    "poetc.schedule.milp.SlotModel",
-    "poetc.schedule.portfolio",
+    "poetc.schedule.heuristics.repair",
+    "poetc.schedule.heuristics.repair.Timeline",
+    "poetc.schedule.exact.milp",
+    "poetc.schedule.exact.milp.SlotModel",
+    "poetc.schedule.search.portfolio",
 }
 """Modules and classes that are longer than they should be. None is to be added."""
 

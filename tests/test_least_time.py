@@ -18,9 +18,9 @@ from poetc.passes.poet_schedule import problem_view
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import Split, splittable
 from poetc.pipeline import Options, schedule_options, split_candidate
-from poetc.schedule.bounds import time_needed
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Place, Problem
+from poetc.schedule.exact.bounds import time_needed
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Place, Problem
 from poetc.split_search import Candidate
 
 DEVICE = load_device("nrf52840")

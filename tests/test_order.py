@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_problems import problems
 
-from poetc.schedule.order import candidates, find_order, footprint
-from poetc.schedule.order_bound import peak_bound
-from poetc.schedule.problem import Operation, Place, Problem, Tensor, predecessors
+from poetc.schedule.exact.order_bound import peak_bound
+from poetc.schedule.heuristics.order import candidates, find_order, footprint
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor, predecessors
 
 
 def least_peak(problem: Problem) -> int:

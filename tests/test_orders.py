@@ -16,15 +16,15 @@ from poetc.interpreter import run_graph
 from poetc.ir.graph import view_unscheduled, write_schedule
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_graph
 from poetc.passes.poet_verify import verify_graph
-from poetc.schedule import portfolio
-from poetc.schedule.checker import check
-from poetc.schedule.instance import Instance
-from poetc.schedule.order import footprint
-from poetc.schedule.orders import renamed
-from poetc.schedule.problem import Problem, predecessors
-from poetc.schedule.rebuild import rebuild
-from poetc.schedule.reorder import orders, permuted
-from poetc.schedule.repair import Timeline
+from poetc.schedule.heuristics.order import footprint
+from poetc.schedule.heuristics.reorder import orders, permuted
+from poetc.schedule.heuristics.repair import Timeline
+from poetc.schedule.model.checker import check
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem, predecessors
+from poetc.schedule.model.rebuild import rebuild
+from poetc.schedule.search import portfolio
+from poetc.schedule.search.orders import renamed
 from poetc.schedule.solve import solve
 
 

@@ -38,8 +38,8 @@ from poetc.passes.poet_plan_transfers import plan_graph_transfers
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan, schedule_graph
 from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import Options, compile_module, front_passes, run_passes
-from poetc.schedule.errors import InfeasibleProblem
-from poetc.schedule.problem import PageIn, PageOut, Place
+from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.schedule.model.problem import PageIn, PageOut, Place
 
 NRF = load_device(DEVICE)
 

@@ -12,7 +12,7 @@ from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes
-from poetc.schedule.order import footprint
+from poetc.schedule.heuristics.order import footprint
 
 DEVICE = "nrf52840"
 

@@ -11,8 +11,8 @@ from poetc.ir.graph import graphs, view_unscheduled
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_order import order_graph
 from poetc.pipeline import front_passes
-from poetc.schedule.order import footprint, low_peak_order
-from poetc.schedule.problem import Operation, Place, Problem, Tensor, predecessors
+from poetc.schedule.heuristics.order import footprint, low_peak_order
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor, predecessors
 
 
 @settings(max_examples=60, deadline=None)

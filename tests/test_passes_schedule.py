@@ -20,7 +20,7 @@ from poetc.passes.poet_plan_memory import ArenaOverflowError, plan_graph_memory
 from poetc.passes.poet_plan_transfers import plan_graph_transfers
 from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan, schedule_graph
 from poetc.passes.poet_verify import verify_graph
-from poetc.schedule.memory import MemoryPlan, plan_memory
+from poetc.schedule.arena.memory import MemoryPlan, plan_memory
 
 STORAGE = Storage(
     read_latency_s=2e-9,

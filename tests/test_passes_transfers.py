@@ -9,10 +9,10 @@ from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
 from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.passes.poet_plan_transfers import PoetPlanTransfersPass
-from poetc.schedule import transfers
-from poetc.schedule.checker import replay
-from poetc.schedule.memory import plan_memory
-from poetc.schedule.problem import (
+from poetc.schedule.arena.memory import plan_memory
+from poetc.schedule.model import transfers
+from poetc.schedule.model.checker import replay
+from poetc.schedule.model.problem import (
     Compute,
     Free,
     Operation,
@@ -23,7 +23,7 @@ from poetc.schedule.problem import (
     Step,
     Tensor,
 )
-from poetc.schedule.transfers import overlap_transfers
+from poetc.schedule.model.transfers import overlap_transfers
 
 
 def chain(dma: bool = True) -> Problem:

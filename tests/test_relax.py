@@ -463,7 +463,7 @@ def test_the_example() -> None:
 
 def test_an_interrupted_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """TVM, which is between the search and the user, hands on what kind of error it was."""
-    from poetc.schedule.errors import SolverInterrupted
+    from poetc.schedule.model.errors import SolverInterrupted
     from poetc.tvm import schedule
 
     def interrupted(*_: object) -> None:

@@ -17,16 +17,25 @@ from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 from poetc.passes.poet_schedule import problem_view, schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
-from poetc.schedule.arena import Buffer, pack
-from poetc.schedule.arena_check import check_packing
-from poetc.schedule.checker import replay
-from poetc.schedule.errors import ScheduleError
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
-from poetc.schedule.memory import lay_out, plan_memory
-from poetc.schedule.order import footprint
-from poetc.schedule.problem import Compute, Free, Operation, PageIn, PageOut, Problem, Step, Tensor
-from poetc.schedule.relocate import Relocated, relocate
+from poetc.schedule.arena.check import check_packing
+from poetc.schedule.arena.memory import lay_out, plan_memory
+from poetc.schedule.arena.pack import Buffer, pack
+from poetc.schedule.arena.relocate import Relocated, relocate
+from poetc.schedule.heuristics.order import footprint
+from poetc.schedule.model.checker import replay
+from poetc.schedule.model.errors import ScheduleError
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import (
+    Compute,
+    Free,
+    Operation,
+    PageIn,
+    PageOut,
+    Problem,
+    Step,
+    Tensor,
+)
+from poetc.schedule.search.infeasibility import least_ram
 from poetc.schedule.solve import solve
 
 # Bytes / 4, first and last step. At most 5 are alive at once; no packing has less than 6.

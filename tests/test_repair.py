@@ -11,15 +11,15 @@ import pytest
 from schedule_problems import random_problem
 
 from benchmarks.instances import SHAPES, layered, peak_bytes
-from poetc.schedule import portfolio
-from poetc.schedule.bounds import ram_needed
-from poetc.schedule.checker import replay
-from poetc.schedule.checkpoints import Checkpoints, choose, relax
-from poetc.schedule.errors import InfeasibleProblem
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Problem
-from poetc.schedule.rebuild import rebuild
-from poetc.schedule.repair import Timeline, repair
+from poetc.schedule.exact.bounds import ram_needed
+from poetc.schedule.exact.checkpoints import Checkpoints, choose, relax
+from poetc.schedule.heuristics.repair import Timeline, repair
+from poetc.schedule.model.checker import replay
+from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem
+from poetc.schedule.model.rebuild import rebuild
+from poetc.schedule.search import portfolio
 from poetc.schedule.solve import solve
 
 

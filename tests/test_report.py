@@ -27,7 +27,7 @@ from poetc.ir.unschedule import origins, unscheduled
 from poetc.passes.poet_schedule import problem_view
 from poetc.pipeline import Compiled, Options, compile_module, front_passes, run_passes
 from poetc.report import KINDS, Summary, summarize
-from poetc.schedule.problem import Problem
+from poetc.schedule.model.problem import Problem
 
 
 def annotated(text: str) -> ModuleOp:

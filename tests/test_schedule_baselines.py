@@ -13,15 +13,14 @@ from outcomes import must_reach, reached
 from schedule_problems import problems
 
 from poetc import cli
-from poetc.schedule.chain import forward_chain
-from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import (
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.errors import (
     InfeasibleProblem,
     NoScheduleError,
     StrategyUndefinedError,
 )
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import (
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import (
     Compute,
     Operation,
     PageIn,
@@ -31,9 +30,10 @@ from poetc.schedule.problem import (
     Schedule,
     Tensor,
 )
-from poetc.schedule.rebuild import rebuild
+from poetc.schedule.model.rebuild import rebuild
 from poetc.schedule.solve import solve
 from poetc.schedule.strategies import Strategy, constructive, load, names
+from poetc.schedule.strategies._chain import forward_chain
 from poetc.schedule.strategies.griewank import advance, forward_steps, revolve
 
 CONSTRUCTIVE = tuple(strategy.name for strategy in constructive())

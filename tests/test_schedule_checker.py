@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import ScheduleError
-from poetc.schedule.problem import (
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.errors import ScheduleError
+from poetc.schedule.model.problem import (
     Compute,
     Free,
     Operation,

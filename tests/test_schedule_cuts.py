@@ -16,15 +16,15 @@ from schedule_oracle import cheapest
 from schedule_problems import problems, random_problem
 from test_schedule_solve import training_step
 
-from poetc.schedule import pages
-from poetc.schedule.blocks import block_rows
-from poetc.schedule.cuts import Cut, Cuts, Tight
-from poetc.schedule.highs import solve_lp, solve_mip
-from poetc.schedule.instance import Instance
-from poetc.schedule.milp import SlotModel, all_slots, slots_where
-from poetc.schedule.portfolio import Bounding, Guide, first_schedules, goal
-from poetc.schedule.problem import Place, Problem
-from poetc.schedule.search import Search
+from poetc.schedule.exact import pages
+from poetc.schedule.exact.blocks import block_rows
+from poetc.schedule.exact.cuts import Cut, Cuts, Tight
+from poetc.schedule.exact.highs import solve_lp, solve_mip
+from poetc.schedule.exact.milp import SlotModel, all_slots, slots_where
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Place, Problem
+from poetc.schedule.search.portfolio import Bounding, Guide, first_schedules, goal
+from poetc.schedule.search.state import Search
 
 STOP = threading.Event()
 

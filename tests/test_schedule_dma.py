@@ -9,13 +9,13 @@ import pytest
 from schedule_dma_oracle import cheapest
 from schedule_problems import random_problem
 
-from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import InfeasibleProblem
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Operation, Place, Problem, Tensor
-from poetc.schedule.rebuild import Load, Run, rebuild
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor
+from poetc.schedule.model.rebuild import Load, Run, rebuild
+from poetc.schedule.model.transfers import hurried, overlap_transfers
 from poetc.schedule.solve import solve
-from poetc.schedule.transfers import hurried, overlap_transfers
 
 
 def test_transfers_are_moved_where_the_steps_miss_the_deadline() -> None:

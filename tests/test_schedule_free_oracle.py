@@ -26,11 +26,11 @@ from schedule_free_oracle import (
 from schedule_oracle import cheapest as cheapest_by_stages
 from schedule_problems import problems, random_problem
 
-from poetc.schedule import bounds, infeasibility
-from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import InfeasibleProblem, ScheduleError
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import (
+from poetc.schedule.exact import bounds
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.errors import InfeasibleProblem, ScheduleError
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import (
     Compute,
     Free,
     Operation,
@@ -41,6 +41,7 @@ from poetc.schedule.problem import (
     Step,
     Tensor,
 )
+from poetc.schedule.search import infeasibility
 from poetc.schedule.solve import solve
 from poetc.schedule.strategies import constructive
 
@@ -163,7 +164,7 @@ def test_baselines_are_never_better_than_no_rules(problem: Problem) -> None:
         try:
             schedule = solve(problem, strategy=strategy, time_limit_s=30)
         except Exception as error:
-            assert type(error).__module__ == "poetc.schedule.errors", error
+            assert type(error).__module__ == "poetc.schedule.model.errors", error
             continue
         reached(strategy)
         assert free <= schedule.energy_nj

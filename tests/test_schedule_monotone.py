@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from outcomes import must_reach, reached
 from schedule_problems import problems
 
-from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import InfeasibleProblem, SolverTimeLimit
-from poetc.schedule.graphs import load
-from poetc.schedule.infeasibility import fastest, least_ram
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Problem, Schedule
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
+from poetc.schedule.model.graphs import load
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.search.infeasibility import fastest, least_ram
 from poetc.schedule.solve import solve
 
 GRAPHS = Path(__file__).parent.parent / "benchmarks" / "poet_graphs"

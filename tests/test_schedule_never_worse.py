@@ -13,12 +13,12 @@ from outcomes import must_reach, reached
 from schedule_problems import problems
 from test_schedule_solve import training_step
 
-from poetc.schedule.checker import check
-from poetc.schedule.errors import InfeasibleProblem, SolveError
-from poetc.schedule.graphs import load
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Problem, Schedule
+from poetc.schedule.model.checker import check
+from poetc.schedule.model.errors import InfeasibleProblem, SolveError
+from poetc.schedule.model.graphs import load
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.search.infeasibility import least_ram
 from poetc.schedule.solve import solve
 from poetc.schedule.strategies import constructive, names
 

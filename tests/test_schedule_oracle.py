@@ -12,14 +12,14 @@ from outcomes import must_reach, reached
 from schedule_oracle import cheapest, cheapest_of_paper
 from schedule_problems import problems
 
-from poetc.schedule import portfolio
-from poetc.schedule.checker import check
-from poetc.schedule.errors import InfeasibleProblem, SolverTimeLimit
-from poetc.schedule.highs import solve_mip
-from poetc.schedule.infeasibility import fastest, least_ram
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Problem, Schedule
-from poetc.schedule.search import Search
+from poetc.schedule.exact.highs import solve_mip
+from poetc.schedule.model.checker import check
+from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.search import portfolio
+from poetc.schedule.search.infeasibility import fastest, least_ram
+from poetc.schedule.search.state import Search
 from poetc.schedule.solve import solve
 from poetc.schedule.strategies import poet
 

@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poetc.schedule.problem import Operation, Place, Problem, Tensor
-from poetc.schedule.rebuild import share
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor
+from poetc.schedule.model.rebuild import share
 
 
 def _operation(sizes: list[int], inputs: int, pairs: list[tuple[int, int]]) -> Problem:

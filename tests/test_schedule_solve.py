@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poetc.schedule.checker import check, replay
-from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
-from poetc.schedule.highs import LinearProgram, solve_lp, solve_mip
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
-from poetc.schedule.milp import SlotModel, all_slots, violation
-from poetc.schedule.problem import Compute, Operation, PageIn, Place, Problem, Tensor
-from poetc.schedule.rebuild import Load, Run, rebuild
-from poetc.schedule.search import Progress, Search
+from poetc.schedule.exact.highs import LinearProgram, solve_lp, solve_mip
+from poetc.schedule.exact.milp import SlotModel, all_slots, violation
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Compute, Operation, PageIn, Place, Problem, Tensor
+from poetc.schedule.model.rebuild import Load, Run, rebuild
+from poetc.schedule.search.infeasibility import least_ram
+from poetc.schedule.search.state import Progress, Search
 from poetc.schedule.solve import solve
 
 
@@ -331,7 +331,7 @@ def test_highs_answers_where_there_is_nothing_to_decide() -> None:
 LEFT_BEHIND = """
 import threading
 import numpy as np
-from poetc.schedule import highs
+from poetc.schedule.exact import highs
 
 highs.GRACE_S = 0.0  # A HiGHS that is late is left behind at once.
 rng = np.random.default_rng(1)

@@ -7,12 +7,12 @@ import threading
 import pytest
 from test_schedule_solve import least, training_step
 
-from poetc.schedule import portfolio
-from poetc.schedule.checker import check
-from poetc.schedule.errors import SolverInterrupted
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Problem
-from poetc.schedule.search import Search
+from poetc.schedule.model.checker import check
+from poetc.schedule.model.errors import SolverInterrupted
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem
+from poetc.schedule.search import portfolio
+from poetc.schedule.search.state import Search
 from poetc.schedule.solve import solve
 
 

@@ -39,7 +39,7 @@ from poetc.passes.stablehlo_split import (
     splittable,
 )
 from poetc.pipeline import Options, compile_module, front_passes, run_passes
-from poetc.schedule.errors import InfeasibleProblem
+from poetc.schedule.model.errors import InfeasibleProblem
 from poetc.tensors import read_tensors
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")

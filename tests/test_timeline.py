@@ -38,8 +38,8 @@ from poetc.ir.transfers import (
     transfer_slots,
 )
 from poetc.passes.poet_verify import verify_graph
-from poetc.schedule.checker import replay
-from poetc.schedule.problem import Compute, Free, PageIn, PageOut
+from poetc.schedule.model.checker import replay
+from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut
 
 READ, WRITE = 10, 20
 

@@ -24,8 +24,8 @@ from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_schedule import problem_view, schedule_and_plan
 from poetc.pipeline import Options, front_passes, run_passes
 from poetc.pipeline import compile_module as schedule_module
-from poetc.schedule.infeasibility import least_ram
-from poetc.schedule.instance import Instance
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.search.infeasibility import least_ram
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.arguments import arguments_of, update_error

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     status = _main(sys.argv[1:])
     # There is nothing left to interrupt; Python would print where it is in ending its threads.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    solver = sys.modules.get("poetc.schedule.highs")
+    solver = sys.modules.get("poetc.schedule.exact.highs")
     if solver is not None and not solver.settle(LEAVE_S):
         # HiGHS does not look at the clock everywhere.
         flush()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from poetc.costmodel.cost import profiled_time_ns
 from poetc.costmodel.device import Device
-from poetc.schedule.memory import MemoryPlan
-from poetc.schedule.problem import Compute, PageIn, PageOut, Problem, Step
+from poetc.schedule.arena.memory import MemoryPlan
+from poetc.schedule.model.problem import Compute, PageIn, PageOut, Problem, Step
 
 
 def predicted_time_ns(

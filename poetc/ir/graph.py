@@ -30,8 +30,8 @@ from poetc.ir.poet import (
     WaitOp,
 )
 from poetc.ir.types import element_bytes
-from poetc.schedule.arena import round_up
-from poetc.schedule.problem import (
+from poetc.schedule.arena.pack import round_up
+from poetc.schedule.model.problem import (
     Compute,
     Free,
     Operation,

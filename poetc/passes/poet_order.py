@@ -15,7 +15,7 @@ from poetc.errors import InputError
 from poetc.ir.graph import FREE_STORAGE, graphs, reorder_block, view_unscheduled
 from poetc.ir.poet import GraphOp
 from poetc.passes.inplace import inplace_candidates
-from poetc.schedule.order import Order, find_order
+from poetc.schedule.heuristics.order import Order, find_order
 
 
 def order_graph(graph: GraphOp, store_params: bool = False) -> Order:

@@ -6,7 +6,7 @@ over the graph's `ram` is an error: the bytes alive at once fit, but no packing 
 
 Parameters that are arguments of page type have their places in a storage image that outlives the
 step; the page-out of a new value has the place of the old value, in the other one of two banks that
-are `bank_bytes` apart (`schedule/memory.py`).
+are `bank_bytes` apart (`schedule/arena/memory.py`).
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ from poetc.ir.poet import (
     PageOutOp,
     PageOutStartOp,
 )
-from poetc.schedule.errors import ScheduleError
-from poetc.schedule.memory import MemoryPlan, plan_memory
+from poetc.schedule.arena.memory import MemoryPlan, plan_memory
+from poetc.schedule.model.errors import ScheduleError
 
 
 class ArenaOverflowError(TimeLimitError):

@@ -19,9 +19,9 @@ from poetc.ir.graph import graphs, reorder_block, view_scheduled
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers, split_transfers
 from poetc.passes.poet_schedule import storage_of, with_makespan
-from poetc.schedule.checker import Report, replay
-from poetc.schedule.errors import ScheduleError
-from poetc.schedule.transfers import overlap_transfers
+from poetc.schedule.model.checker import Report, replay
+from poetc.schedule.model.errors import ScheduleError
+from poetc.schedule.model.transfers import overlap_transfers
 
 
 def plan_graph_transfers(graph: GraphOp, device: Device) -> int:

@@ -57,8 +57,12 @@ from poetc.page import page_bytes
 from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_plan_memory import ArenaOverflowError, write_memory_plan
 from poetc.schedule import strategies
-from poetc.schedule.checker import Report, check, replay
-from poetc.schedule.errors import (
+from poetc.schedule.arena.memory import MemoryPlan, plan_memory
+from poetc.schedule.arena.relocate import ROUNDS, relocate
+from poetc.schedule.heuristics.order import low_peak_order
+from poetc.schedule.heuristics.reorder import permuted
+from poetc.schedule.model.checker import Report, check, replay
+from poetc.schedule.model.errors import (
     InfeasibleProblem,
     NoScheduleError,
     ScheduleError,
@@ -66,14 +70,10 @@ from poetc.schedule.errors import (
     SolverTimeLimit,
     StrategyUndefinedError,
 )
-from poetc.schedule.instance import Instance
-from poetc.schedule.memory import MemoryPlan, plan_memory
-from poetc.schedule.order import low_peak_order
-from poetc.schedule.problem import Problem, Schedule, Step
-from poetc.schedule.relocate import ROUNDS, relocate
-from poetc.schedule.reorder import permuted
-from poetc.schedule.search import TOLERANCE
-from poetc.schedule.transfers import overlap_transfers, without_overlap
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem, Schedule, Step
+from poetc.schedule.model.transfers import overlap_transfers, without_overlap
+from poetc.schedule.search.state import TOLERANCE
 from poetc.units import format_time
 
 if TYPE_CHECKING:
@@ -511,7 +511,7 @@ def _stored(graph: GraphOp, options: ScheduleOptions, may_share: MayShare) -> Gr
 
 def _may_fit(view: GraphView, options: ScheduleOptions) -> bool:
     """False where it takes no search to see that the RAM is too little."""
-    from poetc.schedule.bounds import ram_needed_in_any_order
+    from poetc.schedule.exact.bounds import ram_needed_in_any_order
 
     needed, _ = ram_needed_in_any_order(_instance(view, options))
     return options.arena_bytes is None or needed <= options.arena_bytes
@@ -650,7 +650,7 @@ class _Scheduler:
     def solve_until_it_fits(self) -> ScheduleReport:
         """A schedule with a memory plan whose arena is within the RAM.
 
-        Where no arena fits, buffers move on the way (`schedule/relocate.py`). If that is not
+        Where no arena fits, buffers move on the way (`schedule/arena/relocate.py`). If that is not
         possible, or costs more than the gap that is asked for, less RAM is tried as well.
         """
         ram, align = self.options.arena_bytes, self.options.align

@@ -14,7 +14,7 @@ from poetc.ir.graph import graphs, write_schedule
 from poetc.ir.transfers import FEW, most_under_way, split_at_once
 from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.passes.poet_schedule import ScheduleOptions, mark_cache_line, problem_view
-from poetc.schedule.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
+from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
 from poetc.schedule.solve import solve
 
 if TYPE_CHECKING:

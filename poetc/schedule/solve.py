@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from poetc.schedule import infeasibility
-from poetc.schedule.errors import (
+from poetc.schedule.model.errors import (
     NoScheduleError,
     SolverInterrupted,
 )
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Problem, Schedule
-from poetc.schedule.search import Progress, Search
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.search import infeasibility
+from poetc.schedule.search.state import Progress, Search
 from poetc.schedule.strategies import load
 
 

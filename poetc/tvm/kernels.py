@@ -20,8 +20,8 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from poetc.backends.tvm.pipeline import NOALIAS
-from poetc.schedule import arena
-from poetc.schedule.arena import pack, round_up
+from poetc.schedule.arena import pack as arena
+from poetc.schedule.arena.pack import pack, round_up
 
 ALIGN_BYTES = 64
 """Where tensors begin in the arena: at multiples of what TVM gives allocations."""

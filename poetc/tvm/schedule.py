@@ -28,7 +28,7 @@ from poetc.passes.poet_schedule import (
 )
 from poetc.passes.poet_verify import verify_graph
 from poetc.schedule import strategies
-from poetc.schedule.errors import InfeasibleProblem, SolverInterrupted
+from poetc.schedule.model.errors import InfeasibleProblem, SolverInterrupted
 from poetc.tvm import pages
 from poetc.tvm.exporter import export_function
 from poetc.tvm.importer import Imported, import_function, kernel_name

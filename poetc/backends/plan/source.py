@@ -25,7 +25,7 @@ from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.ir.poet import GraphOp
 from poetc.kernels.analysis import buffers
-from poetc.schedule.arena import round_up
+from poetc.schedule.arena.pack import round_up
 
 _PLAN_BYTES = 16
 """Of `poetc_plan_state`."""

@@ -31,7 +31,7 @@ from poetc.ir.poet import (
 )
 from poetc.kernels.analysis import buffers, may_alias, workspace_bytes
 from poetc.page import page_bytes
-from poetc.schedule.arena import round_up
+from poetc.schedule.arena.pack import round_up
 
 WORD_BYTES = 4
 """Places in the arena and in storage are multiples of this."""

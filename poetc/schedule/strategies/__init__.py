@@ -1,5 +1,6 @@
 """Ways to schedule, ours and published ones, one file each: `chen_sqrt.py` is the strategy
-`chen-sqrt`, the function in it with the decorator `strategy`.
+`chen-sqrt`, the function in it with the decorator `strategy`. Files whose names begin with an
+underscore are what several strategies share.
 
 A strategy looks for schedules and bounds until the search is finished. It returns True when it has
 proven that there is no schedule (of its own kind: only "auto" speaks for all).
@@ -15,7 +16,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from poetc.schedule.search import Search
+    from poetc.schedule.search.state import Search
 
 DEFAULT = "auto"
 
@@ -62,7 +63,8 @@ def strategy(
 def names() -> tuple[str, ...]:
     """All strategies, the default first. Their files, which bring the solver along, are not
     imported."""
-    found = {module.name.replace("_", "-") for module in iter_modules(__path__)}
+    modules = [module.name for module in iter_modules(__path__)]
+    found = {name.replace("_", "-") for name in modules if not name.startswith("_")}
     return (DEFAULT, *sorted(found - {DEFAULT}))
 
 

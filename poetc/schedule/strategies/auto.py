@@ -1,7 +1,7 @@
 """`auto`: our search, in the given order of the operations and in others."""
 
-from poetc.schedule.orders import several_orders
-from poetc.schedule.search import Search
+from poetc.schedule.search.orders import several_orders
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
 
 

@@ -28,12 +28,13 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Place
-from poetc.schedule.rebuild import Event
-from poetc.schedule.runtime import OutOfMemoryError, Runtime
-from poetc.schedule.search import Search
-from poetc.schedule.strategies import keep_all, strategy
+from poetc.schedule.model import keep_all
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Place
+from poetc.schedule.model.rebuild import Event
+from poetc.schedule.search.state import Search
+from poetc.schedule.strategies import strategy
+from poetc.schedule.strategies._runtime import OutOfMemoryError, Runtime
 
 
 @dataclass(frozen=True)

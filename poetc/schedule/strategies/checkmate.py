@@ -4,8 +4,8 @@ The paper minimises time under a memory limit; here it is energy, as everywhere,
 holds as well.
 """
 
-from poetc.schedule.restricted import restricted
-from poetc.schedule.search import Search
+from poetc.schedule.search.restricted import restricted
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
 
 

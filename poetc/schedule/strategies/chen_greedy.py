@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from poetc.schedule.chain import Chain, forward_chain, with_checkpoints
-from poetc.schedule.search import Search
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
+from poetc.schedule.strategies._chain import Chain, forward_chain, with_checkpoints
 
 # Thresholds tried by chen-greedy.
 THRESHOLDS = 60

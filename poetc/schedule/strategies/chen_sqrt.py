@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from poetc.schedule.chain import forward_chain, with_checkpoints
-from poetc.schedule.search import Search
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
+from poetc.schedule.strategies._chain import forward_chain, with_checkpoints
 
 
 @strategy(turn=1)

@@ -18,10 +18,10 @@ overwritten. Nothing else is paged.
 
 from __future__ import annotations
 
-from poetc.schedule.instance import Instance
-from poetc.schedule.runtime import OutOfMemoryError, Runtime
-from poetc.schedule.search import Search
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
+from poetc.schedule.strategies._runtime import OutOfMemoryError, Runtime
 
 
 @strategy(turn=4)

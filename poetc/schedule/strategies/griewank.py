@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import comb
 
-from poetc.schedule.chain import Chain, Emitter, forward_chain
-from poetc.schedule.errors import StrategyUndefinedError
-from poetc.schedule.problem import Place
-from poetc.schedule.rebuild import Event
-from poetc.schedule.search import Search
+from poetc.schedule.model.errors import StrategyUndefinedError
+from poetc.schedule.model.problem import Place
+from poetc.schedule.model.rebuild import Event
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
+from poetc.schedule.strategies._chain import Chain, Emitter, forward_chain
 
 
 @strategy(turn=3)

@@ -1,7 +1,7 @@
 """`milp`: what `auto` does in the given order of the operations."""
 
-from poetc.schedule.portfolio import portfolio
-from poetc.schedule.search import Search
+from poetc.schedule.search.portfolio import portfolio
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
 
 

@@ -1,7 +1,7 @@
 """`paging-only`: the ablation of the POET paper (ICML 2022) without recomputing."""
 
-from poetc.schedule.restricted import restricted
-from poetc.schedule.search import Search
+from poetc.schedule.search.restricted import restricted
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
 
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from poetc.schedule.highs import LinearProgram, solve_mip
-from poetc.schedule.instance import Instance
-from poetc.schedule.problem import Place
-from poetc.schedule.rebuild import Event, Load, Run
-from poetc.schedule.search import Search
+from poetc.schedule.exact.highs import LinearProgram, solve_mip
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Place
+from poetc.schedule.model.rebuild import Event, Load, Run
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
 
 SCALE = 1e4

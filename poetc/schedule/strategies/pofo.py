@@ -30,12 +30,13 @@ from enum import Enum
 
 import numpy as np
 
-from poetc.schedule.chain import Chain, Emitter, forward_chain
-from poetc.schedule.errors import StrategyUndefinedError
-from poetc.schedule.problem import Place
-from poetc.schedule.rebuild import Event, Load
-from poetc.schedule.search import Search
-from poetc.schedule.strategies import keep_all, strategy
+from poetc.schedule.model import keep_all
+from poetc.schedule.model.errors import StrategyUndefinedError
+from poetc.schedule.model.problem import Place
+from poetc.schedule.model.rebuild import Event, Load
+from poetc.schedule.search.state import Search
+from poetc.schedule.strategies import strategy
+from poetc.schedule.strategies._chain import Chain, Emitter, forward_chain
 
 MEMORY_STEPS = 400
 BUS_STEPS = 16

@@ -1,8 +1,8 @@
 """`remat-only`: the ablation of the POET paper (ICML 2022) without paging, which is the question
 that Checkmate asks."""
 
-from poetc.schedule.restricted import restricted
-from poetc.schedule.search import Search
+from poetc.schedule.search.restricted import restricted
+from poetc.schedule.search.state import Search
 from poetc.schedule.strategies import strategy
 
 

@@ -1,0 +1,1 @@
+"""Where each buffer lies: packing, its check, and moves."""

@@ -1,0 +1,1 @@
+"""What is proven: MILPs, relaxations, cuts and bounds."""

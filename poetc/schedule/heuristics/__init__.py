@@ -1,0 +1,1 @@
+"""What is found quickly and proves nothing."""

@@ -1,0 +1,1 @@
+"""What is scheduled, what a schedule is, and the independent checker of it."""

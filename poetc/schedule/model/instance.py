@@ -1,0 +1,185 @@
+"""A problem with the options of a solve applied and everything derived that the solvers share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from poetc.schedule.model.problem import Place, Problem
+
+
+@dataclass(frozen=True)
+class Instance:
+    """`problem` with rematerialization and paging allowed or not.
+
+    Without `paging` a tensor is moved only if it starts on storage or must end there. Without
+    `remat` each operation runs once. Energies include the idle power of the time they take where
+    time adds up (no DMA).
+    """
+
+    problem: Problem
+    remat: bool = True
+    paging: bool = True
+
+    @property
+    def operations(self):
+        return self.problem.operations
+
+    @property
+    def tensors(self):
+        return self.problem.tensors
+
+    @cached_property
+    def n(self) -> int:
+        """Number of operations."""
+        return len(self.problem.operations)
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """Tensors that each operation reads, each once; a last entry for what must be in RAM at the
+        end."""
+        end = tuple(v for v, t in enumerate(self.tensors) if t.end is Place.RAM)
+        return (*(tuple(dict.fromkeys(o.inputs)) for o in self.operations), end)
+
+    @cached_property
+    def producer(self) -> tuple[int | None, ...]:
+        return self.problem.producers()
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        return self.problem.readers()
+
+    @cached_property
+    def replacer(self) -> dict[int, int]:
+        """Tensor that is replaced -> the operation that does so."""
+        return self.problem.replacers()
+
+    @cached_property
+    def pageable(self) -> tuple[bool, ...]:
+        """May the tensor be paged in at all."""
+        return tuple(
+            t.pageable and (self.paging or t.start is Place.STORAGE or t.end is Place.STORAGE)
+            for t in self.tensors
+        )
+
+    @cached_property
+    def last_recompute(self) -> tuple[int, ...]:
+        """Last stage in which running an operation again is possible and can be of use; its own
+        index where there is none. Running it again is of no use after the last operation that
+        descends from it, and not possible once one of its inputs has been replaced."""
+        n = self.n
+        last = [0] * n
+        for k in reversed(range(n)):
+            operation = self.operations[k]
+            useful = k
+            for v in operation.outputs:
+                if self.tensors[v].end is Place.RAM:
+                    useful = n
+                for j in self.readers[v]:
+                    useful = max(useful, j, last[j])
+            possible = min((self.replacer.get(v, n) for v in operation.inputs), default=n)
+            replaces = any(self.tensors[v].replaces is not None for v in operation.outputs)
+            if not operation.repeatable or not self.remat or replaces:
+                possible = k
+            last[k] = max(k, min(useful, possible))
+        return tuple(last)
+
+    @cached_property
+    def recomputes(self) -> int:
+        """Number of pairs (operation, later stage) in which running it again is possible and can be
+        of use."""
+        return sum(last - k for k, last in enumerate(self.last_recompute))
+
+    @cached_property
+    def depth(self) -> tuple[dict[int, int], ...]:
+        """For each operation its ancestors, with the least number of edges to them; a last entry
+        for what must be in RAM at the end."""
+        result = []
+        for k in range(self.n + 1):
+            found: dict[int, int] = {}
+            front, distance = {k}, 0
+            while front:
+                distance += 1
+                makers = {self.producer[v] for j in front for v in self.inputs[j]}
+                front = {j for j in makers if j is not None and j not in found}
+                found.update(dict.fromkeys(front, distance))
+            result.append(found)
+        return tuple(result)
+
+    @cached_property
+    def stored_at_start(self) -> tuple[bool, ...]:
+        return tuple(t.start is Place.STORAGE for t in self.tensors)
+
+    @cached_property
+    def must_store(self) -> tuple[bool, ...]:
+        """Tensors that every schedule pages out."""
+        return tuple(t.end is Place.STORAGE and t.start is not Place.STORAGE for t in self.tensors)
+
+    def _with_idle(self, energy_nj: int, time_ns: int) -> float:
+        if self.problem.dma:
+            return float(energy_nj)
+        return energy_nj + self.problem.idle_power_nw * time_ns * 1e-9
+
+    @cached_property
+    def run_energy(self) -> tuple[float, ...]:
+        return tuple(self._with_idle(o.energy_nj, o.time_ns) for o in self.operations)
+
+    @cached_property
+    def in_energy(self) -> tuple[float, ...]:
+        return tuple(self._with_idle(t.pagein_energy_nj, t.pagein_time_ns) for t in self.tensors)
+
+    @cached_property
+    def out_energy(self) -> tuple[float, ...]:
+        return tuple(self._with_idle(t.pageout_energy_nj, t.pageout_time_ns) for t in self.tensors)
+
+    @cached_property
+    def base_energy(self) -> float:
+        """No schedule uses less: each operation once, and the transfers that every schedule
+        makes."""
+        return self._base(self.run_energy, self.in_energy, self.out_energy) + (
+            self.problem.idle_power_nw * self.base_time_ns * 1e-9 if self.problem.dma else 0.0
+        )
+
+    @cached_property
+    def least_energy_nj(self) -> int:
+        """The same in whole nJ, as energies of schedules are; the sum may be rounded a little."""
+        return math.ceil(self.base_energy - max(1e-3, self.base_energy * 1e-15))
+
+    @cached_property
+    def base_time_ns(self) -> int:
+        """No schedule takes less time."""
+        busy = sum(o.time_ns for o in self.operations)
+        bus = self._base(
+            [0] * self.n,
+            [t.pagein_time_ns for t in self.tensors],
+            [t.pageout_time_ns for t in self.tensors],
+        )
+        return max(busy, int(bus)) if self.problem.dma else busy + int(bus)
+
+    def _base(self, run, page_in, page_out):
+        total = sum(run)
+        for v, tensor in enumerate(self.tensors):
+            wanted = bool(self.readers[v]) or tensor.end is Place.RAM
+            if self.stored_at_start[v] and wanted:
+                total += page_in[v]
+            if self.must_store[v]:
+                total += page_out[v]
+        return total
+
+    @cached_property
+    def unit(self) -> int:
+        """Greatest common divisor of the sizes of all tensors: the unit of memory in the models."""
+        return math.gcd(*(t.bytes for t in self.tensors)) or 1
+
+    def units(self, size: int) -> int:
+        """Whole units in `size` bytes (rounded down; tensors are whole numbers of units)."""
+        return size // self.unit
+
+    def pages_of_end(self) -> int:
+        """Bytes of storage that every schedule uses."""
+        return sum(
+            t.bytes
+            for v, t in enumerate(self.tensors)
+            if self.stored_at_start[v] or self.must_store[v]
+        )

@@ -1,0 +1,402 @@
+"""Least RAM and fastest time of a problem, and the errors that report them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from poetc.schedule.exact import bounds
+from poetc.schedule.exact.highs import solve_mip
+from poetc.schedule.exact.milp import SlotModel, all_slots
+from poetc.schedule.heuristics.greedy import greedy, priorities
+from poetc.schedule.heuristics.reorder import Frontier, permuted, renamed
+from poetc.schedule.heuristics.repair import repair, squeeze
+from poetc.schedule.model import keep_all
+from poetc.schedule.model.checker import Report, replay
+from poetc.schedule.model.errors import InfeasibleProblem, ScheduleError, SolverTimeLimit
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Compute, Place, Problem, Step
+from poetc.schedule.model.rebuild import Event, Load, Run, rebuild
+from poetc.schedule.search.state import TOLERANCE, Search
+
+# Seconds that may be spent on finding a number, for an error message after a search, and for one
+# before any search.
+SECONDS = 5.0
+HOPELESS_SECONDS = 0.6
+# The same where a search has ended at its time limit.
+LAST_SECONDS = 0.3
+# Share of the remaining time of a search for the former.
+MESSAGE_SHARE = 0.2
+# Share of the remaining seconds for one order; of that, shares for repairing and for greedy
+# schedules where the exact model has the rest, and where it is too large.
+ORDER_SHARE = 0.8
+REPAIR_SHARE, GREEDY_SHARE = 0.4, 0.2
+REPAIR_ALONE_SHARE, GREEDY_ALONE_SHARE = 0.7, 0.3
+# Orders that are tried for less RAM: so many where the exact model takes no time, and elsewhere.
+TRIES, FEW_TRIES = 60, 8
+# Price of a recompute where a page-in costs 1 nJ.
+RECOMPUTE_NJ = 4
+# Optional slots beyond which the exact models are not tried for an error message.
+EXACT_SLOTS = 2_000
+
+
+@dataclass(frozen=True)
+class Least:
+    """The least of something: `known` is reached by a checked schedule (None: none found), less
+    than `bound` by none, less than `order_bound` by none in the given order of the operations.
+    `operation` is the one that needs it (None: the start or the end)."""
+
+    known: int | None
+    bound: int
+    order_bound: int
+    operation: int | None = None
+    steps: tuple[Step, ...] | None = field(default=None, repr=False, compare=False)
+
+
+def _variant(instance: Instance, **changes) -> Instance:
+    return dataclasses.replace(instance, problem=dataclasses.replace(instance.problem, **changes))
+
+
+def _try(instance: Instance, events: list[Event] | None) -> tuple[Report, tuple[Step, ...]] | None:
+    if events is None:
+        return None
+    steps = rebuild(instance, events)
+    try:
+        return replay(instance.problem, steps), steps
+    except ScheduleError:
+        return None
+
+
+def least_ram(instance: Instance, seconds: float = SECONDS, other_orders: bool = True) -> Least:
+    """The least RAM with which there is a schedule, whatever it costs; the deadline is left aside.
+
+    With `other_orders` the schedule may be in another order. It is the same whatever energy and
+    time things take, but for what the clock cuts short.
+    """
+    given = _without_costs(instance)
+    bound, operation = bounds.ram_needed_in_any_order(given)
+    order_bound = max(bound, bounds.ram_needed(given)[0])
+    search = _LeastRam(given, bound, seconds)
+    order_bound = max(order_bound, search.within(given, ORDER_SHARE) or 0)
+    if search.known > bound and other_orders:
+        tiny = given.recomputes <= EXACT_SLOTS // 10
+        for count, order in enumerate(Frontier(given.problem)):
+            if count >= (TRIES if tiny else FEW_TRIES) or search.late or search.known <= bound:
+                break
+            other = dataclasses.replace(given, problem=permuted(given.problem, order))
+            if bounds.ram_needed(other)[0] < search.known:
+                search.within(other, ORDER_SHARE, order)
+    if search.report is None:
+        return Least(None, bound, order_bound, operation)
+    known = search.report.peak_bytes
+    if known > bound:
+        at = search.report.peak_step
+        step = None if at is None else search.steps[at]
+        operation = step.operation if isinstance(step, Compute) else operation
+    return Least(known, bound, order_bound, operation, search.steps)
+
+
+def _without_costs(instance: Instance) -> Instance:
+    """Without limits of RAM and time, and the same costs on every device. Page-ins are cheap, as
+    they take no room beside that of their tensor."""
+    problem = instance.problem
+    paging = {"pagein_time_ns": 0, "pagein_energy_nj": 1, "pageout_time_ns": 0}
+    return _variant(
+        instance,
+        operations=tuple(
+            dataclasses.replace(o, energy_nj=RECOMPUTE_NJ, time_ns=0) for o in problem.operations
+        ),
+        tensors=tuple(
+            dataclasses.replace(t, pageout_energy_nj=0, **paging) for t in problem.tensors
+        ),
+        ram_bytes=None,
+        deadline_ns=None,
+        dma=False,
+        idle_power_nw=0,
+    )
+
+
+class _LeastRam:
+    """The schedule of least RAM that has been found, in any of several orders."""
+
+    def __init__(self, given: Instance, bound: int, seconds: float) -> None:
+        self.given, self.bound = given, bound
+        self.clock = Search(given, seconds, 0.0)
+        self.report: Report | None = None
+        self.steps: tuple[Step, ...] = ()
+
+    @property
+    def known(self) -> float:
+        return math.inf if self.report is None else self.report.peak_bytes
+
+    @property
+    def late(self) -> bool:
+        return self.clock.remaining <= 0
+
+    def within(
+        self, instance: Instance, share: float, order: Sequence[int] | None = None
+    ) -> int | None:
+        """Looks for less in one order, for a share of the remaining time. What is proven about that
+        order, or None."""
+        clock = self.clock
+        seconds = clock.remaining * share
+
+        def offer(events: list[Event] | None) -> bool:
+            found = _try(instance, events)
+            if found is None or found[0].peak_bytes >= self.known:
+                return False
+            self.report, steps = found
+            self.steps = steps if order is None else tuple(renamed(s, order) for s in steps)
+            return True
+
+        def until(share: float) -> Callable[[], bool]:
+            end = clock.seconds + seconds * share
+            return lambda: clock.seconds > end
+
+        offer(keep_all.sequence(instance))
+        offer(_paging_all(instance))
+        if self.known <= self.bound:
+            return None
+        exact = instance.recomputes <= EXACT_SLOTS
+        squeeze(instance, self.bound, offer, until(REPAIR_SHARE if exact else REPAIR_ALONE_SHARE))
+        kinds = list(priorities(instance))
+        for priority in kinds:
+            share = GREEDY_SHARE if exact else GREEDY_ALONE_SHARE
+            stop = until(share / len(kinds))
+            low, high = self.bound, min(self.known, 2 * sum(t.bytes for t in instance.tensors))
+            while low < high and not stop():
+                middle = int(low + high) // 2
+                if offer(greedy(instance, middle, priority, stop)):
+                    high = min(middle, self.known)
+                else:
+                    low = middle + 1
+        if self.known <= self.bound or not exact:
+            return None
+        model = SlotModel(instance, all_slots(instance), minimise="ram")
+        model.lp.lower[model.ram] = math.ceil(self.bound / instance.unit)
+        outcome = solve_mip(
+            model.lp,
+            min(clock.remaining, seconds),
+            threading.Event(),
+            on_point=lambda x: offer(model.sequence(x)),
+        )
+        if outcome.x is not None:
+            offer(model.sequence(outcome.x))
+        if outcome.bound <= 0 or not math.isfinite(outcome.bound):
+            return None
+        # The model counts whole units; less than one more than the last but one is not ruled out.
+        proven = (math.ceil(outcome.bound - 1e-6) - 1) * instance.unit + 1
+        return proven if _odd_workspace(instance) else proven + instance.unit - 1
+
+
+def _paging_all(instance: Instance) -> list[Event]:
+    """Everything that can be paged is paged in for each operation that reads it."""
+    there = {v for v, t in enumerate(instance.tensors) if t.start is Place.RAM}
+    events: list[Event] = []
+    for k, inputs in enumerate(instance.inputs):
+        wanted = [v for v in inputs if instance.pageable[v] and v not in there]
+        events += [Load(v) for v in wanted]
+        if k < instance.n:
+            events.append(Run(k))
+        there.clear()
+    return events
+
+
+def _odd_workspace(instance: Instance) -> bool:
+    return any(o.workspace_bytes % instance.unit for o in instance.operations)
+
+
+def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
+    """The shortest makespan with the problem's RAM and storage."""
+    free = _variant(instance, deadline_ns=None)
+    search = Search(free, seconds, 0.0)
+    bound = needed = bounds.time_needed(free)
+    best: int | None = None
+
+    def offer(events: list[Event] | None) -> None:
+        nonlocal best
+        found = _try(free, events)
+        if found and (best is None or found[0].makespan_ns < best):
+            best = found[0].makespan_ns
+
+    offer(keep_all.sequence(free))
+    hurried = _variant(free, deadline_ns=bound)
+    limit = free.problem.ram_bytes
+    if limit is not None and (best is None or best > bound):
+        until = search.seconds + seconds * REPAIR_SHARE
+        repair(
+            free,
+            limit,
+            offer,
+            lambda: search.seconds > until,
+            time_weight=1e3 * max(free.base_energy, 1.0) / max(bound, 1),
+        )
+    for priority in priorities(hurried):
+        until = search.seconds + seconds * GREEDY_SHARE
+
+        def late(until=until) -> bool:
+            return search.seconds > until or search.remaining < seconds / 3
+
+        if (best is None or best > bound) and not late():
+            offer(greedy(hurried, math.inf if limit is None else limit, priority, late))
+    if (best is None or best > bound) and free.recomputes <= EXACT_SLOTS:
+        model = SlotModel(free, all_slots(free), minimise="time", overlap=True)
+        outcome = solve_mip(
+            model.lp,
+            search.remaining,
+            search.stop,
+            on_point=lambda x: offer(model.sequence(x)),
+        )
+        if outcome.x is not None:
+            offer(model.sequence(outcome.x))
+        if math.isfinite(outcome.bound):
+            value = model.value(outcome.bound)
+            bound = max(bound, math.ceil(value - TOLERANCE / 4 * max(value, 1.0)))
+    # Only what is needed without a model holds in any order.
+    order_bound = bound if best is None else min(bound, best)
+    return Least(best, min(order_bound, needed), order_bound)
+
+
+def refuse_hopeless(search: Search, in_order: bool = True) -> None:
+    """Raises `InfeasibleProblem` where that needs no search; with `in_order` also where that is
+    proven for the given order of the operations only."""
+    instance, problem = search.instance, search.instance.problem
+    ram, deadline = problem.ram_bytes, problem.deadline_ns
+    needed = bounds.ram_needed if in_order else bounds.ram_needed_in_any_order
+    if ram is not None and needed(instance)[0] > ram:
+        small = instance.recomputes <= EXACT_SLOTS
+        _refuse_ram(search, least_ram(instance, HOPELESS_SECONDS, other_orders=small))
+    if deadline is not None and bounds.time_needed(instance) > deadline:
+        _refuse_deadline(search, HOPELESS_SECONDS)
+    if problem.storage_bytes is not None and instance.pages_of_end() > problem.storage_bytes:
+        raise InfeasibleProblem(
+            f"{problem.storage_bytes} bytes of storage are less than the {instance.pages_of_end()} "
+            "that start or must end there"
+        )
+
+
+def refuse(search: Search, strategy: str) -> None:
+    """Raises `InfeasibleProblem` for a problem that `strategy` has proven to have no schedule in
+    the given order. If a schedule in another one turns up, `auto` gets it instead."""
+    instance, problem = search.instance, search.instance.problem
+    if strategy == "keep-all":
+        _refuse_keep_all(search)
+    if strategy == "poet":
+        message = "the model of strategy poet has no schedule within these limits"
+        raise InfeasibleProblem(message, any_order=False)
+    least = least_ram(instance, _seconds(search))
+    enough = problem.ram_bytes is None or (least.known or math.inf) <= problem.ram_bytes
+    if enough and problem.deadline_ns is not None:
+        _refuse_deadline(search, _seconds(search))
+    if enough and strategy == "auto" and least.steps is not None:
+        search.adopt(least.steps, instance.base_energy)
+        return
+    _refuse_ram(search, least)
+
+
+def unsettled(search: Search) -> SolverTimeLimit:
+    """The error for a search that ended with neither a schedule nor a proof, and what is known."""
+    instance, problem = search.instance, search.instance.problem
+    message = (
+        f"the search ended after {search.seconds:.1f} s without a schedule, and without a proof "
+        "that there is none"
+    )
+    time_bound_ns = bounds.time_needed(instance)
+    if problem.ram_bytes is None:
+        return SolverTimeLimit(message, time_bound_ns=time_bound_ns, bound_nj=search.proven_nj)
+    least = least_ram(instance, LAST_SECONDS, other_orders=False)
+    aside = ", the deadline left aside," if problem.deadline_ns is not None else ""
+    known = f"{least.known} bytes of RAM are enough{aside} and " if least.known is not None else ""
+    return SolverTimeLimit(
+        f"{message}; {known}less than {least.bound} bytes of RAM are not enough",
+        least_ram_bytes=least.known,
+        ram_bound_bytes=least.bound,
+        time_bound_ns=time_bound_ns,
+        bound_nj=search.proven_nj,
+    )
+
+
+def _refuse_keep_all(search: Search) -> None:
+    free = _variant(search.instance, ram_bytes=None, deadline_ns=None, storage_bytes=None)
+    report = replay(free.problem, rebuild(free, keep_all.sequence(free)))
+    deadline = search.instance.problem.deadline_ns
+    if deadline is not None and report.makespan_ns > deadline:
+        raise InfeasibleProblem(
+            f"keep-all takes {report.makespan_ns} ns, the deadline is {deadline} ns",
+            fastest_ns=report.makespan_ns,
+            time_bound_ns=report.makespan_ns,
+            any_order=False,
+        )
+    raise InfeasibleProblem(
+        f"keep-all needs {report.peak_bytes} bytes of RAM, not {search.instance.problem.ram_bytes}",
+        least_ram_bytes=report.peak_bytes,
+        ram_bound_bytes=report.peak_bytes,
+        any_order=False,
+    )
+
+
+def _seconds(search: Search) -> float:
+    return min(SECONDS, max(HOPELESS_SECONDS, search.remaining * MESSAGE_SHARE))
+
+
+def _who(problem: Problem, operation: int | None) -> str:
+    if operation is None:
+        return "what must be in RAM at the start or the end"
+    return f"operation {problem.operations[operation].name}"
+
+
+IN_ORDER = "in this order of the operations"
+
+
+def _needs(least: Least, unit: str, limit: int, least_word: str) -> tuple[str, str]:
+    """How a refusal goes on: for which orders it is proven, and what is needed."""
+    if least.bound > limit:
+        if least.known == least.bound:
+            return "", f"{least_word} {least.known} {unit}"
+        if least.known is None:
+            return "", f"at least {least.bound} {unit} are needed"
+        return "", f"{least.known} {unit} are enough, less than {least.bound} are not"
+    place = f" {IN_ORDER}"
+    if least.known is None:
+        # Not less than what has been refused.
+        return place, f"at least {max(least.order_bound, limit + 1)} {unit} are needed"
+    if least.known <= limit:
+        return place, f"in another order {least.known} {unit} are enough"
+    if least.known <= least.order_bound:
+        return place, f"{least.known} {unit} are enough"
+    return place, f"{least.known} {unit} are enough, less than {least.order_bound} are not"
+
+
+def _refuse_ram(search: Search, least: Least) -> None:
+    problem = search.instance.problem
+    limit = problem.ram_bytes
+    assert limit is not None
+    place, needs = _needs(least, "bytes", limit, "the least that works is")
+    if least.known is None and problem.storage_bytes is not None:
+        needs += f", or more storage than {problem.storage_bytes} bytes"
+    any_order = least.bound > limit
+    raise InfeasibleProblem(
+        f"{limit} bytes of RAM are too few{place}: {needs} (for {_who(problem, least.operation)})",
+        least_ram_bytes=least.known,
+        ram_bound_bytes=least.bound if any_order else max(least.order_bound, limit + 1),
+        operation=least.operation,
+        any_order=any_order,
+    )
+
+
+def _refuse_deadline(search: Search, seconds: float) -> None:
+    problem = search.instance.problem
+    limit = problem.deadline_ns
+    assert limit is not None
+    least = fastest(search.instance, seconds)
+    place, needs = _needs(least, "ns", limit, "the fastest possible is")
+    any_order = least.bound > limit
+    raise InfeasibleProblem(
+        f"the deadline of {limit} ns is too short{place}: {needs}",
+        fastest_ns=least.known,
+        time_bound_ns=least.bound if any_order else max(least.order_bound, limit + 1),
+        any_order=any_order,
+    )

@@ -1,0 +1,213 @@
+"""The state of a solve: the best checked schedule, the best bound, and the clock."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from poetc.schedule.model.checker import Report, replay
+from poetc.schedule.model.errors import ScheduleError
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Schedule, Step
+from poetc.schedule.model.rebuild import Event, rebuild
+from poetc.schedule.model.transfers import hurried, overlap_transfers
+
+if TYPE_CHECKING:
+    from poetc.schedule.search.portfolio import Large
+
+# A gap below this is rounding in HiGHS, whose rows hold to 1e-6.
+TOLERANCE = 2e-6
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback is told; it may return False to stop the search.
+
+    `bound_nj` is proven; it falls when a better schedule is found in another order for which less
+    is proven yet. `energy_nj` belongs to the best schedule (inf before there is one).
+    """
+
+    seconds: float
+    bound_nj: float
+    energy_nj: float
+    gap: float
+
+
+class Search:
+    """Best schedule and best bound so far.
+
+    Schedules come in through `offer`, which rebuilds and checks them; nothing that fails the
+    checker is ever kept. Bounds come in through `raise_bound`.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        time_limit_s: float,
+        gap: float,
+        progress: Callable[[Progress], bool | None] | None = None,
+        patience_s: float = math.inf,
+        enough_nj: float = math.inf,
+    ) -> None:
+        self.instance, self.gap, self.progress = instance, gap, progress
+        self.begin = time.monotonic()
+        self.time_limit_s, self.patience_s, self.enough_nj = time_limit_s, patience_s, enough_nj
+        self.stop = threading.Event()
+        self.bound_nj = 0.0
+        self.steps: tuple[Step, ...] | None = None
+        self.events: tuple[Event, ...] = ()
+        self.report: Report | None = None
+        self.log: list[str] = []
+        # Bounds are of no interest beyond this.
+        self.most_nj = math.inf
+        # What `portfolio` goes on from when it is given more time.
+        self.large: Large | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.begin
+
+    @property
+    def remaining(self) -> float:
+        limit = self.time_limit_s
+        if self.impatient:
+            limit = min(limit, self.patience_s)
+        return max(0.0, limit - self.seconds)
+
+    @property
+    def impatient(self) -> bool:
+        """Whether the search ends after `patience_s`: without a schedule of `enough_nj` or less."""
+        return self.steps is None or self.energy_nj > self.enough_nj
+
+    @property
+    def energy_nj(self) -> float:
+        return self.report.energy_nj if self.report is not None else math.inf
+
+    @property
+    def relative_gap(self) -> float:
+        if self.report is None:
+            return math.inf
+        return (self.energy_nj - self.bound_nj) / max(self.energy_nj, 1.0)
+
+    @property
+    def optimal(self) -> bool:
+        return self.relative_gap <= max(self.gap, TOLERANCE)
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more to do: within the gap, out of time, or told to stop."""
+        return self.optimal or self.remaining <= 0 or self.stop.is_set()
+
+    def better_than(self, other: Search) -> bool:
+        """Is its best schedule better: less energy, or the same in less time?"""
+        return self.report is not None and other.improved_by(self.report)
+
+    def improved_by(self, report: Report) -> bool:
+        """Is a schedule of which the checker says this better than the best one?"""
+        if self.report is None or report.energy_nj != self.report.energy_nj:
+            return report.energy_nj < self.energy_nj
+        return report.makespan_ns < self.report.makespan_ns
+
+    def offer(self, events: Sequence[Event], source: str = "") -> bool:
+        """Takes a sequence if its schedule passes the checker and beats the best; says whether."""
+        problem = self.instance.problem
+        steps = rebuild(self.instance, events)
+        try:
+            if problem.dma:
+                order = overlap_transfers(problem, steps)
+                steps = tuple(steps[index] for index in order)
+                steps = self._hurried(steps)
+            report = replay(problem, steps)
+        except ScheduleError as error:
+            self.note(f"rejected ({source}): {error}")
+            return False
+        if not self.improved_by(report):
+            return False
+        self.steps, self.report, self.events = steps, report, tuple(events)
+        self.note(f"schedule {report.energy_nj} nJ {source}".rstrip())
+        self.tell()
+        return True
+
+    def _hurried(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """`steps` with transfers that overlap more, where that is what may make them the best."""
+        problem = self.instance.problem
+        report = replay(dataclasses.replace(problem, deadline_ns=None), steps)
+        least_ns = max(report.busy_ns, report.bus_ns)
+        late = problem.deadline_ns is not None and report.makespan_ns > problem.deadline_ns
+        if problem.deadline_ns is not None and least_ns > problem.deadline_ns:
+            return steps
+        saved_nj = problem.idle_power_nw * (report.makespan_ns - least_ns) // 10**9
+        better = report.energy_nj - saved_nj < self.energy_nj
+        return hurried(problem, steps) if better and (late or saved_nj > 0) else steps
+
+    def adopt(self, steps: tuple[Step, ...], bound_nj: float) -> None:
+        """Takes steps whose first runs are in another order than the problem's, checked like any
+        others, if they beat the best, and a bound that holds for both orders."""
+        report = replay(self.instance.problem, steps)
+        if self.improved_by(report):
+            self.steps, self.report, self.events = steps, report, ()
+            self.bound_nj = bound_nj
+            self.tell()
+
+    def fork(self) -> Self:
+        """A search with the same clock that begins with what is known now, for another thread. It
+        tells nobody of what it finds; `join` takes that."""
+        other = copy.copy(self)
+        other.progress, other.stop, other.log = None, threading.Event(), []
+        return other
+
+    def join(self, other: Search) -> None:
+        """Takes what a fork has found, if it is better, and what it has noted."""
+        # By the time, which each line begins with.
+        self.log = sorted(self.log + other.log, key=lambda line: float(line.split()[0]))
+        if other.better_than(self):
+            self.steps, self.report, self.events = other.steps, other.report, other.events
+            self.tell()
+        self.raise_bound(other.bound_nj)
+
+    def raise_bound(self, bound_nj: float) -> None:
+        """Takes a proven lower bound on the energy."""
+        bound_nj = min(bound_nj, self.most_nj)
+        if bound_nj > self.bound_nj and not math.isinf(bound_nj):
+            self.bound_nj = bound_nj
+            self.tell()
+
+    def tell(self) -> None:
+        """Calls the progress callback; stops the search if it says so."""
+        if self.progress is not None:
+            gap = self.relative_gap
+            state = Progress(self.seconds, self.bound_nj, self.energy_nj, gap)
+            if self.progress(state) is False:
+                self.stop.set()
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{self.seconds:8.2f} s  {text}")
+
+    @property
+    def proven_nj(self) -> int:
+        """The bound in whole nJ. So are energies: it is rounded up, but for what HiGHS may be wrong
+        by. The energy that no schedule avoids is a plain sum."""
+        bound = math.ceil(self.bound_nj - TOLERANCE / 4 * max(self.bound_nj, 1.0))
+        return max(0, bound, self.instance.least_energy_nj)
+
+    def schedule(self, strategy: str) -> Schedule | None:
+        """The best schedule so far."""
+        if self.steps is None or self.report is None:
+            return None
+        report = self.report
+        return Schedule(
+            steps=self.steps,
+            energy_nj=report.energy_nj,
+            bound_nj=min(self.proven_nj, report.energy_nj),
+            makespan_ns=report.makespan_ns,
+            peak_bytes=report.peak_bytes,
+            strategy=strategy,
+            status="optimal" if self.optimal else "feasible",
+            log=tuple(self.log),
+        )
