@@ -12,6 +12,7 @@ if [ "${1-}" = --fast ]; then
 fi
 
 missing=()
+command -v ccache >/dev/null || missing+=(ccache)
 command -v gcc >/dev/null || missing+=(gcc libc6-dev)
 command -v clang >/dev/null || missing+=(clang)
 command -v make >/dev/null || missing+=(make)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from c_support import build_c
 from conftest import MODELS, load_arrays, read_model
 from xdsl.dialects.builtin import ModuleOp
 
@@ -27,7 +28,7 @@ from poetc.schedule.search.infeasibility import least_ram
 
 DEVICE = "nrf52840"
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off")
-SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,8 @@ def bring(
 def build(module: ModuleOp, directory: Path, *flags: str, compiler: str = "gcc") -> Path:
     """Emit C into `directory` and build the example program."""
     emit(module, directory)
-    program = directory / "program"
-    sources = sorted(str(p) for p in directory.glob("*.c"))
-    subprocess.run([compiler, *FLAGS, *flags, *sources, "-o", str(program)], check=True)
-    return program
+    sources = sorted(directory.glob("*.c"))
+    return build_c((compiler, *FLAGS, *flags), sources, directory / "program")
 
 
 def run(

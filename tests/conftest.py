@@ -1,6 +1,9 @@
 """Shared paths and helpers of the tests."""
 
+import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +33,31 @@ TRAINED = (
     "ae_mnist",
 )
 """Models with arguments and XLA's results beside them."""
+
+
+CACHED = ("cc", "gcc", "g++", "clang", "arm-none-eabi-gcc", "aarch64-linux-gnu-gcc")
+"""Compilers whose objects are kept for other tests of the run."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where ccache is installed, compilers go through it in all processes of this run, which share
+    a cache of their own: many programs have files in common."""
+    ccache = shutil.which("ccache")
+    if hasattr(config, "workerinput") or ccache is None:
+        return  # a worker has the environment of the process that started it
+    folder = Path(tempfile.mkdtemp(prefix="poetc-ccache-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    for name in filter(shutil.which, CACHED):
+        (folder / name).symlink_to(ccache)
+    os.environ |= {
+        "PATH": os.pathsep.join([str(folder), os.environ["PATH"]]),
+        "CCACHE_DIR": str(folder / "objects"),
+        "CCACHE_BASEDIR": tempfile.gettempdir(),
+        "CCACHE_NOHASHDIR": "1",
+        "CCACHE_NOCOMPRESS": "1",
+        # Sources and headers were just written.
+        "CCACHE_SLOPPINESS": "include_file_mtime,include_file_ctime",
+    }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

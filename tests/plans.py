@@ -12,7 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
-from c_support import SANITIZED, STRICT
+from c_support import SANITIZED, STRICT, build_c
 from power import parameters
 from xdsl.dialects.builtin import ModuleOp
 
@@ -110,13 +110,10 @@ def build_program(
         (directory / f"arg{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
     sources = [path for path in directory.glob("*.c") if path.name != "main.c"]
     defined = [] if "-pthread" in flags else [p for p in sources if p.name == "store_thread.c"]
-    command = [
-        *(compiler, *STRICT, *(flags or SANITIZED)),
-        *(f"-DMODEL_PAGES={pages}", f"-I{directory}", "-o", str(directory / "driver")),
-        *(str(path) for path in (*sorted(set(sources) - set(defined)), DRIVER)),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    command = (compiler, *STRICT, *(flags or SANITIZED))
+    included = (f"-DMODEL_PAGES={pages}", f"-I{directory}")
+    sources = [*sorted(set(sources) - set(defined)), DRIVER]
+    build_c((*command, *included), sources, directory / "driver")
     return Program(directory, table_of(graph).table)
 
 

@@ -43,7 +43,7 @@ from poetc.passes.poet_schedule import schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
 
 THREAD = ("-DPOETC_STORE_THREAD", "-pthread")
-RACES = ("-O1", "-g", "-fsanitize=thread", *THREAD)
+RACES = ("-O1", "-fsanitize=thread", *THREAD)
 
 
 # The runtime

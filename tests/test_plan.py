@@ -87,7 +87,7 @@ CASES = {
 }
 """Model and place of parameters: what schedules are asked for. The first takes most RAM."""
 
-RACES = ("-O1", "-g", "-fsanitize=thread", "-DPOETC_STORE_THREAD", "-pthread")
+RACES = ("-O1", "-fsanitize=thread", "-DPOETC_STORE_THREAD", "-pthread")
 SMALL = ("gesture_mlp", "kws_conv")
 MUTATIONS = 10_000
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from c_support import build_c
 from compiled import Model, prepare
 from conftest import MODELS
 
@@ -90,11 +91,10 @@ def painted(
         arrays = {f"arg{i}": array for i, array in enumerate(model.arguments)}
         (directory / "image.bin").write_bytes(pack(layout, arrays))
         arguments = [directory / "image.bin"]
-    sources = [path.name for path in directory.glob("*.c") if path.name != "main.c"]
+    sources = [path for path in sorted(directory.glob("*.c")) if path.name != "main.c"]
     # Resolving a call at its first use would take more stack than the step.
     flags = [flag for flag in FLAGS if flag not in ("-c", "-std=c99")]
-    command = [compiler, *flags, "-std=gnu99", "-Wl,-z,now", *sources, "-o", "painted"]
-    subprocess.run(command, cwd=directory, check=True)
+    build_c((compiler, *flags, "-std=gnu99"), sources, directory / "painted", "-Wl,-z,now")
     done = subprocess.run(
         [directory / "painted", *arguments], capture_output=True, text=True, check=True
     )
