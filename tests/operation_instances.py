@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from kernel_harness import Array, Case
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.utils.exceptions import VerifyException
 
 from poetc.ir import dense
@@ -196,6 +196,8 @@ _CONVOLUTIONS: tuple[tuple[Shape, Shape, ConvDims, dict[str, Any]], ...] = (
     ((4, 3, 3, 1), (2, 2, 1, 4), _NHWC, {"batch_groups": 2, "rhs_dilation": (2, 1)}),
     ((1, 3, 2), (2, 2, 3), _ONE_D, {"lhs_dilation": (3,), "padding": ((-1, 2),)}),
     ((2, 3), (3, 4), _NO_D, {}),
+    ((1, 4, 5, 2), (3, 2, 2, 3), _NHWC, {"padding": ((1, 0), (0, 1)), "reversal": (True, False)}),
+    ((1, 5, 2), (3, 2, 3), _ONE_D, {"reversal": (True,)}),
     ((0, 4, 4, 1), (3, 3, 1, 2), _NHWC, {}),
     ((1, 0, 4, 1), (2, 2, 1, 2), _NHWC, {"padding": ((2, 1), (0, 0))}),
     ((1, 4, 4, 0), (2, 2, 0, 2), _NHWC, {}),
@@ -233,6 +235,29 @@ def _reduce(element: Attribute, shape: Shape) -> Iterator[Instance]:
         args = [numbers(element, shape), np.asarray(hlo.identity(kind, element))]
         for dims in {(), tuple(range(len(shape))), tuple(range(len(shape)))[:1]}:
             yield lambda x, init, d=dims, k=kind: hlo.ReduceOp(x, init, d, k), args
+
+
+def _fold(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    """Carries the sum of what was larger than all before, and the largest so far."""
+
+    def body() -> Region:
+        scalar = TensorType(element, ())
+        block = Block(arg_types=[scalar, scalar, scalar])
+        total, largest, x = block.args
+        larger = hlo.CompareOp(x, largest, "GT")
+        zero = hlo.ConstantOp.splat(0, scalar)
+        added = hlo.SelectOp(larger, x, zero)
+        after = (hlo.AddOp(total, added), hlo.MaximumOp(largest, x))
+        block.add_ops((larger, zero, added, *after, hlo.ReturnOp(*after)))
+        return Region(block)
+
+    inits = [np.zeros((), dense.dtype_of(element)), np.asarray(hlo.identity("maximum", element))]
+    for dims in {tuple(range(len(shape))), tuple(range(len(shape)))[:1]}:
+        for number in range(2):
+            yield (
+                lambda x, a, b, d=dims, n=number: hlo.FoldOp([x], [a, b], d, body(), n),
+                [numbers(element, shape), *inits],
+            )
 
 
 def _reduce_window(element: Attribute, shape: Shape) -> Iterator[Instance]:
@@ -310,6 +335,15 @@ def _scatter(element: Attribute, shape: Shape) -> Iterator[Instance]:
             [table, _indices([0, 1, 2, 3, -1]), numbers(element, (5,), 1)],
         )
         windows = ScatterDims((1, 2), (), (), (), (1, 0), 1)
+        for kind in (*hlo.REDUCERS, "replace"):
+            yield (
+                lambda x, i, u, kind=kind: hlo.ScatterOp(x, i, u, pick, kind),
+                [numbers(element, (5,)), _indices([4]), numbers(element, (), 1)],
+            )
+            yield (
+                lambda x, i, u, kind=kind: hlo.ScatterOp(x, i, u, windows, kind),
+                [table, _indices([[1, 3], [2, 0], [0, 0]]), numbers(element, (3, 2, 2), 1)],
+            )
         yield (
             lambda x, i, u: hlo.ScatterOp(x, i, u, windows),
             [table, _indices([[1, 3], [2, 0], [0, 0], [1, 3]]), numbers(element, (4, 2, 2), 1)],
@@ -361,6 +395,7 @@ MAKERS: dict[type[Operation], Maker] = {
     hlo.ConvolutionOp: _convolution,
     hlo.ConvolutionFromOp: _convolution_from,
     hlo.ReduceOp: _reduce,
+    hlo.FoldOp: _fold,
     hlo.ReduceWindowOp: _reduce_window,
     hlo.SelectAndScatterOp: _select_and_scatter,
     hlo.GatherOp: _gather,

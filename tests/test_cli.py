@@ -154,13 +154,13 @@ def test_unsupported_ops_are_all_listed(run, tmp_path: Path) -> None:
     source.write_text(
         SMALL.replace(
             "  return %1",
-            '  %2 = "stablehlo.sort"(%1) : (tensor<4xf32>) -> tensor<4xf32>\n'
-            "  %3 = stablehlo.cbrt %2 : tensor<4xf32>\n  return %3",
+            '  %2 = "stablehlo.all_reduce"(%1) : (tensor<4xf32>) -> tensor<4xf32>\n'
+            "  %3 = stablehlo.nonsense %2 : tensor<4xf32>\n  return %3",
         )
     )
     code, _, err = run(str(source))
     assert code == 2
-    assert "stablehlo.sort" in err and "stablehlo.cbrt" in err
+    assert "stablehlo.all_reduce" in err and "stablehlo.nonsense" in err
     assert f"{source}:5:9: " in err and f"{source}:6:8: " in err
 
 

@@ -78,25 +78,28 @@
 
 // -----
 
-// CHECK: window reversal is not supported
+// CHECK: window reversal has 1 entries, expected 2
 %x, %k = "test.op"() : () -> (tensor<1x5x5x2xf32>, tensor<3x3x2x8xf32>)
-%0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {reverse = [true, false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x5x5x2xf32>, tensor<3x3x2x8xf32>) -> tensor<1x3x3x8xf32>
+%0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {reverse = [true]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x5x5x2xf32>, tensor<3x3x2x8xf32>) -> tensor<1x3x3x8xf32>
 
 // -----
 
-// CHECK: a reduce of several operands is not supported
+// CHECK: the body returns tensor<f32>, expected tensor<f32>, tensor<f32>
 %x, %s = "test.op"() : () -> (tensor<3xf32>, tensor<f32>)
 %0:2 = stablehlo.reduce(%x init: %s), (%x init: %s) across dimensions = [0] : (tensor<3xf32>, tensor<3xf32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+ reducer(%a: tensor<f32>, %b: tensor<f32>) (%c: tensor<f32>, %d: tensor<f32>) {
+  stablehlo.return %a : tensor<f32>
+}
 
 // -----
 
 // CHECK: the body must be one of add, multiply, maximum, minimum, and, or, xor of its two arguments
 %x, %s = "test.op"() : () -> (tensor<3xf32>, tensor<f32>)
-%0 = stablehlo.reduce(%x init: %s) across dimensions = [0] : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
- reducer(%a: tensor<f32>, %b: tensor<f32>) {
+%0 = "stablehlo.reduce_window"(%x, %s) <{window_dimensions = array<i64: 2>}> ({
+^bb0(%a: tensor<f32>, %b: tensor<f32>):
   %m = stablehlo.subtract %a, %b : tensor<f32>
   stablehlo.return %m : tensor<f32>
-}
+}) : (tensor<3xf32>, tensor<f32>) -> tensor<2xf32>
 
 // -----
 

@@ -7,9 +7,9 @@ FRAMEWORK_NAMES = {
     "chlo.asinh": "jax.numpy.arcsinh, torch.asinh",
     "chlo.atan": "jax.numpy.arctan, torch.atan",
     "chlo.atanh": "jax.numpy.arctanh, torch.atanh",
+    "chlo.bessel_i1e": "jax.scipy.special.i1e",
     "chlo.erf_inv": "jax.lax.erf_inv, jax.random.normal, torch.erfinv",
     "chlo.lgamma": "jax.lax.lgamma, torch.lgamma",
-    "chlo.top_k": "jax.lax.top_k, torch.topk",
     "stablehlo.all_gather": "jax.lax.all_gather",
     "stablehlo.all_reduce": "jax.lax.psum",
     "stablehlo.bitcast_convert": "jax.lax.bitcast_convert_type",
@@ -17,7 +17,6 @@ FRAMEWORK_NAMES = {
     "stablehlo.logistic": "jax.nn.sigmoid, torch.sigmoid",
     "stablehlo.rng": "jax.random",
     "stablehlo.rng_bit_generator": "jax.random",
-    "stablehlo.sort": "jax.numpy.sort, jax.numpy.argsort, torch.sort",
     "stablehlo.tan": "jax.numpy.tan, torch.tan",
 }
 """By name; several where several functions lead to the operation."""

@@ -20,6 +20,7 @@ from poetc.errors import InputError
 from poetc.ir import stablehlo
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import element_type_of, shape_of
+from poetc.ir.stablehlo.bodies import lower_body
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import ZERO, Condition, Dynamic, Index, Quotient, Var, constant, within
@@ -29,6 +30,7 @@ from poetc.kernels.indexing import (
     Gather,
     Indices,
     Move,
+    Reduction,
     Scatter,
     SelectAndScatter,
     elements,
@@ -386,6 +388,8 @@ class Evaluator:
             if isinstance(op, stablehlo.ReduceOp):
                 return self._reduce(op, at)
             description = reduction(op, at)
+            if isinstance(op, stablehlo.FoldOp):
+                return self._fold(op, description)
             if isinstance(description, SelectAndScatter):
                 return self._select_and_scatter(description)
             if isinstance(description, Scatter):
@@ -449,6 +453,15 @@ class Evaluator:
             self.b.remember((member.results[0], at), result)
             self.fused.append((op, member, result))
         return results[0]
+
+    def _fold(self, op: stablehlo.FoldOp, description: Reduction) -> Val:
+        inits = [self.element(init, ()) for init in op.inits]
+
+        def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+            elements = [self.element(*read) for read in description.reads(positions)]
+            return lower_body(self.b, op.body.block, [*accs, *elements])
+
+        return self.fold(description.axes, inits, leaf)[op.number]
 
     def _check_init(self, op: stablehlo.ReduceWindowOp) -> None:
         """Skipping the padding is right only if the initial value is the identity."""
@@ -543,9 +556,7 @@ class Evaluator:
                     Dynamic(b.number(), size - 1, inside.ssa, inside.depth)
                 )
             update = self.element(op.updates, description.update_index(scatter, window))
-            result = update
-            if op.kind != "replace":
-                result = stablehlo.REDUCERS[op.kind].scalar(b, accs[0], update)
+            (result,) = lower_body(b, op.body.block, [accs[0], update])
             if hits:
                 hit = hits[0]
                 for other in hits[1:]:

@@ -27,6 +27,7 @@ REDUCTIONS = (
     stablehlo.ReduceWindowOp,
     stablehlo.SelectAndScatterOp,
     stablehlo.ScatterOp,
+    stablehlo.FoldOp,
 )
 
 
@@ -157,18 +158,22 @@ class Reduction:
 
 
 class _Reduce(Reduction):
-    op: stablehlo.ReduceOp
+    op: stablehlo.ReduceOp | stablehlo.FoldOp
+
+    @property
+    def _inputs(self) -> Sequence[SSAValue]:
+        return self.op.inputs if isinstance(self.op, stablehlo.FoldOp) else [self.op.operand]
 
     @property
     def axes(self) -> list[Axis]:
-        shape = shape_of(self.op.operand)
+        shape = shape_of(self._inputs[0])
         return [Axis((self.op, dim), shape[dim], "r") for dim in sorted(self.op.dims)]
 
     def reads(self, positions: Indices) -> list[Read]:
         kept, folded = iter(self.at), iter(positions)
-        rank = len(shape_of(self.op.operand))
-        dims = set(self.op.dims)
-        return [(self.op.operand, [next(folded if d in dims else kept) for d in range(rank)])]
+        rank = len(shape_of(self._inputs[0]))
+        at = [next(folded if d in self.op.dims else kept) for d in range(rank)]
+        return [(operand, at) for operand in self._inputs]
 
 
 class _Dot(Reduction):
@@ -244,7 +249,8 @@ class _Convolution(Reduction):
         rhs[dims.kernel_output_feature] = feature
         for i, k in enumerate(taps):
             lhs[dims.input_spatial[i]] = self._tap(i, k)[0]
-            rhs[dims.kernel_spatial[i]] = k
+            dim = dims.kernel_spatial[i]
+            rhs[dim] = constant(kernel[dim] - 1) - k if op.reversal[i] else k
         return [(op.lhs, lhs), (op.rhs, rhs)]
 
 
@@ -420,7 +426,7 @@ class Scatter(Reduction):
 def reduction(op: Operation, at: Indices) -> Reduction:
     """The description of reduction `op` for its result element `at`."""
     match op:
-        case stablehlo.ReduceOp():
+        case stablehlo.ReduceOp() | stablehlo.FoldOp():
             return _Reduce(op, at)
         case stablehlo.DotBase():
             return _Dot(op, at)

@@ -1,8 +1,8 @@
 """`stablehlo-simplify`: the same results, bit for bit, with fewer and simpler operations.
 
-Inlines private functions, unrolls loops, makes selects of branches, expands CHLO, folds constants,
-merges equal operations, removes dead ones, and applies the algebra of `poetc.simplify` that keeps
-every bit. What is left is in a normal form that the later passes rely on:
+Inlines private functions, unrolls loops, makes selects of branches, expands CHLO and sorting, folds
+constants, merges equal operations, removes dead ones, and applies the algebra of `poetc.simplify`
+that keeps every bit. What is left is in a normal form that the later passes rely on:
 
 - one function, no calls, no loops, no branches, no CHLO, no dynamic slices;
 - a tensor of equal elements is a scalar constant and a broadcast, or a constant of one element;
@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
-from poetc.simplify import algebra, chlo, dynamic, folding, movement
+from poetc.simplify import algebra, chlo, dynamic, folding, folds, movement
 from poetc.simplify.control import expand_control
 from poetc.simplify.driver import Rules, remove_dead, simplify_block
 from poetc.simplify.inline import inline_calls, remove_barriers
@@ -78,6 +78,7 @@ RULES: Rules = {
     hlo.PadOp: (movement.pad_nothing, movement.pad_to_slice),
     hlo.ConcatenateOp: (movement.concatenate_one,),
     hlo.ReduceOp: (folding.reduce_splat, movement.reduce_of_one),
+    hlo.FoldOp: (folds.fold_nothing, folds.carry_less),
     hlo.ReduceWindowOp: (movement.window_of_one,),
     hlo.DotGeneralOp: (movement.dot_of_transpose,),
     hlo.ConvolutionOp: (movement.convolution_of_transpose,),

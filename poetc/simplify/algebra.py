@@ -246,7 +246,7 @@ def compare_rectified(op: hlo.CompareOp, rewriter: Rewriter) -> SSAValue | None:
     The maximum is x itself where x > 0, a zero where it is not, and NaN, which is not > 0, for
     NaN. The backward pass then keeps the activation only, not its argument as well.
     """
-    if op.direction != "GT" or rewriter.facts.splat(op.rhs) != 0:
+    if op.direction != "GT" or op.is_total or rewriter.facts.splat(op.rhs) != 0:
         return None
     if hlo.element_type_of(op.lhs) != hlo.f32:
         return None

@@ -72,6 +72,9 @@ def along(op: hlo.StablehloOp, dim: int) -> Walk | None:
         case hlo.ReduceOp():
             kept = [d for d in range(len(hlo.shape_of(op.operand))) if d not in op.dims]
             return Along(kept[dim]), None
+        case hlo.FoldOp():
+            kept = [d for d in range(len(hlo.shape_of(op.inputs[0]))) if d not in op.dims]
+            return (Along(kept[dim]),) * len(op.inputs) + (None,) * len(op.inits)
         case hlo.ReduceWindowOp():
             plain = op.window[dim] == op.strides[dim] == op.base_dilations[dim] == 1
             return (Along(dim), None) if plain and not any(op.padding[dim]) else None
@@ -203,7 +206,7 @@ def summed(op: hlo.StablehloOp, operand: int, dim: int) -> Walk | None:
         case hlo.ConvolutionOp():
             kernel = hlo.shape_of(op.rhs)
             order = (*op.dims.kernel_spatial, op.dims.kernel_input_feature)
-            if operand != 1 or dim not in order:
+            if operand != 1 or dim not in order or any(op.reversal):
                 return None
             if any(kernel[d] != 1 for d in order[: order.index(dim)]):
                 return None

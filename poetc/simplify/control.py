@@ -21,6 +21,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo.base import Array
 from poetc.simplify.facts import MAX_FOLDED_ELEMENTS
+from poetc.simplify.folds import FoldLike, expand_folds
 
 MAX_OPERATIONS = 20_000
 """Operations that all loops and branches of a function may come to, and steps of a loop."""
@@ -88,6 +89,8 @@ class _Expander:
             return self._loop(op)
         if isinstance(op, hlo.MapOp):
             return self._map(op)
+        if isinstance(op, FoldLike):
+            return expand_folds(op, self._now(op.operands), lambda new: self._new(new, op))
         assert isinstance(op, hlo.BranchOp)
         return self._branch(op)
 

@@ -113,7 +113,8 @@ class Facts:
             # Sums that start from an element which is not -0.0 stay so, as for AddOp.
             return op.kind == "add" and never(op.init)
         if isinstance(op, hlo.ScatterOp):
-            return never(op.operand) and (op.kind == "add" or never(op.updates))
+            of_both = op.kind in ("replace", "maximum", "minimum") and never(op.updates)
+            return never(op.operand) and (op.kind == "add" or of_both)
         if isinstance(op, hlo.SelectAndScatterOp):
             return never(op.init)
         if isinstance(op, hlo.DotGeneralOp | hlo.ConvolutionOp | hlo.AbsOp | hlo.ConvertOp):

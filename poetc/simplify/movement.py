@@ -297,4 +297,5 @@ def _with_dims(
         op.rhs_dilation,
         op.feature_groups,
         op.batch_groups,
+        op.reversal,
     )

@@ -2,11 +2,11 @@
 
 Ops have the names, properties and assembly of StableHLO 1.x, in the pretty form that JAX prints and
 in generic form. Constructors take plain Python values and infer result types; lower-case accessors
-return plain ints, tuples and strings. All ops are pure and, but for loops and branches, have one
-result. Shapes are static; elements are f32, i32 or i1. Reductions run over one operand with one of
-`REDUCERS` as their body.
+return plain ints, tuples and strings. All ops are pure and, but for those with regions that
+`stablehlo-simplify` expands, have one result. Shapes are static; elements are f32, i32 or i1.
+Reductions over one operand have one of `REDUCERS` as their body; all others become folds.
 
-The dialect `resume` has what StableHLO lacks: contractions that go on with sums.
+The dialect `resume` has what StableHLO lacks: contractions that go on with sums, and folds.
 """
 
 from xdsl.dialects.builtin import TensorType, f32, i1, i32
@@ -19,6 +19,7 @@ from poetc.ir.stablehlo import (
     contraction,
     control,
     elementwise,
+    folds,
     functions,
     indexing,
     movement,
@@ -86,6 +87,7 @@ from poetc.ir.stablehlo.elementwise import (
     UnaryElementwiseOp,
     compared,
 )
+from poetc.ir.stablehlo.folds import FoldOp, SortOp, TopKOp, check_pure_body
 from poetc.ir.stablehlo.functions import (
     ExponentialOp,
     LogOp,
@@ -110,6 +112,7 @@ from poetc.ir.stablehlo.movement import (
     SliceOp,
     TransposeOp,
 )
+from poetc.ir.stablehlo.reduce_together import ReduceTogetherOp
 from poetc.ir.stablehlo.reduction import (
     REDUCERS,
     ReduceOp,
@@ -130,6 +133,7 @@ _FAMILIES = (
     reduction,
     indexing,
     control,
+    folds,
     chlo,
 )
 
@@ -165,6 +169,7 @@ EXPANDED: tuple[type[Operation], ...] = (
     CaseOp,
     MapOp,
     OptimizationBarrierOp,
+    SortOp,
 )
 """Operations that `stablehlo-simplify` puts others in place of: nothing after it knows them."""
 
@@ -204,6 +209,7 @@ __all__ = [
     "ErfOp",
     "ErfcOp",
     "ExponentialOp",
+    "FoldOp",
     "GatherOp",
     "IfOp",
     "IotaOp",
@@ -223,6 +229,7 @@ __all__ = [
     "PowerOp",
     "PrettyOp",
     "ReduceOp",
+    "ReduceTogetherOp",
     "ReduceWindowOp",
     "ReshapeOp",
     "Resume",
@@ -234,6 +241,7 @@ __all__ = [
     "SelectOp",
     "SignOp",
     "SliceOp",
+    "SortOp",
     "SqrtOp",
     "SquareOp",
     "StableHLO",
@@ -241,11 +249,13 @@ __all__ = [
     "SubtractOp",
     "TanhOp",
     "TensorType",
+    "TopKOp",
     "TransposeOp",
     "UnaryElementwiseOp",
     "Value",
     "WhileOp",
     "XorOp",
+    "check_pure_body",
     "compared",
     "dilated",
     "element_count",

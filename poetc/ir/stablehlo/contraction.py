@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
@@ -278,6 +279,7 @@ class ConvolutionBase(PrettyOp):
         rhs_dilation: Sequence[int] | None = None,
         feature_groups: int = 1,
         batch_groups: int = 1,
+        reversal: Sequence[bool] | None = None,
     ):
         rank = len(dims.input_spatial)
         ones, zeros = (1,) * rank, ((0, 0),) * rank
@@ -287,7 +289,7 @@ class ConvolutionBase(PrettyOp):
             "padding": padding_attr(padding or zeros),
             "lhs_dilation": i64s(lhs_dilation or ones),
             "rhs_dilation": i64s(rhs_dilation or ones),
-            "window_reversal": DenseArrayBase.from_list(i1, (False,) * rank),
+            "window_reversal": DenseArrayBase.from_list(i1, reversal or (False,) * rank),
             "feature_group_count": int_attr(feature_groups),
             "batch_group_count": int_attr(batch_groups),
             "precision_config": _precision_attr(),
@@ -332,6 +334,11 @@ class ConvolutionBase(PrettyOp):
     def rhs_dilation(self) -> Dims:
         """Distance between elements of the kernel in each spatial dimension."""
         return ints(self.rhs_dilation_attr) or (1,) * self._rank
+
+    @property
+    def reversal(self) -> tuple[bool, ...]:
+        """Whether the kernel is read from its end, in each spatial dimension."""
+        return tuple(map(bool, ints(self.window_reversal))) or (False,) * self._rank
 
     @property
     def feature_groups(self) -> int:
@@ -421,7 +428,7 @@ class ConvolutionBase(PrettyOp):
         for name in ("strides", "lhs_dilation", "rhs_dilation"):
             check_rank(name, getattr(self, name), rank)
             check_positive(name, getattr(self, name))
-        check(not any(ints(self.window_reversal)), "window reversal is not supported")
+        check_rank("window reversal", self.reversal, rank)
         features, batch = lhs[dims.input_feature], lhs[dims.input_batch]
         outputs = rhs[dims.kernel_output_feature]
         groups, batch_groups = self.feature_groups, self.batch_groups
@@ -452,6 +459,8 @@ class ConvolutionBase(PrettyOp):
 
     def evaluate(self, *operands: Array) -> Array:
         *init, lhs, rhs = operands
+        pairs = zip(self.dims.kernel_spatial, self.reversal, strict=True)
+        rhs = np.flip(rhs, tuple(dim for dim, reverse in pairs if reverse))
         return semantics.convolution(
             lhs,
             rhs,

@@ -77,7 +77,7 @@ class ControlOp(IRDLOperation):
         raise NotImplementedError
 
 
-def _check_region(
+def check_region(
     name: str, region: Region, arguments: Sequence[Attribute], results: Sequence[Attribute]
 ) -> None:
     """One block that takes and returns values of these types."""
@@ -142,8 +142,8 @@ class WhileOp(ControlOp):
     def verify_op(self) -> None:
         types = self.operand_types
         _check_types("results are", self.result_types, types)
-        _check_region("the condition", self.cond, types, (TensorType(i1, ()),))
-        _check_region("the body", self.body, types, types)
+        check_region("the condition", self.cond, types, (TensorType(i1, ()),))
+        check_region("the body", self.body, types, types)
 
     def run(self, operands: Sequence[Array], execute: Execute) -> list[Array]:
         values = list(operands)
@@ -176,7 +176,7 @@ class BranchOp(ControlOp):
         check_type("operand 0", self.operands[0].type, TensorType(self.INDEX, ()))
         check(len(self.branches) > 0, "expected at least one branch")
         for number, branch in enumerate(self.branches):
-            _check_region(f"branch {number}", branch, (), self.result_types)
+            check_region(f"branch {number}", branch, (), self.result_types)
 
     def run(self, operands: Sequence[Array], execute: Execute) -> list[Array]:
         return execute(self.branches[self.chosen(operands[0])].block, ())
@@ -228,7 +228,7 @@ class MapOp(ControlOp):
         expected = tuple(range(len(shape)))
         check(ints(self.dimensions) == expected, f"dimensions must be {list(expected)}")
         arguments = [with_shape(value, ()) for value in self.inputs]
-        _check_region("the body", self.computation, arguments, (with_shape(self.results[0], ()),))
+        check_region("the body", self.computation, arguments, (with_shape(self.results[0], ()),))
 
     def run(self, operands: Sequence[Array], execute: Execute) -> list[Array]:
         result = self.results[0]

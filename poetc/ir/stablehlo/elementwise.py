@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FunctionType, IntegerType, TensorType, i1
+from xdsl.dialects.builtin import AnyFloat, FunctionType, IntegerType, TensorType, i1, i32
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
@@ -421,9 +421,17 @@ def compared(b: ScalarBuilder, direction: str, lhs: Scalar, rhs: Scalar) -> Scal
     return b.compare(("u" if lhs.type == i1 else "s") + direction.lower(), lhs, rhs)
 
 
+def _total_order(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """`semantics.total_order`: of a number with a sign, all bits but that are the other way."""
+    bits = b.unary(arith.BitcastOp, x, i32)
+    sign = b.binary(arith.ShRSIOp, bits, b.constant(31, i32))
+    flipped = b.binary(arith.AndIOp, sign, b.constant(0x7FFFFFFF, i32))
+    return b.binary(arith.XOrIOp, bits, flipped)
+
+
 @irdl_op_definition
 class CompareOp(ElementwiseOp):
-    """Element-wise comparison; false for NaN, except NE."""
+    """Element-wise comparison; false for NaN, except NE, but for TOTALORDER."""
 
     name = "stablehlo.compare"
     SHORT_SIGNATURE: ClassVar = False
@@ -450,8 +458,14 @@ class CompareOp(ElementwiseOp):
 
     @property
     def compare_type(self) -> str | None:
-        """FLOAT, SIGNED or UNSIGNED where it is written out; it follows from the element type."""
+        """FLOAT, SIGNED or UNSIGNED where it is written out, which follows from the element type;
+        TOTALORDER for floats in the order of `semantics.total_order`."""
         return None if self.comparison_type is None else self.comparison_type.data
+
+    @property
+    def is_total(self) -> bool:
+        """Whether floats are compared as `semantics.total_order` has them."""
+        return self.compare_type == "TOTALORDER"
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
@@ -480,15 +494,17 @@ class CompareOp(ElementwiseOp):
         element = element_type_of(self.lhs)
         expected = types.ELEMENT_TYPES[element].compare_type
         check(
-            self.compare_type in (None, expected),
+            self.compare_type in (None, expected) or (self.is_total and expected == "FLOAT"),
             f"compare type {self.compare_type} does not fit {element}, expected {expected}",
         )
 
     def evaluate(self, *operands: Array) -> Array:
-        lhs, rhs = operands
+        lhs, rhs = map(semantics.total_order, operands) if self.is_total else operands
         return semantics.COMPARISONS[self.direction](lhs, rhs)
 
     def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        if self.is_total:
+            operands = tuple(_total_order(b, x) for x in operands)
         return compared(b, self.direction, *operands)
 
 

@@ -38,8 +38,9 @@ from poetc.ir.stablehlo.base import (
     tensor_type,
     with_shape,
 )
+from poetc.ir.stablehlo.bodies import check_body, run_body
 from poetc.ir.stablehlo.control import ReturnOp
-from poetc.ir.stablehlo.reduction import body_kind, check_reducer, reducer_body
+from poetc.ir.stablehlo.reduction import reducer_body, reducer_kind
 from poetc.ir.stablehlo_attributes import (
     Dims,
     GatherDims,
@@ -177,8 +178,8 @@ def _is_replacing(body: Region) -> bool:
 
 @irdl_op_definition
 class ScatterOp(StablehloOp):
-    """The operand with windows of updates added at computed positions, or in place of what is
-    there, one after the other; a window that is not wholly inside is left out."""
+    """What the body makes of the operand and of windows of updates at computed positions, one after
+    the other; a window that is not wholly inside is left out."""
 
     name = "stablehlo.scatter"
     operand = operand_def(TensorType)
@@ -213,10 +214,10 @@ class ScatterOp(StablehloOp):
         return self.scatter_dimension_numbers.data
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> str | None:
         """What becomes of operand and update: the key of `REDUCERS` that combines them, or
-        "replace"."""
-        return "replace" if _is_replacing(self.body) else body_kind(self.body)
+        "replace"; None for other arithmetic."""
+        return "replace" if _is_replacing(self.body) else reducer_kind(self.body)
 
     def verify_op(self) -> None:
         dnums, shape = self.dnums, shape_of(self.operand)
@@ -228,8 +229,8 @@ class ScatterOp(StablehloOp):
             dnums.input_batching_dims,
             dnums.scatter_indices_batching_dims,
         )
-        if not _is_replacing(self.body):
-            check_reducer(self.body, element_type_of(self.operand), ("add",))
+        scalar = with_shape(self.operand, ())
+        check_body(self.body, (scalar, scalar), (scalar,))
         dropped = dnums.inserted_window_dims + dnums.input_batching_dims
         check_dims("inserted and batching dimensions", dropped, len(shape))
         updates = shape_of(self.updates)
@@ -252,7 +253,13 @@ class ScatterOp(StablehloOp):
 
     def evaluate(self, *operands: Array) -> Array:
         x, indices, updates = operands
-        return semantics.scatter(x, indices, updates, self.dnums, self.kind)
+        kind = self.kind
+
+        def combine(old: Array, update: Array) -> Array:
+            return run_body(self.body.block, [old, update])[0]
+
+        how = kind if kind in ("add", "replace") and x.dtype.kind != "b" else combine
+        return semantics.scatter(x, indices, updates, self.dnums, how)
 
 
 def _parse_operands_until(parser: Parser, keyword: str | None) -> list[UnresolvedOperand]:

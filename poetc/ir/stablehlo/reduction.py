@@ -1,14 +1,14 @@
 """Operations that combine elements of a tensor, of a window or along dimensions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType, f32
-from xdsl.ir import Attribute, Block, Operation, Region
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, TensorType, f32
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, region_def
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from poetc.errors import InputError
@@ -34,7 +34,6 @@ from poetc.ir.stablehlo.base import (
     ints,
     padding_attr,
     padding_pairs,
-    parse_signature,
     shape_of,
     tensor_type,
     window_count,
@@ -50,6 +49,7 @@ from poetc.ir.stablehlo.elementwise import (
     MinimumOp,
     MultiplyOp,
 )
+from poetc.ir.stablehlo.reduce_together import ReduceTogetherOp
 from poetc.ir.stablehlo_attributes import Dims, parse_dims, print_dims
 
 REDUCERS: dict[str, type[BinaryElementwiseOp]] = {
@@ -172,15 +172,46 @@ class ReduceOp(PrettyOp):
         return body_kind(self.body)
 
     @classmethod
-    def parse(cls, parser: Parser) -> "ReduceOp":
-        with parser.in_parens():
-            operands = [parser.parse_unresolved_operand()]
-            parser.parse_keyword("init")
-            parser.parse_punctuation(":")
-            operands.append(parser.parse_unresolved_operand())
-        if parser.parse_optional_punctuation(",") is not None:
-            parser.raise_error("a reduce of several operands is not supported")
+    def create(
+        cls,
+        *,
+        operands: Sequence[SSAValue] = (),
+        result_types: Sequence[Attribute] = (),
+        properties: Mapping[str, Attribute] | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
+        location: LocationAttr | None = None,
+        successors: Sequence[Block] = (),
+        regions: Sequence[Region] = (),
+    ) -> "ReduceOp | ReduceTogetherOp":  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Of several operands, or with a body that is none of `REDUCERS`, the general operation of
+        the same name."""
+        together = len(operands) > 2 or any(
+            region.blocks and reducer_kind(region) is None for region in regions
+        )
+        create = ReduceTogetherOp.create if together else super().create
+        return create(
+            operands=operands,
+            result_types=result_types,
+            properties=properties or {},
+            attributes=attributes or {},
+            location=location,
+            successors=successors,
+            regions=regions,
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "ReduceOp | ReduceTogetherOp":
+        def parse_pair() -> tuple[UnresolvedOperand, UnresolvedOperand]:
+            with parser.in_parens():
+                operand = parser.parse_unresolved_operand()
+                parser.parse_keyword("init")
+                parser.parse_punctuation(":")
+                return operand, parser.parse_unresolved_operand()
+
+        pairs = [parse_pair()]
         kind = None
+        while parser.parse_optional_punctuation(",") is not None:
+            pairs.append(parse_pair())
         if parser.parse_optional_keyword("applies") is not None:
             position = parser.pos
             kind = parser.parse_identifier().removeprefix("stablehlo.")
@@ -192,8 +223,11 @@ class ReduceOp(PrettyOp):
         parser.parse_punctuation("=")
         dims = parse_dims(parser)
         attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
         position = parser.pos
-        values, type = parse_signature(parser, operands)
+        type = parser.parse_function_type()
+        operands = [operand for column in zip(*pairs, strict=True) for operand in column]
+        values = parser.resolve_operands(operands, type.inputs.data, position)
         if kind is not None:
             element = values[0].type
             if not isinstance(element, TensorType):
@@ -201,13 +235,18 @@ class ReduceOp(PrettyOp):
             body = reducer_body(kind, element.element_type)
         else:
             parser.parse_keyword("reducer")
-            arguments = parser.parse_comma_separated_list(
-                parser.Delimiter.PAREN, parser.parse_argument
+            arguments = [
+                parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+                for _ in pairs
+            ]
+            if any(len(pair) != 2 for pair in arguments):
+                parser.raise_error("expected a value and an element for each operand", position)
+            body = parser.parse_region(
+                [a for column in zip(*arguments, strict=True) for a in column]
             )
-            body = parser.parse_region(arguments)
         return cls.create(
             operands=values,
-            result_types=[type],
+            result_types=type.outputs.data,
             properties={"dimensions": i64s(dims)},
             attributes=attributes,
             regions=[body],

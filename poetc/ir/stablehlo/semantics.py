@@ -85,6 +85,13 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(inside, np.where(inside, wide, 0.0).astype(dtype), clamped)
 
 
+def total_order(x: Array) -> Array:
+    """Integers in the order of floats that has -0.0 before +0.0, NaN with a sign before all other
+    numbers and NaN without one after them."""
+    bits = x.view(np.int32)
+    return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))
+
+
 COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
     "EQ": np.equal,
     "NE": np.not_equal,
@@ -420,9 +427,16 @@ def gather(x: Array, indices: Array, dnums: Any, slice_sizes: Ints) -> Array:
     return np.moveaxis(values, range(leading, values.ndim), dnums.offset_dims)
 
 
-def scatter(x: Array, indices: Array, updates: Array, dnums: Any, kind: str) -> Array:
+def scatter(
+    x: Array,
+    indices: Array,
+    updates: Array,
+    dnums: Any,
+    kind: str | Callable[[Array, Array], Array],
+) -> Array:
     """`x` plus ("add"), or with ("replace"), the windows of updates at the places that `indices`
-    name, the last where several are; a window that is not wholly inside `x` is left out."""
+    name, one after the other, or what a function makes of both; a window that is not wholly inside
+    `x` is left out."""
     starts = _starts(
         indices,
         x.ndim,
@@ -444,6 +458,13 @@ def scatter(x: Array, indices: Array, updates: Array, dnums: Any, kind: str) -> 
     places = _coordinates(starts[inside], window_dims, window)
     if kind == "replace":
         result[tuple(places)] = updates[inside]
-    else:
+    elif kind == "add":
         np.add.at(result, tuple(places), updates[inside])
+    else:
+        assert callable(kind)
+        count = int(inside.sum())
+        places = [np.broadcast_to(place, (count, *window)) for place in places]
+        for number, update in enumerate(updates[inside]):
+            place = tuple(one[number] for one in places)
+            result[place] = kind(result[place], update)
     return result

@@ -23,6 +23,7 @@ ANCHORS = (
     hlo.ReduceWindowOp,
     hlo.SelectAndScatterOp,
     hlo.ScatterOp,
+    hlo.FoldOp,
 )
 RESUMED = (hlo.DotFromOp, hlo.ConvolutionFromOp)
 """Anchors that work in place of the sums that they go on with. They are stored, and what would be
@@ -60,6 +61,8 @@ def reads_of(op: Operation, index: int) -> float:
             return hlo.element_count(result) * depth * kernel[op.dims.kernel_input_feature] / size
         case hlo.ReduceWindowOp():
             return hlo.element_count(result) * math.prod(op.window) / size
+        case hlo.FoldOp():
+            return 1.0
         case hlo.SelectAndScatterOp() | hlo.ScatterOp():
             return 1.0 if isinstance(op, hlo.ScatterOp) and index == 0 else math.inf
         case _:
