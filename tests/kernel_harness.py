@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects import affine, func, memref
-from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType, f32, i1, i32
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 import poetc.backends.c
@@ -18,13 +18,14 @@ from poetc.backends.c.printer import Signature, print_function, print_table
 from poetc.interpreter.functions import run_block
 from poetc.ir import mathlib, poet
 from poetc.ir.dense import dtype_of
+from poetc.ir.types import ELEMENT_TYPES
 from poetc.kernels import analysis
 from poetc.kernels.lower import lower_kernel
 
 _RUNTIME = Path(poetc.backends.c.__file__).parent / "runtime"
 
 Array = np.ndarray[Any, Any]
-ELEMENTS = {np.dtype(np.float32): f32, np.dtype(np.int32): i32, np.dtype(bool): i1}
+ELEMENTS = {type.dtype: type.mlir for type in ELEMENT_TYPES.values()}
 MARGIN = 64  # elements around each buffer that a kernel must neither read nor write
 
 
@@ -194,6 +195,8 @@ def check(cases: Sequence[Case]) -> None:
         for pairs in [(), *alias_pairs(function)]:
             results = run(library, function, case.args, pairs)
             for number, (a, b) in enumerate(zip(results, expected, strict=True)):
+                # In kernels unsigned numbers have the signed type.
+                a = a.view(b.dtype) if b.dtype == np.uint32 else a
                 assert same_bits(a, b), (
                     f"{case.note} result {number} in place {pairs}: {a} expected {b}\n"
                     f"{function}\n{case.block}"

@@ -35,7 +35,9 @@ def numbers(element: Attribute, shape: Sequence[int], seed: int = 0) -> Array:
         return rng.random(shape) < 0.5
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(-9, 9, shape).astype(dtype)
+    small = rng.integers(-9, 9, shape)
+    # Unsigned numbers wrap to large ones.
+    return (small % (1 << 32)).astype(dtype) if dtype.kind == "u" else small.astype(dtype)
 
 
 def _indices(values: Sequence[Any] | int) -> Array:
@@ -61,6 +63,11 @@ def _binary(op: Any) -> Maker:
 def _convert(element: Attribute, shape: Shape) -> Iterator[Instance]:
     for target in hlo.ELEMENT_TYPES:
         yield lambda x, to=target: hlo.ConvertOp(x, to), [numbers(element, shape)]
+
+
+def _bitcast(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    for target in hlo.ELEMENT_TYPES:
+        yield lambda x, to=target: hlo.BitcastConvertOp(x, to), [numbers(element, shape)]
 
 
 def _compare(element: Attribute, shape: Shape) -> Iterator[Instance]:
@@ -379,6 +386,7 @@ MAKERS: dict[type[Operation], Maker] = {
     **{op: _binary(op) for op in _DEFINED if issubclass(op, hlo.BinaryElementwiseOp)},
     hlo.ClampOp: _clamp,
     hlo.ConvertOp: _convert,
+    hlo.BitcastConvertOp: _bitcast,
     hlo.CompareOp: _compare,
     hlo.SelectOp: _select,
     hlo.ConstantOp: _constant,

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import TensorType, f32, i1, i32
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
+from poetc.ir.types import ui32
 
 Rng = np.random.Generator
 
@@ -65,7 +66,7 @@ def test_elementwise_floats():
         cases.append(
             Case.of(lambda x, y, d=direction: hlo.CompareOp(x, y, d, "FLOAT"), a.copy(), b.copy())
         )
-    for element in (f32, i32, i1):
+    for element in (f32, i32, ui32, i1):
         cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), SPECIAL))
     check(cases)
 
@@ -80,7 +81,7 @@ def test_elementwise_integers():
     cases += [Case.of(op, numbers, note=op.name) for op in unary]
     for direction in ("EQ", "NE", "GE", "GT", "LE", "LT"):
         cases.append(Case.of(lambda x, y, d=direction: hlo.CompareOp(x, y, d, "SIGNED"), a, b))
-    for element in (f32, i32, i1):
+    for element in (f32, i32, ui32, i1):
         cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), numbers))
     check(cases)
 
@@ -89,7 +90,7 @@ def test_elementwise_booleans():
     a, b = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
     cases = [Case.of(op, a, b, note=op.name) for op in (hlo.AndOp, hlo.OrOp, hlo.XorOp)]
     cases.append(Case.of(hlo.NotOp, a))
-    for element in (f32, i32, i1):
+    for element in (f32, i32, ui32, i1):
         cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), a))
     x, y = SPECIAL[:4], SPECIAL[4:8]
     cases += [Case.of(hlo.SelectOp, pred, x, y) for pred in (a, np.array(True), np.array(False))]
@@ -442,4 +443,4 @@ def test_scatter():
 
 
 def test_elements_cover_all_types():
-    assert set(ELEMENTS.values()) == {f32, i32, i1}
+    assert set(ELEMENTS.values()) == {f32, i32, ui32, i1}

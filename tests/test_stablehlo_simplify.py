@@ -19,6 +19,7 @@ from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims
 from poetc.ir.text import parse_module
+from poetc.ir.types import ui32
 from poetc.passes.stablehlo_simplify import RULES, StableHLOSimplifyPass
 from poetc.simplify.driver import Rules, simplify_block
 
@@ -109,7 +110,12 @@ def chlo_function(name: str, size: int) -> ModuleOp:
 # --- random programs ----------------------------------------------------------------------------
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -8.0, math.inf, -math.inf, math.nan, 1e-45, 3e38]
-CHOICES = {f32: SPECIAL, i32: [0, 1, -1, 2, 7, 2**31 - 1], i1: [False, True]}
+CHOICES = {
+    f32: SPECIAL,
+    i32: [0, 1, -1, 2, 7, 2**31 - 1],
+    ui32: [0, 1, 2, 7, 2**32 - 1],
+    i1: [False, True],
+}
 SHAPES = [(), (1,), (3,), (1, 3), (2, 3), (3, 1), (2, 1, 3)]
 
 
@@ -118,7 +124,7 @@ class Program:
 
     def __init__(self, rng: random.Random):
         self.rng = rng
-        arguments = [TensorType(t, shape) for shape in SHAPES for t in (f32, i32, i1)]
+        arguments = [TensorType(t, shape) for shape in SHAPES for t in (f32, i32, ui32, i1)]
         self.function = FuncOp("main", (arguments, []), visibility="public")
         self.values: list[SSAValue] = list(self.function.args)
 
@@ -151,7 +157,7 @@ class Program:
         return self.values[-1]
 
     def constant(self) -> None:
-        shape, element = self.rng.choice(SHAPES), self.rng.choice([f32, i32, i1])
+        shape, element = self.rng.choice(SHAPES), self.rng.choice([f32, i32, ui32, i1])
         elements = self.rng.choices(CHOICES[element], k=math.prod(shape))
         dtype = dense.dtype_of(element)
         self.add(hlo.ConstantOp(np.array(elements, dtype).reshape(shape)))

@@ -12,7 +12,7 @@
 
 // -----
 
-// CHECK: operand 0 has elements of type f64, supported are f32, i32 and i1
+// CHECK: operand 0 has elements of type f64, supported are f32, i32, ui32 and i1
 %x = "test.op"() : () -> tensor<2xf64>
 %0 = stablehlo.negate %x : tensor<2xf64>
 

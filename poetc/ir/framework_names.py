@@ -12,7 +12,6 @@ FRAMEWORK_NAMES = {
     "chlo.lgamma": "jax.lax.lgamma, torch.lgamma",
     "stablehlo.all_gather": "jax.lax.all_gather",
     "stablehlo.all_reduce": "jax.lax.psum",
-    "stablehlo.bitcast_convert": "jax.lax.bitcast_convert_type",
     "stablehlo.custom_call": "code outside StableHLO, such as LAPACK",
     "stablehlo.logistic": "jax.nn.sigmoid, torch.sigmoid",
     "stablehlo.rng": "jax.random",

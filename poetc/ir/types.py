@@ -8,12 +8,24 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-from xdsl.dialects.builtin import FixedBitwidthType, IndexType, f32, i1, i32
+from xdsl.dialects.builtin import (
+    FixedBitwidthType,
+    IndexType,
+    IntegerType,
+    Signedness,
+    f32,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute
 
 from poetc.errors import InputError
 
-Arithmetic = Literal["float", "signed", "bool"]
+ui32 = IntegerType(32, Signedness.UNSIGNED)
+ui64 = IntegerType(64, Signedness.UNSIGNED)
+
+Arithmetic = Literal["float", "signed", "unsigned", "bool"]
 """How numbers of a type are added and compared."""
 
 
@@ -22,7 +34,8 @@ class ElementType:
     """An element type, by all of its names.
 
     A number has one type where code computes with it and may have another one in memory: a boolean
-    takes a byte there.
+    takes a byte there. In code an unsigned number is a signed one with the same bits, and
+    operations on it are those that take them for an unsigned number.
     """
 
     mlir: Attribute
@@ -48,10 +61,13 @@ FLOAT32 = ElementType(
 INT32 = ElementType(
     i32, "signed", np.dtype(np.int32), "int32_t", "int32_t", "int32", "int32", "SIGNED"
 )
+UINT32 = ElementType(
+    ui32, "unsigned", np.dtype(np.uint32), "int32_t", "int32_t", "int32", "int32", "UNSIGNED"
+)
 BOOL = ElementType(i1, "bool", np.dtype(np.bool_), "bool", "uint8_t", "bool", "int8", "UNSIGNED")
 
 ELEMENT_TYPES: Mapping[Attribute, ElementType] = MappingProxyType(
-    {type.mlir: type for type in (FLOAT32, INT32, BOOL)}
+    {type.mlir: type for type in (FLOAT32, INT32, UINT32, BOOL)}
 )
 """The element types by their attribute in MLIR."""
 
@@ -81,6 +97,18 @@ def type_in_code(type: Attribute) -> ElementType:
     if found is None:
         raise InputError(f"generated code has no type for {type}; it knows {listed('and')}")
     return found
+
+
+def type_in_kernel(type: Attribute) -> Attribute:
+    """The type that the arith dialect has for numbers of an element type: it knows signs of
+    operations, not of numbers."""
+    return i32 if type == ui32 else type
+
+
+def narrowed(type: Attribute) -> Attribute:
+    """The type of 32 bits for an integer type of 64, of which programs may have some whose values
+    are known to fit; other types as they are."""
+    return {i64: i32, ui64: ui32}.get(type, type)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def element_bytes(type: Attribute) -> int:

@@ -37,7 +37,7 @@ from xdsl.ir.affine import (
 from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.locations import source_location
-from poetc.ir.types import element_bytes
+from poetc.ir.types import element_bytes, type_in_kernel
 
 # Work
 
@@ -305,7 +305,7 @@ def check_call(
     for kind, types in (("inputs", operands), ("results", results)):
         own = [buffer.type for buffer in buffers(function, kind)]
         needed = [
-            MemRefType(type.element_type, type.get_shape())
+            MemRefType(type_in_kernel(type.element_type), type.get_shape())
             for type in types
             if isinstance(type, TensorType)
         ]

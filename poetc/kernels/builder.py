@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from poetc.ir.types import type_in_kernel
 from poetc.kernels.index import (
     ZERO,
     Atom,
@@ -45,10 +46,16 @@ class Val(NamedTuple):
 
     ssa: SSAValue
     depth: int
+    element: Attribute | None = None
+    """The element type, where that of the scalar in the code is another one."""
 
     @property
     def type(self) -> Attribute:
-        return self.ssa.type
+        return self.element or self.ssa.type
+
+    def of(self, element: Attribute | None) -> Val:
+        """The same scalar as a number of that element type."""
+        return self._replace(element=None if element == self.ssa.type else element)
 
 
 @dataclass
@@ -125,7 +132,7 @@ class Builder:
         `body` maps the loop variable and the accumulators to the next accumulators; the final ones
         are returned.
         """
-        types = [init.type for init in inits]
+        types = [init.ssa.type for init in inits]
         block = Block(arg_types=[IndexType(), *types])
         block.args[0].name_hint = name
         for argument in block.args[1:]:
@@ -133,7 +140,8 @@ class Builder:
         depth = len(self.scopes)
         var = Var(self.number(), extent, axis, part, block.args[0], depth)
         self.scopes.append(Scope(block, var))
-        results = body(var, [Val(argument, depth) for argument in block.args[1:]])
+        pairs = zip(block.args[1:], inits, strict=True)
+        results = body(var, [Val(argument, depth, init.element) for argument, init in pairs])
         block.add_op(affine.YieldOp.get(*(result.ssa for result in results)))
         self.scopes.pop()
         var.open = False
@@ -144,7 +152,8 @@ class Builder:
             [], [], [init.ssa for init in inits], types, 0, extent, Region(block)
         )
         self.scopes[-1].block.add_op(loop)
-        return [Val(result, depth - 1) for result in loop.results]
+        pairs = zip(loop.results, inits, strict=True)
+        return [Val(result, depth - 1, init.element) for result, init in pairs]
 
     def guarded(
         self,
@@ -169,7 +178,8 @@ class Builder:
             results = branch()
             block.add_op(affine.YieldOp.get(*(result.ssa for result in results)))
             self.scopes.pop()
-            types = [result.type for result in results]
+            types = [result.ssa.type for result in results]
+            elements = [result.element for result in results]
         condition, operands = affine_set(open_conditions)
         op = affine.IfOp.build(
             operands=[operands],
@@ -178,7 +188,8 @@ class Builder:
             regions=[Region(blocks[0]), Region(blocks[1])],
         )
         self.scopes[-1].block.add_op(op)
-        return [Val(result, self.depth) for result in op.results]
+        pairs = zip(op.results, elements, strict=True)
+        return [Val(result, self.depth, element) for result, element in pairs]
 
     # Scalars
 
@@ -198,6 +209,9 @@ class Builder:
 
     def constant(self, value: float | int, type: Attribute) -> Val:
         """A scalar constant, at the top of the function."""
+        if (code := type_in_kernel(type)) != type:
+            wrapped = (int(value) + (1 << 31)) % (1 << 32) - (1 << 31)
+            return self.constant(wrapped, code).of(type)
         is_float = isinstance(type, AnyFloat)
         # By text: -0.0 and 0.0 are equal but not the same, NaN is the same but not equal.
         key = (type, repr(float(value) if is_float else int(value)))
@@ -253,13 +267,19 @@ class Builder:
                 return lhs
             if op in (arith.XOrIOp, arith.SubiOp):
                 return self.constant(0, lhs.type)
-        return self.emit(op, [lhs, rhs], lambda: op(lhs.ssa, rhs.ssa))  # pyright: ignore
+        found = self.emit(op, [lhs, rhs], lambda: op(lhs.ssa, rhs.ssa))  # pyright: ignore
+        return found.of(lhs.element)
 
     def unary(self, op: type[Operation], operand: Val, type: Attribute | None = None) -> Val:
         """`op` applied to a scalar, with the result type for conversions."""
         if type is None:
-            return self.emit(op, [operand], lambda: op(operand.ssa))  # pyright: ignore
-        return self.emit((op, type), [operand], lambda: op(operand.ssa, type))  # pyright: ignore
+            found = self.emit(op, [operand], lambda: op(operand.ssa))  # pyright: ignore
+            return found.of(operand.element)
+        code = type_in_kernel(type)
+        if op is arith.BitcastOp and code == operand.ssa.type:
+            return operand.of(type)
+        found = self.emit((op, code), [operand], lambda: op(operand.ssa, code))  # pyright: ignore
+        return found.of(type)
 
     def compare(self, predicate: str, lhs: Val, rhs: Val) -> Val:
         """`arith.cmpf` or `arith.cmpi`, as the operands' type asks."""
@@ -273,11 +293,12 @@ class Builder:
         """`arith.select`."""
         if on_true.ssa is on_false.ssa:
             return on_true
-        return self.emit(
+        found = self.emit(
             arith.SelectOp,
             [condition, on_true, on_false],
             lambda: arith.SelectOp(condition.ssa, on_true.ssa, on_false.ssa),
         )
+        return found.of(on_true.element)
 
     # Memory
 

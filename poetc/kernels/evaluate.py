@@ -18,9 +18,11 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo
+from poetc.ir.dense import dtype_of, from_array
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.bodies import lower_body
+from poetc.ir.types import type_in_kernel
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import ZERO, Condition, Dynamic, Index, Quotient, Var, constant, within
@@ -122,7 +124,7 @@ class Evaluator:
         key = (value, index)
         if (found := self.b.recall(key)) is not None:
             return found
-        return self.b.remember(key, self._element(value, index))
+        return self.b.remember(key, self._element(value, index).of(element_type_of(value)))
 
     def _element(self, value: SSAValue, at: tuple[Index, ...]) -> Val:
         if isinstance(value, BlockArgument):
@@ -242,12 +244,14 @@ class Evaluator:
             return self.b.constant(array.flat[0].item(), type)
         if op not in self._tables:
             name = f"{self.name}_table{len(self.globals)}"
-            buffer_type = MemRefType(type, shape_of(op.results[0]))
+            code = type_in_kernel(type)
+            buffer_type = MemRefType(code, shape_of(op.results[0]))
+            bits = op.value if code == type else from_array(array.view(dtype_of(code)), code)
             self.globals.append(
                 memref.GlobalOp.get(
                     StringAttr(name),
                     buffer_type,
-                    op.value,
+                    bits,
                     sym_visibility=StringAttr("private"),
                     constant=UnitAttr(),
                 )

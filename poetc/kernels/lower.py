@@ -28,6 +28,7 @@ from poetc.errors import PoetcError
 from poetc.ir import stablehlo
 from poetc.ir.poet import ComputeOp
 from poetc.ir.stablehlo import element_type_of, shape_of
+from poetc.ir.types import type_in_kernel
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.evaluate import Evaluator, NeedsBuffer, Plan, Written
 from poetc.kernels.index import Index, Var
@@ -311,9 +312,9 @@ def _depends(op: Operation, on: Operation) -> bool:
 
 
 def _memref(value: SSAValue) -> MemRefType:
-    return MemRefType(element_type_of(value), shape_of(value))
+    return MemRefType(type_in_kernel(element_type_of(value)), shape_of(value))
 
 
 def _workspace_type(value: SSAValue, fixed: frozenset[int]) -> MemRefType:
     shape = [size for dim, size in enumerate(shape_of(value)) if dim not in fixed]
-    return MemRefType(element_type_of(value), shape)
+    return MemRefType(type_in_kernel(element_type_of(value)), shape)

@@ -22,6 +22,7 @@ from poetc.simplify import algebra, chlo, dynamic, folding, folds, movement
 from poetc.simplify.control import expand_control
 from poetc.simplify.driver import Rules, remove_dead, simplify_block
 from poetc.simplify.inline import inline_calls, remove_barriers
+from poetc.simplify.narrow import narrow_integers
 
 RULES: Rules = {
     hlo.AddOp: (algebra.constant_last, algebra.add_zero, algebra.add_negated),
@@ -112,4 +113,5 @@ class StableHLOSimplifyPass(ModulePass):
                 for block in function.body.blocks:
                     remove_dead(block)
                     expand_control(block)
+                    narrow_integers(block)
                     simplify_block(block, _ALL_RULES)

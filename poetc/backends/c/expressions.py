@@ -170,6 +170,10 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
         case arith.DivSIOp() | arith.RemSIOp():
             left, right = (part.at(Level.UNARY) for part in parts)
             return f"{left} {'/' if kind is arith.DivSIOp else '%'} {right}", Level.PRODUCT
+        case arith.DivUIOp() | arith.RemUIOp():
+            left, right = (part.at(Level.UNARY) for part in parts)
+            operator = "/" if kind is arith.DivUIOp else "%"
+            return f"(int32_t)((uint32_t){left} {operator} (uint32_t){right})", Level.UNARY
         case arith.ShRUIOp():
             left, right = (part.at(Level.UNARY) for part in parts)
             return f"(int32_t)((uint32_t){left} >> {right})", Level.UNARY

@@ -85,9 +85,9 @@ class Translator:
                     predicate -= len(_CMPI) - 2
                 test = arithmetic(_CMPI[predicate], *wide)
                 return test._replace(type="bool")
-            case arith.ShRUIOp():
-                shifted = arithmetic(tirx.RShift, *(cast(operand, "uint32") for operand in wide))
-                return cast(shifted, "int32")
+            case arith.ShRUIOp() | arith.DivUIOp() | arith.RemUIOp():
+                numbers = [cast(operand, "uint32") for operand in wide]
+                return cast(arithmetic(_UNSIGNED[kind], *numbers), "int32")
             case arith.SelectOp():
                 condition, yes, no = wide
                 return Scalar(tirx.Select(condition.expr, yes.expr, no.expr), yes.type, lanes)
@@ -191,6 +191,12 @@ _BITWISE: Mapping[type[Operation], Any] = {
     arith.ShRSIOp: tirx.RShift,
     arith.DivSIOp: tirx.Div,
     arith.RemSIOp: tirx.Mod,
+}
+
+_UNSIGNED: Mapping[type[Operation], Any] = {
+    arith.ShRUIOp: tirx.RShift,
+    arith.DivUIOp: tirx.Div,
+    arith.RemUIOp: tirx.Mod,
 }
 
 _LOGICAL: Mapping[type[Operation], Any] = {

@@ -3,7 +3,7 @@
 Ops have the names, properties and assembly of StableHLO 1.x, in the pretty form that JAX prints and
 in generic form. Constructors take plain Python values and infer result types; lower-case accessors
 return plain ints, tuples and strings. All ops are pure and, but for those with regions that
-`stablehlo-simplify` expands, have one result. Shapes are static; elements are f32, i32 or i1.
+`stablehlo-simplify` expands, have one result. Shapes are static; elements are f32, i32, ui32 or i1.
 Reductions over one operand have one of `REDUCERS` as their body; all others become folds.
 
 The dialect `resume` has what StableHLO lacks: contractions that go on with sums, and folds.
@@ -18,6 +18,7 @@ from poetc.ir.stablehlo import (
     constants,
     contraction,
     control,
+    conversion,
     elementwise,
     folds,
     functions,
@@ -38,7 +39,7 @@ from poetc.ir.stablehlo.base import (
     shape_of,
     tensor_type,
 )
-from poetc.ir.stablehlo.bits import AndOp, NotOp, OrOp, XorOp
+from poetc.ir.stablehlo.bits import AndOp, NotOp, OrOp, ShiftRightLogicalOp, XorOp
 from poetc.ir.stablehlo.chlo import (
     ChloUnaryOp,
     ErfcOp,
@@ -67,13 +68,13 @@ from poetc.ir.stablehlo.control import (
     ReturnOp,
     WhileOp,
 )
+from poetc.ir.stablehlo.conversion import BitcastConvertOp, ConvertOp
 from poetc.ir.stablehlo.elementwise import (
     AbsOp,
     AddOp,
     BinaryElementwiseOp,
     ClampOp,
     CompareOp,
-    ConvertOp,
     DivideOp,
     ElementwiseOp,
     IsFiniteOp,
@@ -126,6 +127,7 @@ from poetc.ir.stablehlo_attributes import ATTRIBUTES, ConvDims
 _FAMILIES = (
     elementwise,
     bits,
+    conversion,
     functions,
     constants,
     movement,
@@ -185,6 +187,7 @@ __all__ = [
     "AddOp",
     "AndOp",
     "BinaryElementwiseOp",
+    "BitcastConvertOp",
     "BranchOp",
     "BroadcastInDimOp",
     "CaseOp",
@@ -239,6 +242,7 @@ __all__ = [
     "ScatterOp",
     "SelectAndScatterOp",
     "SelectOp",
+    "ShiftRightLogicalOp",
     "SignOp",
     "SliceOp",
     "SortOp",

@@ -80,7 +80,7 @@ def check_tensor(name: str, type: Attribute) -> None:
         raise VerifyException(f"{name} has the dynamic shape {type}")
     if not isinstance(type.encoding, NoneAttr):
         raise VerifyException(f"{name} has an encoding: {type}")
-    if type.element_type not in ELEMENT_TYPES:
+    if types.narrowed(type.element_type) not in ELEMENT_TYPES:
         raise VerifyException(
             f"{name} has elements of type {type.element_type}, supported are {types.listed('and')}"
         )
@@ -88,7 +88,7 @@ def check_tensor(name: str, type: Attribute) -> None:
 
 def check_elements(name: str, value: SSAValue, allowed: Sequence[Attribute]) -> None:
     element = element_type_of(value)
-    if element not in allowed:
+    if types.narrowed(element) not in allowed:
         expected = " or ".join(map(str, allowed))
         raise VerifyException(f"{name} has elements of type {element}, expected {expected}")
 

@@ -16,7 +16,11 @@ class AndOp(BinaryElementwiseOp):
     """Bitwise and."""
 
     name = "stablehlo.and"
-    SCALARS: ClassVar = {"signed": arith.AndIOp, "bool": arith.AndIOp}
+    SCALARS: ClassVar = {
+        "signed": arith.AndIOp,
+        "unsigned": arith.AndIOp,
+        "bool": arith.AndIOp,
+    }
     MEANING: ClassVar = staticmethod(np.bitwise_and)
 
 
@@ -25,7 +29,11 @@ class OrOp(BinaryElementwiseOp):
     """Bitwise or."""
 
     name = "stablehlo.or"
-    SCALARS: ClassVar = {"signed": arith.OrIOp, "bool": arith.OrIOp}
+    SCALARS: ClassVar = {
+        "signed": arith.OrIOp,
+        "unsigned": arith.OrIOp,
+        "bool": arith.OrIOp,
+    }
     MEANING: ClassVar = staticmethod(np.bitwise_or)
 
 
@@ -34,7 +42,11 @@ class XorOp(BinaryElementwiseOp):
     """Bitwise exclusive or."""
 
     name = "stablehlo.xor"
-    SCALARS: ClassVar = {"signed": arith.XOrIOp, "bool": arith.XOrIOp}
+    SCALARS: ClassVar = {
+        "signed": arith.XOrIOp,
+        "unsigned": arith.XOrIOp,
+        "bool": arith.XOrIOp,
+    }
     MEANING: ClassVar = staticmethod(np.bitwise_xor)
 
 
@@ -47,7 +59,7 @@ class NotOp(UnaryElementwiseOp):
     """Bitwise not."""
 
     name = "stablehlo.not"
-    SCALARS: ClassVar = {"signed": _inverted, "bool": _inverted}
+    SCALARS: ClassVar = {"signed": _inverted, "unsigned": _inverted, "bool": _inverted}
     MEANING: ClassVar = staticmethod(np.invert)
 
 
@@ -75,7 +87,11 @@ def _shift_right_arithmetic(b: ScalarBuilder, x: Scalar, count: Scalar) -> Scala
 
 
 def _unsigned(x: Array) -> Array:
-    return x.view(np.uint32)
+    return np.asarray(x).view(f"u{x.dtype.itemsize}")
+
+
+def _bits(x: Array) -> int:
+    return 8 * x.dtype.itemsize
 
 
 @irdl_op_definition
@@ -83,11 +99,12 @@ class ShiftLeftOp(BinaryElementwiseOp):
     """lhs * 2^rhs without the bits beyond; 0 where rhs as an unsigned number is 32 or more."""
 
     name = "stablehlo.shift_left"
-    SCALARS: ClassVar = {"signed": _shifted_or_zero(arith.ShLIOp)}
+    SCALARS: ClassVar = dict.fromkeys(("signed", "unsigned"), _shifted_or_zero(arith.ShLIOp))
 
     @staticmethod
     def MEANING(x: Array, count: Array) -> Array:
-        return np.where(_unsigned(count) < _BITS, x << (count % _BITS), 0).astype(x.dtype)
+        shifted = x << (count % _bits(x)).astype(x.dtype)
+        return np.where(_unsigned(count) < _bits(x), shifted, 0).astype(x.dtype)
 
 
 @irdl_op_definition
@@ -95,12 +112,12 @@ class ShiftRightLogicalOp(BinaryElementwiseOp):
     """lhs / 2^rhs as unsigned numbers; 0 where rhs is 32 or more."""
 
     name = "stablehlo.shift_right_logical"
-    SCALARS: ClassVar = {"signed": _shifted_or_zero(arith.ShRUIOp)}
+    SCALARS: ClassVar = dict.fromkeys(("signed", "unsigned"), _shifted_or_zero(arith.ShRUIOp))
 
     @staticmethod
     def MEANING(x: Array, count: Array) -> Array:
-        shifted = _unsigned(x) >> _unsigned(count % _BITS)
-        return np.where(_unsigned(count) < _BITS, shifted, 0).astype(x.dtype)
+        shifted = _unsigned(x) >> _unsigned((count % _bits(x)).astype(x.dtype))
+        return np.where(_unsigned(count) < _bits(x), shifted, 0).astype(x.dtype)
 
 
 @irdl_op_definition
@@ -143,7 +160,7 @@ class PopcntOp(UnaryElementwiseOp):
     """The number of bits that are one."""
 
     name = "stablehlo.popcnt"
-    SCALARS: ClassVar = {"signed": _ones}
+    SCALARS: ClassVar = {"signed": _ones, "unsigned": _ones}
 
     @staticmethod
     def MEANING(x: Array) -> Array:
@@ -155,7 +172,7 @@ class CountLeadingZerosOp(UnaryElementwiseOp):
     """The number of zeros before the first bit that is one; 32 for 0."""
 
     name = "stablehlo.count_leading_zeros"
-    SCALARS: ClassVar = {"signed": _leading_zeros}
+    SCALARS: ClassVar = {"signed": _leading_zeros, "unsigned": _leading_zeros}
 
     @staticmethod
     def MEANING(x: Array) -> Array:

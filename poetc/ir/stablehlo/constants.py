@@ -3,7 +3,7 @@
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, TensorType, f32, i32
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.parser import Parser
@@ -105,7 +105,7 @@ class IotaOp(PrettyOp):
         printer.print_attribute(self.result.type)
 
     def verify_op(self) -> None:
-        check_elements("result", self.result, (f32, i32))
+        check_elements("result", self.result, types.with_arithmetic("float", "signed", "unsigned"))
         check_dims("dim", (self.dim,), len(shape_of(self.result)))
 
     def evaluate(self, *operands: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FunctionType, IntegerType, TensorType, i1, i32
+from xdsl.dialects.builtin import AnyFloat, FunctionType, TensorType, i1, i32
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
@@ -13,7 +13,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from poetc.errors import InputError
-from poetc.ir import dense, mathlib, types
+from poetc.ir import mathlib, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
@@ -132,7 +132,12 @@ class AddOp(BinaryElementwiseOp):
     """lhs + rhs; i32 wraps, i1 is or."""
 
     name = "stablehlo.add"
-    SCALARS: ClassVar = {"float": arith.AddfOp, "signed": arith.AddiOp, "bool": arith.OrIOp}
+    SCALARS: ClassVar = {
+        "float": arith.AddfOp,
+        "signed": arith.AddiOp,
+        "unsigned": arith.AddiOp,
+        "bool": arith.OrIOp,
+    }
     MEANING: ClassVar = staticmethod(np.add)
 
     @staticmethod
@@ -146,7 +151,11 @@ class SubtractOp(BinaryElementwiseOp):
     """lhs - rhs; i32 wraps."""
 
     name = "stablehlo.subtract"
-    SCALARS: ClassVar = {"float": arith.SubfOp, "signed": arith.SubiOp}
+    SCALARS: ClassVar = {
+        "float": arith.SubfOp,
+        "signed": arith.SubiOp,
+        "unsigned": arith.SubiOp,
+    }
     MEANING: ClassVar = staticmethod(np.subtract)
 
     @staticmethod
@@ -160,7 +169,12 @@ class MultiplyOp(BinaryElementwiseOp):
     """lhs * rhs; i32 wraps, i1 is and."""
 
     name = "stablehlo.multiply"
-    SCALARS: ClassVar = {"float": arith.MulfOp, "signed": arith.MuliOp, "bool": arith.AndIOp}
+    SCALARS: ClassVar = {
+        "float": arith.MulfOp,
+        "signed": arith.MuliOp,
+        "unsigned": arith.MuliOp,
+        "bool": arith.AndIOp,
+    }
     MEANING: ClassVar = staticmethod(np.multiply)
 
     @staticmethod
@@ -185,12 +199,23 @@ def _quotient(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
     return b.select(is_zero, b.constant(-1, x.type), quotient)
 
 
+def _unsigned_quotient(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
+    is_zero = b.compare("eq", y, b.constant(0, y.type))
+    quotient = b.binary(arith.DivUIOp, x, b.select(is_zero, b.constant(1, y.type), y))
+    return b.select(is_zero, b.constant(-1, x.type), quotient)
+
+
 @irdl_op_definition
 class DivideOp(BinaryElementwiseOp):
-    """lhs / rhs; i32 towards zero, -1 for a divisor of 0, and the smallest number by -1 wraps."""
+    """lhs / rhs; integers towards zero, all bits for a divisor of 0, and the smallest number by -1
+    wraps."""
 
     name = "stablehlo.divide"
-    SCALARS: ClassVar = {"float": arith.DivfOp, "signed": _quotient}
+    SCALARS: ClassVar = {
+        "float": arith.DivfOp,
+        "signed": _quotient,
+        "unsigned": _unsigned_quotient,
+    }
     MEANING: ClassVar = staticmethod(semantics.divide)
     IS_SLOW: ClassVar = True
 
@@ -200,12 +225,18 @@ def _remainder(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
     return b.select(is_zero, x, b.binary(arith.RemSIOp, x, divisor))
 
 
+def _unsigned_remainder(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
+    is_zero = b.compare("eq", y, b.constant(0, y.type))
+    divisor = b.select(is_zero, b.constant(1, y.type), y)
+    return b.select(is_zero, x, b.binary(arith.RemUIOp, x, divisor))
+
+
 @irdl_op_definition
 class RemainderOp(BinaryElementwiseOp):
     """lhs - rhs * (lhs / rhs); lhs for a divisor of 0."""
 
     name = "stablehlo.remainder"
-    SCALARS: ClassVar = {"signed": _remainder}
+    SCALARS: ClassVar = {"signed": _remainder, "unsigned": _unsigned_remainder}
     MEANING: ClassVar = staticmethod(semantics.remainder)
     IS_SLOW: ClassVar = True
 
@@ -215,7 +246,12 @@ class MaximumOp(BinaryElementwiseOp):
     """The larger operand; NaN if one is NaN; +0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.maximum"
-    SCALARS: ClassVar = {"float": arith.MaximumfOp, "signed": _choice("sgt"), "bool": arith.OrIOp}
+    SCALARS: ClassVar = {
+        "float": arith.MaximumfOp,
+        "signed": _choice("sgt"),
+        "unsigned": _choice("ugt"),
+        "bool": arith.OrIOp,
+    }
     MEANING: ClassVar = staticmethod(semantics.maximum)
 
     @staticmethod
@@ -229,7 +265,12 @@ class MinimumOp(BinaryElementwiseOp):
     """The smaller operand; NaN if one is NaN; -0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.minimum"
-    SCALARS: ClassVar = {"float": arith.MinimumfOp, "signed": _choice("slt"), "bool": arith.AndIOp}
+    SCALARS: ClassVar = {
+        "float": arith.MinimumfOp,
+        "signed": _choice("slt"),
+        "unsigned": _choice("ult"),
+        "bool": arith.AndIOp,
+    }
     MEANING: ClassVar = staticmethod(semantics.minimum)
 
     @staticmethod
@@ -282,7 +323,7 @@ class NegateOp(UnaryElementwiseOp):
     """-operand: flips the sign bit of f32."""
 
     name = "stablehlo.negate"
-    SCALARS: ClassVar = {"float": arith.NegfOp, "signed": _negated}
+    SCALARS: ClassVar = {"float": arith.NegfOp, "signed": _negated, "unsigned": _negated}
     MEANING: ClassVar = staticmethod(np.negative)
 
 
@@ -355,70 +396,14 @@ class ClampOp(ElementwiseOp):
         return MinimumOp.scalar(b, MaximumOp.scalar(b, x, lower), upper)
 
 
-@irdl_op_definition
-class ConvertOp(UnaryElementwiseOp):
-    """The value in another element type: to i1 by `!= 0`, f32 to i32 towards zero."""
-
-    name = "stablehlo.convert"
-    ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def __init__(self, operand: Value, element_type: Attribute):
-        self._init([operand], TensorType(element_type, shape_of(operand)))
-
-    def verify_op(self) -> None:
-        self._verify_result(with_shape(self.result, shape_of(self.operand)))
-
-    def evaluate(self, *operands: Array) -> Array:
-        return semantics.convert(operands[0], dense.dtype_of(element_type_of(self.result)))
-
-    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
-        return converted(b, operands[0], element_type_of(self.result))
-
-
-def converted(b: ScalarBuilder, x: Scalar, to: Attribute) -> Scalar:
-    """stablehlo.convert on a scalar."""
-    if x.type == to:
-        return x
-    zero = b.constant(0, x.type)
-    if isinstance(x.type, AnyFloat):
-        if to == i1:
-            return b.compare("une", x, zero)
-        if isinstance(to, AnyFloat):
-            wider = to.bitwidth > x.type.bitwidth
-            return b.unary(arith.ExtFOp if wider else arith.TruncFOp, x, to)
-        assert isinstance(to, IntegerType)
-        return _to_integer(b, x, to)
-    if to == i1:
-        return b.compare("ne", x, zero)
-    if isinstance(to, AnyFloat):
-        return b.unary(arith.UIToFPOp if x.type == i1 else arith.SIToFPOp, x, to)
-    assert isinstance(x.type, IntegerType) and isinstance(to, IntegerType)
-    if to.bitwidth < x.type.bitwidth:
-        return b.unary(arith.TruncIOp, x, to)
-    return b.unary(arith.ExtUIOp if x.type == i1 else arith.ExtSIOp, x, to)
-
-
-def _to_integer(b: ScalarBuilder, x: Scalar, to: IntegerType) -> Scalar:
-    """Float to integer: truncates, saturates, and turns NaN into 0; `arith.fptosi` itself is only
-    given numbers that fit."""
-    limit = 1 << (to.bitwidth - 1)
-    above = b.compare("oge", x, b.constant(float(limit), x.type))
-    below = b.compare("olt", x, b.constant(-float(limit), x.type))
-    outside = b.binary(arith.OrIOp, above, below)
-    outside = b.binary(arith.OrIOp, outside, b.compare("une", x, x))
-    fits = b.select(outside, b.constant(0, x.type), x)
-    number = b.unary(arith.FPToSIOp, fits, to)
-    number = b.select(above, b.constant(limit - 1, to), number)
-    return b.select(below, b.constant(-limit, to), number)
-
-
 def compared(b: ScalarBuilder, direction: str, lhs: Scalar, rhs: Scalar) -> Scalar:
-    """stablehlo.compare on scalars; booleans compare as unsigned."""
+    """stablehlo.compare on scalars."""
     if isinstance(lhs.type, AnyFloat):
         return b.compare(("u" if direction == "NE" else "o") + direction.lower(), lhs, rhs)
     if direction in ("EQ", "NE"):
         return b.compare(direction.lower(), lhs, rhs)
-    return b.compare(("u" if lhs.type == i1 else "s") + direction.lower(), lhs, rhs)
+    is_signed = types.ELEMENT_TYPES[lhs.type].arithmetic == "signed"
+    return b.compare(("s" if is_signed else "u") + direction.lower(), lhs, rhs)
 
 
 def _total_order(b: ScalarBuilder, x: Scalar) -> Scalar:
@@ -492,7 +477,7 @@ class CompareOp(ElementwiseOp):
         check_type("operand 1", self.rhs.type, self.lhs.type)
         self._verify_result(TensorType(i1, shape_of(self.lhs)))
         element = element_type_of(self.lhs)
-        expected = types.ELEMENT_TYPES[element].compare_type
+        expected = types.ELEMENT_TYPES[types.narrowed(element)].compare_type
         check(
             self.compare_type in (None, expected) or (self.is_total and expected == "FLOAT"),
             f"compare type {self.compare_type} does not fit {element}, expected {expected}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1, i32
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -80,7 +80,7 @@ def _check_indices(
     indices_batching: Dims,
 ) -> None:
     """What gather and scatter ask of the index tensor."""
-    check_elements("indices", indices, (i32,))
+    check_elements("indices", indices, types.with_arithmetic("signed", "unsigned"))
     shape, rank = shape_of(indices), len(shape_of(operand))
     check(
         0 <= index_vector_dim <= len(shape),
@@ -303,7 +303,7 @@ class _DynamicWindowOp(PrettyOp):
         check_rank("sizes of the window", self.sizes, len(shape))
         check_rank("start indices", self.start_indices, len(shape))
         for d, start in enumerate(self.start_indices):
-            check_elements(f"start {d}", start, types.with_arithmetic("signed"))
+            check_elements(f"start {d}", start, types.with_arithmetic("signed", "unsigned"))
             check_type(f"start {d}", start.type, with_shape(start, ()))
         for d, (size, limit) in enumerate(zip(self.sizes, shape, strict=True)):
             check(0 <= size <= limit, f"window size {size} of dimension {d} exceeds {limit}")
