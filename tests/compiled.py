@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,13 @@ class Model:
 
 
 def prepare(name: str) -> Model:
-    """Bring `models/<name>.mlir` to the input of the scheduler."""
+    """`models/<name>.mlir` brought to the input of the scheduler; the caller's own copy."""
+    model = _prepared(name)
+    return replace(model, module=model.module.clone())
+
+
+@cache
+def _prepared(name: str) -> Model:
     return bring(name, read_model(name), *load_arrays(MODELS / f"{name}.npz"))
 
 

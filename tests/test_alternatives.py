@@ -23,7 +23,7 @@ from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule
 
 
 def scheduled(
-    random: RandomGraph, ram_bytes: int, params: str, dma: bool, time_limit_s: float = 5.0
+    random: RandomGraph, ram_bytes: int, params: str, dma: bool, time_limit_s: float = 3.0
 ) -> ScheduleReport | None:
     _, graph = random.parse()
     options = ScheduleOptions(
@@ -41,7 +41,7 @@ def scheduled(
 
 @pytest.mark.slow
 @must_reach("ram", "storage")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(random_graphs(6), st.booleans())
 def test_more_ram_never_costs_more(random: RandomGraph, dma: bool) -> None:
     _, graph = random.parse()
@@ -57,7 +57,7 @@ def test_more_ram_never_costs_more(random: RandomGraph, dma: bool) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(random_graphs(6), st.booleans(), st.floats(0.2, 1.1))
 def test_auto_is_the_better_of_both(random: RandomGraph, dma: bool, share: float) -> None:
     _, graph = random.parse()
@@ -140,15 +140,13 @@ def test_a_gradient_that_is_stored_is_no_limit(
 def test_no_proof_where_some_parts_work(adam: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Where exit code 3 is said, none of many splits works; all messages say how much RAM."""
     refusals = 0
-    for ram in (300, 520, 600, 900, 1500):
-        words = [adam, f"--ram={ram}B", *SMALL, "--time-limit=2"]
+    for ram in (300, 520, 900, 1500):
+        words = [adam, f"--ram={ram}B", *SMALL, "--time-limit=1"]
         status, text = run(capsys, *words)
         if status:
             refusals += 1
             assert "least RAM known to work" in text and "proven: 520 B" in text
-        works = [
-            parts for parts in (2, 8, 32) if not run(capsys, *words, f"--split=w@0:{parts}")[0]
-        ]
+        works = [parts for parts in (2, 32) if not run(capsys, *words, f"--split=w@0:{parts}")[0]]
         assert status != 3 or not works
         assert (status == 3) == (ram < 520)
     assert refusals >= 2

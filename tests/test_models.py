@@ -9,15 +9,13 @@ import pytest
 from compiled import SANITIZE, Model, build, prepare, run, worst_error
 from conftest import TRAINED
 
-from poetc.backends.c.layout import DEFAULT_STACK_BYTES
-from poetc.backends.c.stack import find_compiler, measure_stack
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 
 XLA_TOLERANCE = 3e-5
 """Of results: differences as `poetc.compare` defines them."""
 
-BUDGETS = 3
+BUDGETS = 2
 
 SMALLEST = "gesture_mlp"
 
@@ -41,7 +39,6 @@ def test_every_budget_gives_the_same_bits_and_xlas_numbers(name: str, tmp_path: 
     by_clang = build(module, tmp_path / "clang", "-O2", compiler="clang")
     results = run(by_clang, model.arguments, model.expected)
     assert [a.tobytes() for a in results] == [a.tobytes() for a in unlimited]
-    assert measure_stack(module, find_compiler("gcc")).bytes <= DEFAULT_STACK_BYTES
     # The interpreter orders every operation as the generated code does.
     reference = run_graph(graphs(module)[0], model.arguments, arena=True)
     assert [a.tobytes() for a in reference.results] == [a.tobytes() for a in unlimited]

@@ -140,7 +140,7 @@ def test_a_directory_is_of_one_run_whenever_its_writers_are_killed(
 ) -> None:
     seen: set[int] = set()
     built: set[int] = set()
-    for target in killed(tmp_path, 150 // writers, writers, (signal.SIGTERM, signal.SIGKILL)):
+    for target in killed(tmp_path, 80 // writers, writers, (signal.SIGTERM, signal.SIGKILL)):
         found = contents(target)
         mine = {name: found.pop(name) for name in FOREIGN if name in found}
         assert mine in ({}, FOREIGN)
@@ -358,7 +358,7 @@ def test_a_file_is_whole_whenever_its_writers_are_killed(tmp_path: Path) -> None
             write_whole(target, text)
 
     rng = random.Random(7)
-    for number in range(150):
+    for number in range(60):
         processes = [forked(work) for _ in range(1 + number % 2)]
         time.sleep(rng.uniform(0, 0.006))
         for process in processes:
