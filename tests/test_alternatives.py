@@ -126,6 +126,7 @@ def adam(tmp_path: Path) -> str:
 SMALL = "--static=4", "--stack=4"
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_stored_is_no_limit(
     adam: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_search_for_parts_without_time_proves_nothing(
     assert status == 4 and "of others nothing is proven" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadline", ["1.02x", "1.3x", "2x"])
 @pytest.mark.parametrize("ram", ["8KB", "9600B"])
 def test_budgets_and_deadlines(ram: str, deadline: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +173,7 @@ def test_budgets_and_deadlines(ram: str, deadline: str, capsys: pytest.CaptureFi
         assert "least RAM known to work: " in text and "proven: " in text
 
 
+@pytest.mark.slow
 def test_more_ram_never_costs_more_with_parts(adam: str, tmp_path: Path) -> None:
     energies = [
         energy_nj(tmp_path, adam, f"--ram={ram}B", *SMALL, "--time-limit=3", "--gap=0")
@@ -180,6 +183,7 @@ def test_more_ram_never_costs_more_with_parts(adam: str, tmp_path: Path) -> None
     assert energies == sorted(energies, reverse=True)
 
 
+@pytest.mark.slow
 def test_more_time_never_costs_more(adam: str, tmp_path: Path) -> None:
     energies = [
         energy_nj(tmp_path, adam, "--ram=3000B", *SMALL, f"--time-limit={limit}", "--gap=0")

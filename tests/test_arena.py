@@ -191,6 +191,7 @@ def test_a_target_is_reached_whenever_it_can_be(buffers: list[Buffer], more: int
     assert (packing.arena_bytes <= target) == fits(buffers, target)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(20, 60), st.sampled_from([1, 4, 32]))
 def test_more_effort_is_never_worse(seed: int, count: int, align: int):
@@ -214,6 +215,7 @@ def test_a_search_that_is_stopped_has_a_packing():
     check_packing([b.bytes for b in buffers], lifetimes, stopped.offsets, stopped.arena_bytes, 4)
 
 
+@pytest.mark.slow
 def test_the_first_packing_that_reaches_the_target_will_do():
     """The lowest heuristic is above the capacity, and a search for exactly that succeeds."""
     buffers = perfect(1, 300, steps=100, spirals=0.2)

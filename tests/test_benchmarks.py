@@ -51,12 +51,14 @@ def test_random_graphs(shape: str):
     assert all(problem.readers()[: -2 * SHAPES[shape].width])
 
 
+@pytest.mark.slow
 def test_all_sources_but_the_compiled_ones_give_problems():
     for source in {case.source for case in cases() if case.source.group != "real"}:
         problem = build(source)
         assert from_json(to_json(problem)) == problem
 
 
+@pytest.mark.slow
 def test_a_training_step_gives_a_problem():
     problem = build(Source("real", "dscnn", "nrf52840"))
     assert from_json(to_json(problem)) == problem and len(problem.operations) > 20
@@ -235,6 +237,7 @@ def test_every_benchmark_writes_all_or_nothing(script: Path) -> None:
     assert "> docs/" not in script.read_text()
 
 
+@pytest.mark.slow
 def test_a_benchmark_of_a_program_that_fails(tmp_path: Path) -> None:
     """The real thing: poetc and make run, and the program does not."""
     old = tmp_path / "old.md"

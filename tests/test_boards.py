@@ -50,7 +50,7 @@ def check_ram(directory: Path, ram: int) -> None:
 # Training
 
 
-@pytest.mark.parametrize("model", ["gesture_mlp", "kws_conv"])
+@pytest.mark.parametrize("model", ["gesture_mlp", pytest.param("kws_conv", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("little", [False, True], ids=["32KB", "little"])
 def test_microbit_trains(model: str, little: bool, tmp_path: Path, host: Path) -> None:
     """On a Cortex-M0 whose RAM ends where --ram says; what is beyond it faults."""
@@ -144,6 +144,7 @@ def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
 # RAM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", EMULATED)
 def test_static_data_are_counted(board: str, tmp_path: Path) -> None:
     """What the board's sources have in RAM is what it says, to the byte."""
@@ -157,6 +158,7 @@ def test_static_data_are_counted(board: str, tmp_path: Path) -> None:
     assert sizes[".stack"] == known["MODEL_STACK_BYTES"] + described.firmware_stack_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7"])
 def test_stack_above_a_step(cpu: str, tmp_path: Path) -> None:
     """From reset to the call of model_step; 8 bytes to align the stack, and 8 for main's caller."""
@@ -181,6 +183,7 @@ def watch_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "board", "cpu", "ram", "options"),
     [
@@ -216,6 +219,7 @@ def test_every_store_is_within_ram(
     assert lowest == described.ram_origin and stores > used // 4
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_fit_does_not_link(tmp_path: Path) -> None:
     directory = compile_board("gesture_mlp", tmp_path / "fw", "microbit", "--ram=32KB")
     ram = defines(directory)["MODEL_RAM_BYTES"]
@@ -251,6 +255,7 @@ def test_what_is_outside_of_ram_faults(place: str, tmp_path: Path) -> None:
 # Failures show
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["microbit", "lm3s6965"])
 def test_failures_end_the_program(board: str, tmp_path: Path) -> None:
     options = ("--ram=12KB", "--params=storage")
@@ -274,6 +279,7 @@ def test_failures_end_the_program(board: str, tmp_path: Path) -> None:
         assert done.returncode != 0 and "no number of steps" in done.stderr
 
 
+@pytest.mark.slow
 def test_no_card(tmp_path: Path) -> None:
     directory = compile_board("gesture_mlp", tmp_path / "fw", "lm3s6965", "--params=storage")
     text = (directory / "Makefile").read_text()
@@ -282,6 +288,7 @@ def test_no_card(tmp_path: Path) -> None:
     assert done.returncode != 0 and "no page store" in done.stderr
 
 
+@pytest.mark.slow
 def test_writes_are_verified(tmp_path: Path, host: Path) -> None:
     """With POETC_VERIFY_WRITES blocks go to the card at once, and are read from there."""
     options = ("--ram=12KB", "--params=storage")
@@ -304,6 +311,7 @@ def portable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return compile_board(request.param, output, "generic", *options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", CORES)
 def test_core_is_freestanding(portable: Path, core: str, tmp_path: Path) -> None:
     """No C library, no libm, no 64-bit float, no fused operations, no copies, no warnings."""
@@ -354,12 +362,14 @@ def test_functions_have_names_of_their_own() -> None:
 # A board of one's own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", ["BOARD_CARD", "BOARD_FRAM", "BOARD_FLASH"])
 def test_the_template_compiles(portable: Path, storage: str) -> None:
     for cpu in ("cortex-m0", "cortex-m7"):
         make_well(portable, "-B", f"CPU={cpu}", flags=f"-O2 -DBOARD_STORAGE={storage}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("storage", "static"),
     [("BOARD_CARD", 636), ("BOARD_FRAM", 100), ("BOARD_FLASH -DPOETC_BLOCK_BYTES=4096", 4220)],
@@ -440,6 +450,7 @@ def own_board(template: str, steps: int, arrays: list[np.ndarray]) -> str:
     )
 
 
+@pytest.mark.slow
 def test_a_board_of_ones_own(tmp_path: Path, host: Path) -> None:
     """The template, filled in for another machine; poetc leaves it alone when it runs again."""
     options = ("--params=storage", "--ram=12KB")
@@ -501,6 +512,7 @@ def test_refused(
     assert not (tmp_path / "fw").exists()
 
 
+@pytest.mark.slow
 def test_boards_take_turns_in_a_directory(tmp_path: Path) -> None:
     """Files of the one before go; the host's program is what it always was."""
     fw, plain = tmp_path / "fw", tmp_path / "plain"

@@ -164,6 +164,7 @@ def assert_results(data: Path, steps: int) -> None:
         assert (data / f"out{i}.bin").read_bytes() == result.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("flags", [("-O2",), SANITIZED], ids=["plain", "sanitized"])
 def test_example(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:

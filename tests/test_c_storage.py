@@ -68,6 +68,7 @@ def test_steps(machine: Machine, start: int) -> None:
         assert [a.tobytes() for a in arrays] == [a.tobytes() for a in (w, C, v)]
 
 
+@pytest.mark.slow
 def test_what_the_verifier_accepts_runs(tmp_path: Path) -> None:
     """The pages of the step anywhere, in storage of any size: refused, or it runs."""
     roomy = STEP.replace("offset 320", "offset 512")
@@ -371,6 +372,7 @@ def test_one_program_at_a_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     subprocess.run([program, data, "1", image], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("flags", [("-O2",), SANITIZED], ids=["plain", "sanitized"])
 def test_example(

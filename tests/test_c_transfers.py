@@ -231,6 +231,7 @@ def values(module: ModuleOp, directory: Path, found: dict[str, bytes]) -> list[b
 STEPS = 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share", "params"),
     [("gesture_mlp", 0.9, "storage"), ("kws_conv", 0.7, "auto"), ("resnet8", 0.6, "storage")],
@@ -338,6 +339,7 @@ def later(start: type, label: str) -> ModuleOp:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "label", "verifier", "interpreter", "race"),
     [

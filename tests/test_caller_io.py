@@ -59,6 +59,7 @@ def check_planned(graph: GraphOp) -> None:
             assert (offsets[at] < 0) == (result in graph.caller_values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", "lenet5", "dscnn", "mlp_mnist"])
 def test_same_bits_as_in_the_arena(name: str, tmp_path: Path) -> None:
     model = prepare(name)
@@ -80,6 +81,7 @@ def test_same_bits_as_in_the_arena(name: str, tmp_path: Path) -> None:
         shutil.rmtree(directory)
 
 
+@pytest.mark.slow
 def test_many_steps(tmp_path: Path) -> None:
     model = prepare("gesture_mlp")
     arena = build(model.schedule(None)[0], tmp_path / "arena")
@@ -120,6 +122,7 @@ def test_buffers_of_the_caller(compiler: str, tmp_path: Path) -> None:
     assert same(inputs, model.arguments[6:])
 
 
+@pytest.mark.slow
 @must_reach("planned")
 @settings(max_examples=100, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), st.booleans(), st.sampled_from(["ram", "storage"]))
@@ -185,6 +188,7 @@ def test_the_interpreter_guards_buffers_of_the_caller() -> None:
         run_graph(parse_module(freed, "freed.mlir"), [x])
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scheduled = str(tmp_path / "scheduled.mlir")
     assert main([GESTURE, "--ram=9500", "--io=caller", "-o", scheduled]) == 0

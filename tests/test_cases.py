@@ -30,6 +30,7 @@ def numbers_for(types: list) -> list[np.ndarray]:
     return [rng.integers(-5, 5, shape_of(t)).astype(dtype_of(element_type_of(t))) for t in types]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.mlir")), ids=lambda path: path.stem)
 def test_case(path: Path, tmp_path: Path):
     module = parse_module(path.read_text(), path.name)

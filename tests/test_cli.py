@@ -53,6 +53,7 @@ def run(capsys: pytest.CaptureFixture[str]):
     return call
 
 
+@pytest.mark.slow
 def test_scheduled_ir_on_stdout_and_summary_on_stderr(run) -> None:
     code, out, err = run(GESTURE, "--ram=32KB")
     assert code == 0
@@ -216,6 +217,7 @@ def test_small_number_is_questioned(run) -> None:
     assert "did you mean 32KB" in err
 
 
+@pytest.mark.slow
 def test_infeasible_ram_says_what_would_do(run, tmp_path: Path) -> None:
     target = tmp_path / "out.mlir"
     code, out, err = run(GESTURE, "--ram=4KB", "--split=off", "-o", str(target))
@@ -275,6 +277,7 @@ def test_interrupt_exits_130(tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_end_says_nothing() -> None:
     """It comes while Python ends, with a solver that does not stop."""
     code = (
@@ -307,6 +310,7 @@ def test_interrupted_search_keeps_the_best_schedule() -> None:
     assert run_graph(graph, model.arguments, least, arena=True).peak_bytes <= least
 
 
+@pytest.mark.slow
 def test_scheduled_input_must_fit_too(run, tmp_path: Path) -> None:
     scheduled = tmp_path / "scheduled.mlir"
     assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
@@ -319,6 +323,7 @@ def test_scheduled_input_must_fit_too(run, tmp_path: Path) -> None:
     assert code == 0 and json.loads(err)["ram"]["total_bytes"] <= 32 * 1024
 
 
+@pytest.mark.slow
 def test_a_broken_schedule_of_the_user_is_bad_input(run, tmp_path: Path) -> None:
     scheduled = tmp_path / "scheduled.mlir"
     assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
@@ -329,6 +334,7 @@ def test_a_broken_schedule_of_the_user_is_bad_input(run, tmp_path: Path) -> None
     assert (code, out) == (2, "") and "overlaps %arg7" in err
 
 
+@pytest.mark.slow
 def test_costs_of_another_device_are_made_again(run, tmp_path: Path) -> None:
     annotated = tmp_path / "annotated.mlir"
     passes = "stablehlo-simplify,stablehlo-to-poet,poet-fuse,poet-lower-kernels"
@@ -365,6 +371,7 @@ def test_the_command_line_knows_every_strategy(run) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
@@ -388,6 +395,7 @@ def test_scheduled_input_is_not_searched(option: str, expected: str, run, tmp_pa
     assert "scheduled already" in err and expected in err
 
 
+@pytest.mark.slow
 def test_scheduled_input_is_reported_for_its_device(run, tmp_path: Path) -> None:
     scheduled = tmp_path / "scheduled.mlir"
     assert run(GESTURE, "--device=mkr1000", "-q", "-o", str(scheduled))[0] == 0
@@ -398,6 +406,7 @@ def test_scheduled_input_is_reported_for_its_device(run, tmp_path: Path) -> None
     assert code == 0 and "scheduled for device mine" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["align=2", "align=3", "align=6", "align=-4", "unit=3"])
 def test_memory_plans_that_nothing_could_run(option: str, run, tmp_path: Path) -> None:
     scheduled = tmp_path / "scheduled.mlir"

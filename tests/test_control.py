@@ -40,6 +40,7 @@ NAMES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_step_is_that_of_xla(name: str, tmp_path: Path):
     pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")

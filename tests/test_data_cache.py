@@ -163,6 +163,7 @@ def plan_graph_memory_again(graph: GraphOp) -> None:
     assert graph.storage_bytes == before  # pages are no longer for it
 
 
+@pytest.mark.slow
 def test_a_page_in_moved_towards_its_neighbour_is_refused() -> None:
     """A place that is free, but on a line of which somebody else has bytes."""
     graph = overlapped(LINE)

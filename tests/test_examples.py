@@ -36,6 +36,7 @@ def test_first_command(
         assert done.stdout in README
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ram", ["8KB", "4KB"])
 def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
     """Whole ones, and in parts: the results are those of XLA too."""
@@ -78,6 +79,7 @@ def test_infeasible_budget(
     assert " ".join(capsys.readouterr().err.split()) in " ".join(README.split())
 
 
+@pytest.mark.slow
 def test_pipeline_in_python() -> None:
     run = [sys.executable, "examples/pipeline.py", "examples/gesture_mlp.mlir"]
     done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)

@@ -245,6 +245,7 @@ def runner(name: str, directory: Path, *flags: str) -> Runner:
     return Runner(module, directory, model.arguments, *flags)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
@@ -307,6 +308,7 @@ def test_bits_that_flip_unseen(tmp_path: Path) -> None:
     assert damaged == writes - 1 > 4  # all but the record, which is read back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [5, 40])
 def test_storms(rate: int, tmp_path: Path) -> None:
     """Of a thousand transfers `rate` fail, whichever and however, in whatever a step does after a
@@ -375,6 +377,7 @@ HAPPENS = {
 """The commands at which the faults of a card show."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verified", [False, True], ids=["plain", "verified"])
 def test_every_command_of_a_card(verified: bool, tmp_path: Path) -> None:
     """The step on the driver of memory cards, whose card or bus fails at every command."""
@@ -429,6 +432,7 @@ def test_every_command_of_a_card(verified: bool, tmp_path: Path) -> None:
 # A board
 
 
+@pytest.mark.slow
 def test_a_card_that_loses_data(tmp_path: Path) -> None:
     """In the emulator, reads and writes of one block fail behind the back of the card, which gives
     what it has, or nothing. The firmware says so and ends with an exit status; what was
@@ -464,6 +468,7 @@ def test_a_card_that_loses_data(tmp_path: Path) -> None:
     assert unpack(layout, storage.read_bytes())[0] == 3
 
 
+@pytest.mark.slow
 def test_a_storage_that_is_too_short(tmp_path: Path) -> None:
     """A file that ends within the parameters."""
     options = ("--ram=12KB", "--params=storage")

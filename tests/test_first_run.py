@@ -22,6 +22,7 @@ def arguments(data: Path) -> None:
             arrays[f"arg{i}"].tofile(data / f"arg{i}.bin")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["host", "lm3s6965", "mps2-an386"])
 def test_no_image_yet(board: str, tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -35,6 +35,7 @@ def trained(training: Training, step: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(returned)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "lenet", "resnet8", "dscnn", "transformer"])
 def test_training(name: str, tmp_path: Path) -> None:
     """Exported, scheduled for less RAM than all of it takes, and trained: what JAX gets without
@@ -206,6 +207,7 @@ def test_importing_costs_nothing() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_example(tmp_path: Path) -> None:
     """The script, and the commands in it, as they are written there."""
     found = differences(run_commands("jax_step.py", tmp_path / "out"))

@@ -97,6 +97,7 @@ TRAININGS: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
 def test_training(name: str, tmp_path: Path) -> None:
     """Exported, scheduled for less RAM than all of it takes, and trained: loss, parameters, state
@@ -220,6 +221,7 @@ OPERATIONS: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name: str, tmp_path: Path) -> None:
     """Values and gradients of what the models above do not have."""
@@ -282,6 +284,7 @@ class Everything(nn.Module):
         return self.frozen(x) * self.count
 
 
+@pytest.mark.slow
 def test_state_goes_on(tmp_path: Path) -> None:
     """Training that is under way is exported as it is: groups with settings of their own, momenta
     and counters, which differ for parameters that are or were frozen."""
@@ -392,6 +395,7 @@ def test_unsupported_operations(tmp_path: Path) -> None:
     assert f"  aten.cos.default in the gradient of Unsupported {sine}" in lines
 
 
+@pytest.mark.slow
 def test_what_depends_on_values(tmp_path: Path) -> None:
     message = refusal(tmp_path, Branching())
     line = Branching.forward.__code__.co_firstlineno + 2
@@ -472,6 +476,7 @@ def test_refused_tensors(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_refused_modules(tmp_path: Path) -> None:
     module = nn.Linear(4, 4)
     optimiser = SGD(module.parameters())
@@ -535,6 +540,7 @@ def test_importing_costs_nothing() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_example(tmp_path: Path) -> None:
     """The script, and the commands in it, as they are written there."""
     found = differences(run_commands("torch_step.py", tmp_path / "out"))

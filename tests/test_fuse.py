@@ -46,6 +46,7 @@ def _ops(compute: ComputeOp) -> list:
     return [op for op in compute.block.ops if op is not compute.yield_op]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", KERNELS)
 def test_kernel_counts(model: str) -> None:
     module, graph = _unfused(model)

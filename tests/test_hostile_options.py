@@ -97,6 +97,7 @@ def test_numbers_are_ascii_digits(option: str, value: str, tmp_path: Path) -> No
     assert f"{option}={value}: not a" in err.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("emit", ["ir", "report", "tvm", "plan"])
 def test_a_dash_is_standard_output_wherever_one_file_is_written(emit: str, tmp_path: Path) -> None:
     if emit == "tvm":

@@ -207,6 +207,7 @@ def _sticks_out(case: Case) -> bool:
     return bool((touches & outside).any())
 
 
+@pytest.mark.slow
 def test_indexed_access_is_that_of_xla():
     seen: Counter[str] = Counter()
 
@@ -232,6 +233,7 @@ def check_against_xla(cases: list[Case]) -> None:
         np.testing.assert_array_equal(a, b, err_msg=str(cases))
 
 
+@pytest.mark.slow
 def test_windows_at_computed_places_are_those_of_xla():
     seen: Counter[str] = Counter()
 

@@ -171,6 +171,7 @@ def test_parameter_and_momentum_are_updated_in_their_place():
     assert replay(view.problem, view.steps).peak_bytes == 4 * 8 * 8 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "others"), [("dscnn", 10), ("resnet8", 13), ("bert_micro", 15)])
 def test_number_of_pairs_in_models(name: str, others: int):
     graph = step((MODELS / f"{name}.mlir").read_text())

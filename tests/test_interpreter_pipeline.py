@@ -27,6 +27,7 @@ def bits(results):
     return [(a.dtype, a.shape, a.tobytes()) for a in results]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_all_passes_keep_the_bits(name):
     text, args = load(name)

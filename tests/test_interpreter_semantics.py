@@ -228,6 +228,7 @@ def test_dot_general(seed, data):
     assert_same_bits(actual, expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(seed=seeds, data=st.data())
 def test_convolution(seed, data):

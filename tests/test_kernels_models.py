@@ -27,6 +27,7 @@ def lowered(name: str) -> ModuleOp:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["gesture_mlp", "kws_conv", "lenet5", "dscnn", "resnet8", "bert_micro", "ae_mnist"],
@@ -49,6 +50,7 @@ def test_kernels_of_models(name: str):
             values[result] = reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lenet5", "resnet8", "bert_micro"])
 def test_kernels_of_models_stay_in_bounds_and_store_nothing_between(name: str):
     for op in lowered(name).ops:

@@ -241,6 +241,7 @@ def dot_case(rng: Rng) -> Case:
     )
 
 
+@pytest.mark.slow
 def test_dot_general():
     check(limited(dot_case, 3, 40))
 
@@ -332,6 +333,7 @@ def window_case(rng: Rng) -> Case:
     )
 
 
+@pytest.mark.slow
 def test_reduce_window():
     check(limited(window_case, 5, 40))
 
@@ -358,6 +360,7 @@ def pool_gradient_case(rng: Rng) -> Case:
     )
 
 
+@pytest.mark.slow
 def test_select_and_scatter():
     check(limited(pool_gradient_case, 6, 40))
 

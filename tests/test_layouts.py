@@ -159,6 +159,7 @@ def no_exchange(*_: object) -> None:
     raise OSError(errno.EINVAL, "Invalid argument")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("in_place", "method"),
     [
@@ -269,6 +270,7 @@ def test_names_that_begin_other_symbols() -> None:
     assert not accepted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", [None, PlanExecutor()], ids=["code", "plan"])
 def test_names_like_those_in_the_code(executor: PlanExecutor | None, tmp_path: Path) -> None:
     """What the generated code calls its own is nothing that a model may not be called."""
@@ -378,6 +380,7 @@ def check_user(program: Path, fw: Path, data: Path, host: dict[int, bytes]) -> N
     assert all_results(data) == host
 
 
+@pytest.mark.slow
 def test_cmake_example(cmake_library: Path, tmp_path: Path, host: dict[int, bytes]) -> None:
     """By itself the project builds the example."""
     build = tmp_path / "build"
@@ -441,6 +444,7 @@ def test_cmake_cross_compiles(cpu: str, cmake_library: Path, tmp_path: Path) -> 
     assert " T model_step" in symbols and "fopen" not in symbols
 
 
+@pytest.mark.slow
 def test_cmake_store_in_a_thread(
     cmake_library: Path, tmp_path: Path, host: dict[int, bytes]
 ) -> None:
@@ -567,6 +571,7 @@ def test_arduino_properties(arduino_library: Path) -> None:
         assert ino.stem == ino.parent.name and ino.parent.parent.name == "examples"
 
 
+@pytest.mark.slow
 def test_arduino_sources_compile(arduino_library: Path, tmp_path: Path) -> None:
     """For a Cortex-M0, with the C compiler and with that for C++; the sketch as C++."""
     fw = arduino_library
@@ -629,6 +634,7 @@ def test_arduino_trains(arduino_library: Path, tmp_path: Path, host: dict[int, b
     assert results == host
 
 
+@pytest.mark.slow
 def test_arduino_ram_is_counted(tmp_path: Path) -> None:
     """The page store of the example is in MODEL_STATIC_BYTES, to the byte."""
     fw = compile_model(tmp_path / "fw", "arduino", "pages")
@@ -723,6 +729,7 @@ def test_zephyr_trains(
     assert results == host
 
 
+@pytest.mark.slow
 def test_zephyr_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason comes over the line; another step does it, on the old parameters."""
     fw = compile_model(tmp_path / "fw", "zephyr", "storage", "--name=net")
@@ -751,6 +758,7 @@ def test_zephyr_sources_compile(cpu: str, zephyr_library: Path, tmp_path: Path) 
     run("arm-none-eabi-gcc", *flags, *WARNINGS, *where, *sources, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_zephyr_ram_is_counted(tmp_path: Path) -> None:
     fw = compile_model(tmp_path / "fw", "zephyr", "pages")
     where = (f"-I{fw / 'include'}", f"-I{TESTS / 'zephyr_stub' / 'include'}")

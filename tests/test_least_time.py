@@ -63,6 +63,7 @@ def in_parts(module: ModuleOp, splits: tuple[Split, ...]) -> tuple[Candidate, Pr
 GESTURE_WHOLE, _ = in_parts(GESTURE, ())
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_parts_take_no_less(data: st.DataObject) -> None:
@@ -81,6 +82,7 @@ def test_parts_take_no_less(data: st.DataObject) -> None:
     assert computing_ns >= sum(c.cost.time_ns for c in GESTURE_WHOLE.graph.computes if c.cost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splits", [(), (Split(0, 2, 1),)])
 def test_nothing_is_faster(splits: tuple[Split, ...]) -> None:
     """By an oracle that tries all schedules; what comes before the first page-in, and what is for

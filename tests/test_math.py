@@ -192,6 +192,7 @@ def test_only_float32() -> None:
         mathlib.evaluate("sinh", np.zeros(3, np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_same_bits_in_c(compiler: str, tmp_path: Path) -> None:
     header, source = math_sources(mathlib.symbols().values())

@@ -71,6 +71,7 @@ def compiled(text: str, stages: dict[str, str]) -> ModuleOp:
     return module
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.tuples(NAMES, NAMES), st.booleans())
 def test_names_are_kept_by_every_stage(names: tuple[str, str], escape_all: bool) -> None:
@@ -109,6 +110,7 @@ def test_what_people_read_has_no_raw_control_characters(name: str) -> None:
     assert "/*" not in comment[2:] and "??" not in comment
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.tuples(NAMES | st.sampled_from(NASTY), NAMES | st.sampled_from(NASTY)))
 def test_files_of_any_names_have_no_raw_control_characters(names: tuple[str, str]) -> None:
@@ -120,6 +122,7 @@ def test_files_of_any_names_have_no_raw_control_characters(names: tuple[str, str
     assert image["tensors"][0]["name"] == names[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_c_of_nasty_names_compiles(compiler: str, tmp_path: Path) -> None:
     """With warnings of comments in comments, lines that go on, trigraphs and bidi characters."""

@@ -35,6 +35,7 @@ def is_for_xla(case: Case) -> bool:
     return not op.name.startswith("resume.")
 
 
+@pytest.mark.slow
 def test_every_operation_has_instances():
     # Loops and branches: test_control.py.
     others = {op for op in OPERATIONS if issubclass(op, hlo.ControlOp | hlo.ReturnOp)}
@@ -51,11 +52,13 @@ def test_every_operation_has_instances():
         assert found.issuperset(getattr(op, "ELEMENTS", ())), op.name
 
 
+@pytest.mark.slow
 def test_kernels_do_what_the_interpreter_does():
     plain = [case for case in cases() if type(case.block.first_op) not in hlo.EXPANDED]
     check(plain)
 
 
+@pytest.mark.slow
 def test_xla_does_what_the_interpreter_does():
     pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
     chosen = [case for case in cases() if is_for_xla(case)]
@@ -76,6 +79,7 @@ def assert_close(found: Array, expected: Array, message: str) -> None:
         np.testing.assert_array_equal(found, expected, err_msg=message)
 
 
+@pytest.mark.slow
 def test_generated_code_does_what_the_interpreter_does(tmp_path: Path):
     """All instances are one step, so that there is one program to build."""
     module, arguments = module_of(cases())

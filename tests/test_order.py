@@ -3,6 +3,7 @@
 import random
 from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_problems import problems
@@ -54,6 +55,7 @@ def all_orders(problem: Problem) -> list[tuple[int, ...]]:
     return orders
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(problems(6))
 def test_least_of_all_orders(problem: Problem):
@@ -94,6 +96,7 @@ def web(seed: int, count: int, wide: bool = False) -> Problem:
     return Problem(tuple(operations), tuple(tensors))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(7, 12), st.booleans())
 def test_least_of_all_sets(seed: int, count: int, wide: bool):

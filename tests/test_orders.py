@@ -39,6 +39,7 @@ def any_order(problem: Problem, seed: int) -> list[int]:
     return order
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(random_graphs(9), st.integers(0, 1000))
 def test_any_order_can_be_written(random: RandomGraph, seed: int) -> None:
@@ -55,6 +56,7 @@ def test_any_order_can_be_written(random: RandomGraph, seed: int) -> None:
     assert [a.tobytes() for a in wanted] == [b.tobytes() for b in results]
 
 
+@pytest.mark.slow
 @must_reach("scheduled")
 @settings(max_examples=40, deadline=None)
 @given(random=random_graphs(9), share=st.floats(0, 1))
@@ -78,6 +80,7 @@ def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -
     assert [a.tobytes() for a in wanted] == [b.tobytes() for b in run.results]
 
 
+@pytest.mark.slow
 def test_another_order_where_the_given_one_is_dear() -> None:
     problem = layered(120, SHAPES["wide"])
     problem = replace(problem, ram_bytes=int(0.88 * peak_bytes(problem)))

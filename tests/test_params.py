@@ -71,6 +71,7 @@ def ordered(text: str) -> ModuleOp:
 # Real models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ram_bytes"),
     [
@@ -149,6 +150,7 @@ def test_storage_with_ram_to_spare(gesture: Model) -> None:
     assert report.use.energy_nj > report.unlimited.energy_nj
 
 
+@pytest.mark.slow
 def test_without_paging_only_parameters_move(gesture: Model) -> None:
     graph = graphs(gesture.module.clone())[0]
     schedule_and_plan(graph, options(8 << 10, paging=False))
@@ -200,6 +202,7 @@ def drive(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 
+@pytest.mark.slow
 def test_the_driver_chooses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for choice, ram, found in (
         ("auto", "7KB", "storage"),
@@ -218,6 +221,7 @@ def test_the_driver_chooses(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert code == 2 and "in RAM, but --params=storage is asked for" in err
 
 
+@pytest.mark.slow
 def test_the_driver_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = drive(capsys, GESTURE, "--ram=7KB", "--params=ram")
     assert code == 3 and "no schedule with --params=ram fits into" in err
@@ -444,6 +448,7 @@ def test_adam() -> None:
         assert all(graph.new_page(i) is not None for i in range(4))
 
 
+@pytest.mark.slow
 def test_gradients_that_accumulate() -> None:
     for module, run in at_every_budget(ACCUMULATE, keep=(0,)):
         graph = graphs(module)[0]
@@ -500,6 +505,7 @@ def test_the_interpreter_keeps_old_values() -> None:
         run_graph(module, given, arena=True)
 
 
+@pytest.mark.slow
 @must_reach("scheduled")
 @settings(max_examples=60, deadline=None)
 @given(random_graphs(8), st.floats(0, 1), st.booleans())
@@ -535,6 +541,7 @@ def test_random_graphs_pass_by_pass(random: RandomGraph, share: float, dma: bool
     assert same(wanted, run_graph(module, random.arguments(), arena=True).results)
 
 
+@pytest.mark.slow
 @must_reach("scheduled")
 @settings(max_examples=40, deadline=None)
 @given(random_graphs(8), st.floats(0, 1))

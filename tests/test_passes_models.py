@@ -28,6 +28,7 @@ def front(name: str, last: str = "poet-order") -> ModuleOp:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv"])
 def test_same_bits_in_every_arena(name: str):
     data = np.load(MODELS / f"{name}.npz")
@@ -49,6 +50,7 @@ def test_same_bits_in_every_arena(name: str):
         assert run.peak_bytes == report.use.peak_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "percent"), [("resnet8", 87), ("lenet5", 96)])
 def test_order_lowers_the_peak(name: str, percent: int):
     peaks = []

@@ -15,6 +15,7 @@ from poetc.schedule.heuristics.order import footprint, low_peak_order
 from poetc.schedule.model.problem import Operation, Place, Problem, Tensor, predecessors
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(random_graphs(14))
 def test_order_keeps_results_and_peak(random: RandomGraph):
@@ -71,6 +72,7 @@ def test_gradients_are_applied_as_soon_as_they_exist():
     assert peak < 1000 * layers + 1000 + 8 * (layers + 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lenet5", "dscnn", "resnet8", "bert_micro"])
 def test_no_order_of_the_models_needs_less(name: str):
     path = MODELS / f"{name}.mlir"

@@ -54,6 +54,7 @@ def same(before: list[np.ndarray], after: list[np.ndarray]) -> bool:
 DEVICES = st.sampled_from([None, device(True), device(False), device(False, None)])
 
 
+@pytest.mark.slow
 @must_reach("limited", "planned")
 @settings(max_examples=80, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), DEVICES, st.booleans(), st.booleans())
@@ -104,6 +105,7 @@ def test_pass_by_pass(
     assert same(wanted, run_graph(module, random.arguments(), ram, arena=True).results)
 
 
+@pytest.mark.slow
 @must_reach("planned")
 @settings(max_examples=60, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), DEVICES)

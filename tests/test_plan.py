@@ -142,6 +142,7 @@ def right(name: str, params: str, directory: Path) -> int:
 # The same bits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), CASES)
 def test_one_program_runs_all_schedules(name: str, params: str, directory: Path) -> None:
     plans, table = plans_of(name, params)
@@ -221,6 +222,7 @@ def test_every_call_of_the_store_may_fail(directory: Path) -> None:
         assert (unnoticed, wrong) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_compiles_strictly(compiler: str, directory: Path) -> None:
     arguments = [X, W, C, V]
@@ -254,6 +256,7 @@ def assert_agree(data: list[bytes], outcomes: list[Outcome], table: Table, crc: 
         assert outcome.loaded != Status.OK or (outcome.stepped, outcome.crc) == (Status.OK, crc)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), [("gesture_mlp", "ram"), ("kws_conv", "storage")])
 def test_damaged_plans(name: str, params: str, directory: Path) -> None:
     """Random damage, under the address and undefined-behaviour sanitizers: with the CRC left wrong;
@@ -277,6 +280,7 @@ def test_damaged_plans(name: str, params: str, directory: Path) -> None:
     assert_agree(changed, outcomes, table, crc)
 
 
+@pytest.mark.slow
 def test_damaged_plans_of_a_large_model(directory: Path) -> None:
     plans, table = plans_of("resnet8", "storage")
     data = [encode(plan, table) for plan in plans]
@@ -417,6 +421,7 @@ def test_a_table_survives_text(tmp_path: Path) -> None:
     assert plan_for(again)[0] == plan_for(module)[0]
 
 
+@pytest.mark.slow
 @must_reach("both")
 @settings(max_examples=30, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), DEVICES, st.booleans())
@@ -465,6 +470,7 @@ def test_random_schedules_have_plans(
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """RAM is what was asked for, to the word: what this schedule does not need is for others."""
     out, plan = tmp_path / "out", tmp_path / "new.plan"
@@ -511,6 +517,7 @@ def test_options_that_are_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_measured_stack(tmp_path: Path) -> None:
     """The chain of calls goes through the table of kernels."""
     module = scheduled("gesture_mlp", "ram", 1)
@@ -520,6 +527,7 @@ def test_measured_stack(tmp_path: Path) -> None:
     assert use.bytes > kernels.bytes
 
 
+@pytest.mark.slow
 def test_firmware_takes_another_schedule(tmp_path: Path) -> None:
     """One build for a Cortex-M0 with 32 KB: its own schedule, and a plan that is put into flash."""
     output = compile_board("gesture_mlp", tmp_path / "fw", "microbit", "--executor=plan")

@@ -29,6 +29,7 @@ def parse_module(text: str) -> ModuleOp:
     return Parser(context, text).parse_module()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["unscheduled", "scheduled", "planned", "split"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

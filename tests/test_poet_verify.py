@@ -66,6 +66,7 @@ def test_one_byte_less_of_arena(graph: GraphOp):
     rejected(graph, f"ends past the arena of {graph.arena_bytes}")
 
 
+@pytest.mark.slow
 @check
 @given(st.data())
 def test_a_free_is_missing(data: st.DataObject):
@@ -85,6 +86,7 @@ def test_a_free_is_doubled(data: st.DataObject):
     rejected(graph, "poet.free frees .* which was freed by poet.free")
 
 
+@pytest.mark.slow
 @check
 @given(st.data())
 def test_a_use_after_the_end(data: st.DataObject):
@@ -98,6 +100,7 @@ def test_a_use_after_the_end(data: st.DataObject):
     rejected(graph, "(uses|frees) .* which was freed by poet.free")
 
 
+@pytest.mark.slow
 @check
 @given(st.data())
 def test_an_operation_comes_too_early(data: st.DataObject):
@@ -174,6 +177,7 @@ def storage_works(graph: GraphOp) -> bool:
     return True
 
 
+@pytest.mark.slow
 @must_reach("accepted", "refused")
 @settings(check, max_examples=150)
 @given(st.data())

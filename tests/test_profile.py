@@ -111,6 +111,7 @@ def traced(directory: Path, cpu: str, begin: int) -> tuple[int, int]:
     return total, left - entered
 
 
+@pytest.mark.slow
 def test_the_plugin_counts_what_qemu_logs(plugin: Path, tmp_path: Path) -> None:
     """One line of the log for each instruction; the same in several runs."""
     directory = tmp_path / "fw"
@@ -155,6 +156,7 @@ def test_a_profile_of_each_kernel(plugin: Path, profiles: Path, tmp_path: Path) 
         assert any(abs(cost - executed) <= 8 + 0.02 * executed for cost in by_label[label])
 
 
+@pytest.mark.slow
 def test_only_what_is_missing_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path = tmp_path / "p.toml"
     words = ["profile", GESTURE, "--board=mps2-an386", "-o", str(path)]
@@ -197,6 +199,7 @@ def test_arguments_in_parts() -> None:
     assert [(a.shape, a.dtype) for a in random] == [(a.shape, a.dtype) for a in expected]
 
 
+@pytest.mark.slow
 def test_the_suggested_command_adds_parts(
     profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,6 +259,7 @@ def test_prediction(
     assert on_bus == pytest.approx(moving, rel=0.25 if board == LM3S else 0.001)
 
 
+@pytest.mark.slow
 def test_random_data_will_do(plugin: Path, tmp_path: Path) -> None:
     """Without --data, even where time depends on values: floating point in software."""
     path = tmp_path / "p.toml"
@@ -302,6 +306,7 @@ def test_deadlines(
     assert energies == sorted(energies)
 
 
+@pytest.mark.slow
 def test_the_fastest_of_both_is_told(
     profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -445,6 +450,7 @@ def test_what_a_kernel_is_known_by() -> None:
     assert len({key_of(), key_of(op="mulf"), key_of(value="3.0")}) == 3
 
 
+@pytest.mark.slow
 def test_kernels_in_common() -> None:
     """Two copies of a model, in one of which a kernel has another shape."""
     text = (MODELS / "gesture_mlp.mlir").read_text()

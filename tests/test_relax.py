@@ -224,6 +224,7 @@ def test_pipelines_of_tvm_keep_the_schedule() -> None:
     assert run(module, name, training.arguments, "poetc-schedule", QUICK).bits == ours.bits
 
 
+@pytest.mark.slow
 def test_fused_kernels() -> None:
     training = mlp()
     name = training.function
@@ -238,6 +239,7 @@ def test_fused_kernels() -> None:
 # What functions return
 
 
+@pytest.mark.slow
 def test_results_that_are_arguments_reshaped_or_returned_twice() -> None:
     scheduled = PoetSchedule("1KB", functions=["main", "nothing"])(Returns)
     assert found(scheduled, "main")["result_bytes"] == 2 * 96
@@ -378,6 +380,7 @@ def test_modules_that_are_not_for_processors_or_empty() -> None:
 # Pages
 
 
+@pytest.mark.slow
 def test_pages_are_files_of_their_call(tmp_path: Path) -> None:
     training = mlp()
     module = only(training.module, training.function)
@@ -440,6 +443,7 @@ def test_no_place_for_pages(tmp_path: Path) -> None:
 # Without TVM
 
 
+@pytest.mark.slow
 def test_without_tvm() -> None:
     done = run_without_tvm("import poetc.cli, poetc.passes.poet_schedule\nimport poetc.tvm")
     assert done.returncode == 1

@@ -73,6 +73,7 @@ def test_results_in_place_of_operands(name: str) -> None:
             assert np.array_equal(arrays[first + i].numpy(), expected[first + i])
 
 
+@pytest.mark.slow
 def test_scratch_memory_is_an_argument() -> None:
     kernel = kernel_of(scripts.chain, 1)
     assert len(kernel.scratch) == 3

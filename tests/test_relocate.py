@@ -209,6 +209,7 @@ def test_pages_are_written_as_soon_as_there_is_something_to_write():
 # Models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", ["ram", "storage"])
 @pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", "lenet5", "dscnn"])
 def test_least_live_bytes_are_enough_for_the_arena(name: str, params: str):
@@ -223,6 +224,7 @@ def test_least_live_bytes_are_enough_for_the_arena(name: str, params: str):
     assert run_graph(model.module, model.arguments, least, arena=True).peak_bytes == least
 
 
+@pytest.mark.slow
 def test_a_tight_arena_in_time():
     """All of the RAM is alive time and again, around buffers of very different sizes."""
     model = prepare("resnet8")

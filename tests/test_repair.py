@@ -62,6 +62,7 @@ def repaired_sequences(seed: int) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
     problem = limited(layered(60, SHAPES["wide"], seed=4), 0.665)
     instance = Instance(problem)
@@ -74,6 +75,7 @@ def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
         replay(problem, rebuild(instance, events))
 
 
+@pytest.mark.slow
 def test_gradual_mending_where_no_order_has_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portfolio, "first_schedules", lambda search: None)
     problem = limited(layered(250, SHAPES["wide"]), 0.8)
@@ -104,6 +106,7 @@ def test_a_timeline_follows_its_repairs(seed: int) -> None:
     assert (line.peak == untouched).all() and line.price == pytest.approx(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", batched(range(150), 50))
 def test_the_bound_from_checkpoints_is_one(seeds: range) -> None:
     assert sum(map(bounded_by_checkpoints, seeds)) > len(seeds) // 4

@@ -102,6 +102,7 @@ def test_kinds_of_a_convolutional_network() -> None:
     assert sum(bytes for _, bytes in found["parameters"]) == 246824
 
 
+@pytest.mark.slow
 def test_what_normalisation_saves_is_an_activation() -> None:
     found = made(graphs(prepare("dscnn").module)[0])
     saved = [name for name, _ in found["activations"] if name.startswith("reduce_divide")]
@@ -110,6 +111,7 @@ def test_what_normalisation_saves_is_an_activation() -> None:
     assert sum(bytes == 32000 for _, bytes in found["gradients"]) == 1 + 9 + 8
 
 
+@pytest.mark.slow
 def test_what_attention_saves_is_an_activation() -> None:
     found = made(graphs(prepare("bert_micro").module)[0])
     softmax = "reduce_subtract_exponential_divide"
@@ -175,6 +177,7 @@ def test_a_step_that_returns_no_loss() -> None:
 # The way back from a schedule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "params"), [("gesture_mlp", "ram"), ("gesture_mlp", "storage"), ("dscnn", "ram")]
 )
@@ -195,6 +198,7 @@ def test_schedules_change_no_kind(name: str, params: str) -> None:
     assert sorted(kinds[v] for v in first) == sorted(tensor_kinds(back).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", ["ram", "storage"])
 def test_unscheduled_gives_the_same_problem(params: str) -> None:
     model = prepare("kws_conv")
@@ -293,6 +297,7 @@ def test_tensors_that_are_there_to_be_moved() -> None:
     assert re.search(r"^  stalls .* most .* for the page-(in|out) of [wx]$", text, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_report_of_a_tight_schedule() -> None:
     module = prepare("gesture_mlp").module
     result, summary = compiled(module, options(9600, gap=0.01))
@@ -325,6 +330,7 @@ def test_report_of_a_tight_schedule() -> None:
     assert "scheduled before" in again.to_text()
 
 
+@pytest.mark.slow
 def test_parameters_on_storage_count_while_they_are_in_ram() -> None:
     module = prepare("gesture_mlp").module
     result, summary = compiled(module, options(7168, params="auto", gap=0.01))
@@ -355,6 +361,7 @@ def test_workspace_is_the_kernels() -> None:
     assert summary.ram.peak.at == 'kernel "f"'
 
 
+@pytest.mark.slow
 def test_device_without_storage() -> None:
     asked = replace(options(), device=replace(load_device(DEVICE), storage=None))
     _, summary = compiled(prepare("gesture_mlp").module, asked)
@@ -409,6 +416,7 @@ def linked_bytes(directory: Path) -> int:
     return sum(int(r[1]) for r in rows if r and r[0].startswith((".data", ".bss", ".tdata")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_ram_is_that_of_the_program(name: str, tmp_path: Path) -> None:
     model = prepare(name)

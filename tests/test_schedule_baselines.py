@@ -129,6 +129,7 @@ def keeps_stage_rules(schedule: Schedule) -> bool:
     return True
 
 
+@pytest.mark.slow
 @must_reach(*CONSTRUCTIVE)
 @QUICK
 @given(problems(max_operations=10), st.booleans(), st.sampled_from(CONSTRUCTIVE))
@@ -143,6 +144,7 @@ def test_unlimited_is_keep_all(problem: Problem, strategy: str) -> None:
     assert run(problem, strategy).energy_nj == run(problem, "keep-all").energy_nj
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @QUICK
 @given(problems(max_operations=6), st.sampled_from((*CONSTRUCTIVE, *RESTRICTED)))
@@ -154,6 +156,7 @@ def test_never_better_than_the_optimum(problem: Problem, strategy: str) -> None:
     assert schedule.energy_nj >= run(problem, "auto").energy_nj
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @QUICK
 @given(problems(max_operations=6), st.sampled_from(("chen-sqrt", "chen-greedy", "griewank", "dtr")))

@@ -35,6 +35,7 @@ def optimum(model: SlotModel) -> float:
     return model.value(outcome.objective)
 
 
+@pytest.mark.slow
 @must_reach("cut")
 @settings(max_examples=150, deadline=None)
 @given(problems(), st.booleans(), st.booleans())
@@ -73,6 +74,7 @@ def _reads(model: SlotModel, cut: Cut) -> bool:
     return cut.moment in events and events.get(cut.use) is False
 
 
+@pytest.mark.slow
 @must_reach("rows")
 @settings(max_examples=100, deadline=None)
 @given(problems(), st.integers(1, 4))
@@ -97,6 +99,7 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
 
 
+@pytest.mark.slow
 @must_reach("fixed")
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.booleans(), st.booleans(), st.sampled_from((0.0, 0.5, 3.0)))
@@ -127,6 +130,7 @@ def test_fixing_keeps_the_optimum(
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_fixing_follows_what_belongs_together() -> None:
     """Reduced costs of single columns fix less."""
     instance = Instance(training_step(16, 700))
@@ -139,6 +143,7 @@ def test_fixing_follows_what_belongs_together() -> None:
     assert tight.fix(goal) > 1.2 * alone
 
 
+@pytest.mark.slow
 @must_reach("bounded")
 @settings(max_examples=40, deadline=None)
 @given(problems())

@@ -74,6 +74,7 @@ def random_with_dma(seed: int) -> Problem:
     )
 
 
+@pytest.mark.slow
 def test_tiny_problems_are_settled() -> None:
     """Against brute force: whatever there is a schedule for gets the best one, the rest a proof."""
     settled = refused = proven = 0

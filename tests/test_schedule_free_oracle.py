@@ -79,6 +79,7 @@ def solved(problem: Problem, **options):
     return schedule
 
 
+@pytest.mark.slow
 @examples(150)
 @given(problems())
 def test_fewer_rules_cost_less(problem: Problem) -> None:
@@ -97,6 +98,7 @@ def test_rules_between(problem: Problem) -> None:
     assert energy(problem, FREE) <= energy(problem, FREE_ONCE) <= once
 
 
+@pytest.mark.slow
 @examples(120)
 @given(problems())
 def test_solve_is_between_no_rules_and_the_stage_rules(problem: Problem) -> None:
@@ -119,6 +121,7 @@ def test_the_best_order(problem: Problem) -> None:
     assert (NONE if schedule is None else schedule.energy_nj) <= min(energies)
 
 
+@pytest.mark.slow
 @must_reach("refusal")
 @examples(150)
 @given(problems())
@@ -154,6 +157,7 @@ def test_only_another_order_keeps_to_the_limits(seed: int) -> None:
     assert schedule.energy_nj == energy(problem, FREE) < energy(problem, STAGES)
 
 
+@pytest.mark.slow
 @must_reach(*CONSTRUCTIVE)
 @examples(60)
 @given(problems())
@@ -171,6 +175,7 @@ def test_baselines_are_never_better_than_no_rules(problem: Problem) -> None:
         assert schedule.bound_nj <= schedule.energy_nj
 
 
+@pytest.mark.slow
 @examples(60)
 @given(problems())
 def test_least_ram(problem: Problem) -> None:

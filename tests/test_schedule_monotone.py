@@ -111,6 +111,7 @@ def test_looser_gap(problem: Problem, gap: float) -> None:
     assert loose.energy_nj * (1 - gap) <= exact.energy_nj + 1e-6
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(80)
 @given(problems(max_operations=7), st.integers(0, 6), st.sampled_from((0.01, 0.1)))

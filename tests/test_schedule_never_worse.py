@@ -66,6 +66,7 @@ def test_constructive_strategies(problem: Problem) -> None:
     assert not worse_than(problem, CHEAP, 0.0, 30)
 
 
+@pytest.mark.slow
 @must_reach("compared")
 @examples(50)
 @given(problems(max_operations=5), st.sampled_from(SOLVED))
@@ -93,6 +94,7 @@ def test_at_any_limit(problem: Problem, dma: bool, seconds: float) -> None:
     assert not worse_than(problem, others, 0.0, seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dma", [False, True])
 def test_the_whole_time_is_used_while_the_gap_is_open(dma: bool) -> None:
     """Against strategies that search, with less time than the search has."""
@@ -131,6 +133,7 @@ def test_graphs(graph: str, device: str, share: float) -> None:
     assert not worse_than(limited, CHEAP, 0.01, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["linear", "transformer"])
 def test_small_graphs_against_the_paper(graph: str) -> None:
     problem = load(GRAPHS / f"{graph}.json", "m4")

@@ -53,6 +53,7 @@ def assert_optimal(schedule: Schedule | None, expected: int | None) -> None:
         assert schedule.bound_nj == schedule.energy_nj
 
 
+@pytest.mark.slow
 @examples(300)
 @given(problems(), st.booleans(), st.booleans())
 def test_least_energy(problem: Problem, remat: bool, paging: bool) -> None:
@@ -66,6 +67,7 @@ def test_least_energy(problem: Problem, remat: bool, paging: bool) -> None:
         assert_optimal(best, best.energy_nj)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(problems(), st.booleans(), st.booleans())
 def test_model_without_a_first_schedule(problem: Problem, remat: bool, paging: bool) -> None:
@@ -79,6 +81,7 @@ def test_model_without_a_first_schedule(problem: Problem, remat: bool, paging: b
     assert schedule is None or schedule.bound_nj == expected
 
 
+@pytest.mark.slow
 @examples(150)
 @given(problem=problems(), first_schedules=st.booleans())
 def test_way_of_large_problems(
@@ -93,6 +96,7 @@ def test_way_of_large_problems(
     assert_optimal(schedule, cheapest(problem))
 
 
+@pytest.mark.slow
 @examples(100)
 @given(problem=problems())
 def test_other_orders_are_no_worse(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +112,7 @@ def test_other_orders_are_no_worse(problem: Problem, monkeypatch: pytest.MonkeyP
         assert expected is None
 
 
+@pytest.mark.slow
 @examples(60)
 @given(problems())
 def test_dma_is_no_worse(problem: Problem) -> None:
@@ -123,6 +128,7 @@ def test_dma_is_no_worse(problem: Problem) -> None:
     assert schedule is None or expected is None or schedule.energy_nj <= expected
 
 
+@pytest.mark.slow
 @examples(100)
 @given(problems(), st.booleans())
 def test_least_ram(problem: Problem, paging: bool) -> None:
@@ -142,6 +148,7 @@ def test_least_ram(problem: Problem, paging: bool) -> None:
         assert not works(least.known - 1)
 
 
+@pytest.mark.slow
 @examples(100)
 @given(problems(), st.booleans())
 def test_fastest(problem: Problem, remat: bool) -> None:
@@ -170,6 +177,7 @@ def test_poet_is_never_better(problem: Problem, remat: bool, paging: bool) -> No
         assert best.energy_nj <= schedule.energy_nj
 
 
+@pytest.mark.slow
 @examples(100)
 @given(problems(max_operations=5, plain=True))
 def test_poet_is_the_model_of_the_paper(problem: Problem) -> None:

@@ -92,6 +92,7 @@ def test_same_input_same_schedule() -> None:
     assert solve(tight).steps == solve(tight).steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["auto", "poet"])
 def test_time_limit_is_kept(strategy: str) -> None:
     problem = training_step(60, None)
@@ -136,6 +137,7 @@ def test_progress_is_told_and_can_stop() -> None:
     assert seen[-1].energy_nj == schedule.energy_nj
 
 
+@pytest.mark.slow
 def test_interrupt_returns_the_best_so_far() -> None:
     problem = replace(training_step(60, None), ram_bytes=900)
 
@@ -222,6 +224,7 @@ def test_too_short_a_deadline_for_a_transfer_that_is_waited_for(strategy: str) -
     solve(replace(problem, deadline_ns=9), strategy=strategy)
 
 
+@pytest.mark.slow
 def test_deadline_too_short_for_the_ram() -> None:
     problem = training_step(6, None)
     tight = replace(problem, ram_bytes=least(problem))

@@ -217,6 +217,7 @@ def programs(draw: st.DrawFn) -> Program:
     return Program(text, tuple(shapes), ",".join(splits))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(programs())
 def test_random_steps_keep_their_bits(program: Program) -> None:
@@ -299,6 +300,7 @@ def run_image(
     return {p.argument: a for p, a in zip(layout.parameters, arrays, strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*LITTLE, *FORCED])
 def test_programs_keep_their_bits(name: str, tmp_path: Path) -> None:
     """C under sanitizers, two steps, with parameters that were split because of the RAM, or because
@@ -441,6 +443,7 @@ def too_slow(fastest_ns: int) -> InfeasibleError:
     return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("errors", "told"),
     [
@@ -468,6 +471,7 @@ def test_what_is_told_of_a_deadline(
     assert told in text and "of others nothing is proven" in text
 
 
+@pytest.mark.slow
 def test_no_parts_make_computing_faster(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--params=storage", "--ram=9600", "--deadline=7ms"]
     status, text = refused([GESTURE, *words], capsys)

@@ -43,6 +43,7 @@ def values(*types: str):
     return UnrealizedConversionCastOp(operands=[[]], result_types=[parsed]).results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.mlir")), ids=lambda path: path.stem)
 def test_model_round_trips(path):
     module = parse_module(path.read_text(), path.name)

@@ -59,6 +59,7 @@ def test_models_keep_their_bits(path):
         assert bits(a) == bits(b), f"result {i}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, limit", [("kws_conv", 79), ("lenet5", 137), ("bert_tiny", 1037), ("resnet8", 648)]
 )
@@ -71,6 +72,7 @@ def test_operation_counts_do_not_creep_up(name, limit):
     assert not any(op.startswith("chlo.") or op == "func.call" for op in counts)
 
 
+@pytest.mark.slow
 def test_simplifying_twice_changes_nothing():
     for name in ("gesture_mlp", "kws_conv", "lenet5", "resnet8"):
         once = simplified(parse_module((MODELS / f"{name}.mlir").read_text()))
@@ -330,6 +332,7 @@ def arguments_of(module: ModuleOp, seed: int) -> list[np.ndarray]:
     return [np.asarray(array) for array in arrays]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 25))
 def test_random_programs_keep_their_bits(seed, steps):

@@ -122,6 +122,7 @@ def convert(module: ModuleOp) -> GraphOp:
     return graph
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(functions())
 def test_same_results_with_parameters_updated_in_place(function: FuncOp):

@@ -100,6 +100,7 @@ def painted(model: Model, module: ModuleOp, directory: Path, compiler: str) -> i
     return used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", "lenet5", "bert_micro"])
 def test_a_step_stays_within_its_measured_stack(name: str, tmp_path: Path) -> None:
     model = prepare(name)
@@ -125,6 +126,7 @@ COMPILERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", ["ram", "storage", "auto"])
 def test_expected_before_scheduling_is_enough(params: str) -> None:
     model = prepare("kws_conv")
@@ -139,6 +141,7 @@ def test_expected_before_scheduling_is_enough(params: str) -> None:
         assert measured.chain[0] == "model_step"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", ["v7em-none-eabi -mcpu=cortex-m4", "v6m-none-eabi -mcpu=cortex-m0"])
 def test_the_default_reserve_is_enough(cpu: str) -> None:
     """For the model here that takes most: with many calls, and parameters on storage."""
@@ -208,6 +211,7 @@ static const table operations = {
     }
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert (
@@ -226,6 +230,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_no_room_for_transfers_beside_computing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,6 +256,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert main([GESTURE, "--cc=gcc"]) == 2
 
 
+@pytest.mark.slow
 def test_options_of_the_compiler_that_do_not_work(capsys: pytest.CaptureFixture[str]) -> None:
     for command, message in (
         ("gcc '", "No closing quotation"),
@@ -262,6 +268,7 @@ def test_options_of_the_compiler_that_do_not_work(capsys: pytest.CaptureFixture[
         assert message in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("io", ["arena", "caller"])
 @pytest.mark.parametrize(
@@ -297,6 +304,7 @@ def test_compiler_that_does_not_know_stack_usage(tmp_path: Path) -> None:
         measure_stack(module, (false,))
 
 
+@pytest.mark.slow
 def test_more_stack_than_expected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

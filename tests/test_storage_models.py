@@ -142,6 +142,7 @@ def test_unlimited_ram(tmp_path: Path) -> None:
     assert_close_to_xla(got, model.expected)
 
 
+@pytest.mark.slow
 def test_example(tmp_path: Path) -> None:
     """A process for each step trains as one process does."""
     script = Path(__file__).parent.parent / "examples" / "storage.py"

@@ -32,6 +32,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_it_says_what_the_c_says(program: str, tmp_path: Path) -> None:
     """The preprocessor's macros, and the functions of the compiled program."""
@@ -88,6 +89,7 @@ def test_it_says_what_the_c_says(program: str, tmp_path: Path) -> None:
         assert all(place.where != "storage" for place in (*found.arguments, *found.results))
 
 
+@pytest.mark.slow
 def test_it_is_beside_the_program_in_every_layout(tmp_path: Path) -> None:
     wanted: list[ProgramTensors] = []
     for layout in ("make", "cmake", "arduino", "zephyr"):

@@ -103,6 +103,7 @@ def raw(text: str) -> set[str]:
     return {c for c in text if c != "\n" and not c.isprintable()}
 
 
+@pytest.mark.slow
 def test_no_command_shows_control_characters(
     directory: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +151,7 @@ def test_profiles_hold_any_name(name: str) -> None:
     assert found["kernels"] == {key: 1}
 
 
+@pytest.mark.slow
 def test_one_module_writes_to_the_terminal() -> None:
     """No other prints, or has the streams; the one that writes files tells what they are."""
     package = Path(poetc.__file__).parent

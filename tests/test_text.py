@@ -39,6 +39,7 @@ def error_of(text: str | bytes) -> InputError:
     return info.value
 
 
+@pytest.mark.slow
 def test_every_operation_knows_its_place():
     module = read_module(GOOD.encode(), "step.mlir")
     places = {op.name: str(source_location(op)) for op in module.walk()}

@@ -220,6 +220,7 @@ def random_graph(random: Random) -> GraphOp:
     return graph
 
 
+@pytest.mark.slow
 @must_reach("overlap", "held")
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(0, 60), st.integers(0, 2))

@@ -236,6 +236,7 @@ def test_buffers_of_the_caller() -> None:
     assert bits(program.run()) != bits(expected)  # the parameters have moved on
 
 
+@pytest.mark.slow
 def test_pages_in_a_file(tmp_path: Path) -> None:
     model = prepare("gesture_mlp")
     module = scheduled(model, 8600, params="ram")
@@ -252,6 +253,7 @@ def test_pages_in_a_file(tmp_path: Path) -> None:
         FileStore(tmp_path / "no" / "pages.bin")
 
 
+@pytest.mark.slow
 def test_errors_of_the_runner() -> None:
     model = prepare("gesture_mlp")
     module = scheduled(model, None)

@@ -37,6 +37,7 @@ def compile_host(model: str, output: Path, *options: str) -> Path:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "options"),
     [
@@ -59,6 +60,7 @@ def test_bits_on_the_host(model: str, options: tuple[str, ...], tmp_path: Path) 
     assert all_results(output) == host_results(model, 2, tmp_path)
 
 
+@pytest.mark.slow
 def test_firmware(tmp_path: Path) -> None:
     """On a core with floating point: the bits of the host in less than half of the instructions,
     with parameters on an SD card."""
@@ -78,6 +80,7 @@ def test_firmware(tmp_path: Path) -> None:
     assert kernels[0] < kernels[1] / 2
 
 
+@pytest.mark.slow
 def test_aarch64(tmp_path: Path) -> None:
     """Built with a cross compiler, and run by an emulator of that processor. The same each time."""
     output = compile_host("kws_conv", tmp_path / "out", KERNELS, "--target=cortex-a72")

@@ -36,6 +36,7 @@ def command(*words: str) -> int:
     return main([GESTURE, "--emit=tvm", "-q", *words])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="extensions of x86-64")
 def test_extensions_that_the_machine_hides_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -52,6 +53,7 @@ def test_extensions_that_the_machine_hides_are_not_used(
     assert "mulps" in code and not re.search(r"%[yz]mm", code)
 
 
+@pytest.mark.slow
 def test_a_library_from_the_command_line(tmp_path: Path) -> None:
     library = tmp_path / "model.so"
     assert command("--ram=9500", "--params=ram", "-o", str(library)) == 0
@@ -67,6 +69,7 @@ def test_a_library_from_the_command_line(tmp_path: Path) -> None:
         Step.load(tmp_path / "other.so")
 
 
+@pytest.mark.slow
 def test_parameters_in_parts_are_packed_and_unpacked(tmp_path: Path) -> None:
     """All the way with parameters on storage, the largest of them in two parts."""
     words = ("--params=storage", "--split=1:2", "--ram=8KB", "--time-limit=20")
@@ -122,6 +125,7 @@ def test_a_target_needs_tvm(capsys: pytest.CaptureFixture[str]) -> None:
     assert "give --emit=tvm, or --kernels=tvm with --target" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_a_linker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     output = tmp_path / "model.so"
@@ -137,6 +141,7 @@ def run_without_tvm(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", hidden + code], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_everything_else_works_without_tvm(tmp_path: Path) -> None:
     code = f"from poetc.cli import main; sys.exit(main([{GESTURE!r}, '-q', '-o', {{}}, {{}}]))"
     done = run_without_tvm(code.format(repr(str(tmp_path / "c")), "'--emit=c'"))
@@ -149,6 +154,7 @@ def test_everything_else_works_without_tvm(tmp_path: Path) -> None:
     assert not (tmp_path / "model.so").exists()
 
 
+@pytest.mark.slow
 def test_importing_poetc_does_not_import_tvm() -> None:
     code = f"""
 import sys
@@ -192,6 +198,7 @@ def build_runner(directory: Path) -> Path:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_the_runner_in_cpp(tmp_path: Path) -> None:
     runner = build_runner(tmp_path)
@@ -238,6 +245,7 @@ needs_cross = pytest.mark.skipif(shutil.which(CROSS) is None, reason=f"needs {CR
 needs_qemu = pytest.mark.skipif(shutil.which(QEMU) is None, reason="needs qemu-user")
 
 
+@pytest.mark.slow
 @needs_cross
 @needs_qemu
 @pytest.mark.parametrize(
@@ -259,6 +267,7 @@ def test_aarch64_gives_the_bits_of_the_host(name: str, cpu: str, tmp_path: Path)
     assert bits(run_calls(program, cpu, model.arguments, expected)) == bits(expected)
 
 
+@pytest.mark.slow
 @needs_cross
 def test_libraries_and_objects_for_aarch64(tmp_path: Path) -> None:
     for suffix, kind in ((".so", "DYN"), (".o", "REL")):

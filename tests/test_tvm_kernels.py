@@ -118,6 +118,7 @@ def _operation_tests() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", _operation_tests(), ids=lambda test: test.__name__[5:])
 def test_operations(test: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_kernels_ops, "check", check)

@@ -52,6 +52,7 @@ def results(library: Path) -> list[bytes]:
     return bits([step.read(0)])
 
 
+@pytest.mark.slow
 def test_tuned_kernels_have_the_same_bits(
     dense: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -113,6 +114,7 @@ def test_damaged_records(tmp_path: Path) -> None:
         tuning.Tuning(str(tmp_path), machine())
 
 
+@pytest.mark.slow
 def test_every_choice_gives_the_same_bits() -> None:
     """A random sample of what tuning may choose for a convolution."""
     case = convolution((1, 1), (1, 1))
