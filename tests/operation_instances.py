@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo.chlo import PolygammaOp
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
 
 Shape = tuple[int, ...]
@@ -65,9 +66,25 @@ def _convert(element: Attribute, shape: Shape) -> Iterator[Instance]:
         yield lambda x, to=target: hlo.ConvertOp(x, to), [numbers(element, shape)]
 
 
+def _polygamma(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    x = [np.abs(numbers(element, shape)) + dense.dtype_of(element).type(1)]
+    for order in (0, 1, 2, 5):
+        yield (
+            lambda x, n=order: PolygammaOp(hlo.ConstantOp.splat(n, hlo.tensor_type(x)), x),
+            x,
+        )
+
+
 def _bitcast(element: Attribute, shape: Shape) -> Iterator[Instance]:
     for target in hlo.ELEMENT_TYPES:
         yield lambda x, to=target: hlo.BitcastConvertOp(x, to), [numbers(element, shape)]
+
+
+def _reduce_precision(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    x = numbers(element, shape)
+    for bits in ((8, 7), (5, 10), (4, 3), (8, 23), (2, 1)):
+        yield lambda x, bits=bits: hlo.ReducePrecisionOp(x, *bits), [x]
+        yield lambda x, bits=bits: hlo.ReducePrecisionOp(x, *bits), [x * x.dtype.type(70000)]
 
 
 def _compare(element: Attribute, shape: Shape) -> Iterator[Instance]:
@@ -387,6 +404,8 @@ MAKERS: dict[type[Operation], Maker] = {
     hlo.ClampOp: _clamp,
     hlo.ConvertOp: _convert,
     hlo.BitcastConvertOp: _bitcast,
+    PolygammaOp: _polygamma,
+    hlo.ReducePrecisionOp: _reduce_precision,
     hlo.CompareOp: _compare,
     hlo.SelectOp: _select,
     hlo.ConstantOp: _constant,

@@ -22,6 +22,7 @@ REFERENCES = {
     "expm1": np.expm1,
     "sin": np.sin,
     "cos": np.cos,
+    "cbrt": np.cbrt,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
@@ -116,6 +117,15 @@ def test_accuracy_of_atan2() -> None:
     with np.errstate(all="ignore"):
         exact = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
     assert_within_ulp(mathlib.evaluate("atan2", y, x), exact, 2)
+
+
+def test_remainder_is_exact() -> None:
+    x, y = pow_samples()
+    with np.errstate(all="ignore"):
+        exact = np.fmod(x, y)
+    found = mathlib.evaluate("rem", x, y)
+    assert np.array_equal(np.isnan(found), np.isnan(exact))
+    assert ((found.view(np.int32) == exact.view(np.int32)) | np.isnan(exact)).all()
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,23 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects import arith, builtin, func
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    VarConstraint,
+    irdl_op_definition,
+    operand_def,
+    result_def,
+    traits_def,
+)
 from xdsl.parser import Parser
+from xdsl.traits import Pure
 
 DIRECTORY = Path(__file__).parent / "math"
 """The MLIR texts of all functions."""
@@ -61,6 +72,7 @@ _SIMPLE: Mapping[type[Operation], Callable[..., np.ndarray]] = {
     arith.AddiOp: np.add,
     arith.SubiOp: np.subtract,
     arith.MuliOp: np.multiply,
+    arith.RemSIOp: np.fmod,
     arith.AndIOp: np.bitwise_and,
     arith.OrIOp: np.bitwise_or,
     arith.XOrIOp: np.bitwise_xor,
@@ -68,6 +80,22 @@ _SIMPLE: Mapping[type[Operation], Callable[..., np.ndarray]] = {
     arith.ShRSIOp: np.right_shift,
     arith.SelectOp: np.where,
 }
+
+
+@irdl_op_definition
+class RemOp(IRDLOperation):
+    """The remainder of a division of floats, for which xDSL's dialects have no operation."""
+
+    name = "poet.rem"
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    lhs = operand_def(T)
+    rhs = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$lhs `,` $rhs attr-dict `:` type($result)"
+
+    def __init__(self, lhs: SSAValue, rhs: SSAValue) -> None:
+        super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
 
 
 @cache
@@ -115,8 +143,9 @@ def short_name(symbol: str) -> str:
 
 def symbol_of(op: Operation | type[Operation]) -> str | None:
     """The function that a scalar operation calls, None for one that is arithmetic."""
-    name = op.name.removeprefix("math.").removesuffix("f")
-    return symbols().get(name) if op.name.startswith("math.") else None
+    dialect, _, name = op.name.partition(".")
+    is_function = dialect == "math" or op.name == RemOp.name
+    return symbols().get(name.removesuffix("f")) if is_function else None
 
 
 def unlike_fused(symbol: str) -> tuple[float, ...]:

@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
-from poetc.simplify import algebra, chlo, dynamic, folding, folds, movement
+from poetc.simplify import algebra, chlo, dynamic, folding, folds, movement, special
 from poetc.simplify.control import expand_control
 from poetc.simplify.driver import Rules, remove_dead, simplify_block
 from poetc.simplify.inline import inline_calls, remove_barriers
@@ -88,6 +88,7 @@ RULES: Rules = {
     hlo.SquareOp: (chlo.expand_square,),
     hlo.ErfOp: (chlo.expand_erf,),
     hlo.ErfcOp: (chlo.expand_erfc,),
+    **special.EXPANSIONS,
 }
 
 _FOLDS: Rules = {

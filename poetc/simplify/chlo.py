@@ -8,7 +8,7 @@ would be wrong by 30 units in the last place at x = 9. erf is within 2 and erfc 
 the last place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -56,7 +56,7 @@ _LARGEST = 10.5
 _SPLITTER = 4097.0
 
 
-class _Builder:
+class FloatBuilder:
     """float32 arithmetic on tensors of one type."""
 
     def __init__(self, like: SSAValue, rewriter: Rewriter):
@@ -77,6 +77,13 @@ class _Builder:
 
     def div(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.rewriter.emit(hlo.DivideOp(a, b))
+
+    def negate(self, a: SSAValue) -> SSAValue:
+        return self.rewriter.emit(hlo.NegateOp(a))
+
+    def apply(self, kind: Callable[[SSAValue], hlo.StablehloOp], a: SSAValue) -> SSAValue:
+        """A unary operation."""
+        return self.rewriter.emit(kind(a))
 
     def less(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.rewriter.emit(hlo.CompareOp(a, b, "LT", "FLOAT"))
@@ -99,7 +106,7 @@ def expand_square(op: hlo.SquareOp, rewriter: Rewriter) -> SSAValue | None:
 
 def expand_erf(op: hlo.ErfOp, rewriter: Rewriter) -> SSAValue | None:
     """erf(x) -> x + x (T(x²) - 1), or 1 - erfc(|x|) with the sign of x where |x| >= 1."""
-    build = _Builder(op.operand, rewriter)
+    build = FloatBuilder(op.operand, rewriter)
     x = op.operand
     magnitude = rewriter.emit(hlo.AbsOp(x))
     one = build.constant(1)
@@ -111,7 +118,7 @@ def expand_erf(op: hlo.ErfOp, rewriter: Rewriter) -> SSAValue | None:
 
 def expand_erfc(op: hlo.ErfcOp, rewriter: Rewriter) -> SSAValue | None:
     """erfc(x) -> (1 - x) - x (T(x²) - 1), or for |x| >= 1 the tail, taken from 2 for negative x."""
-    build = _Builder(op.operand, rewriter)
+    build = FloatBuilder(op.operand, rewriter)
     x = op.operand
     magnitude = rewriter.emit(hlo.AbsOp(x))
     one = build.constant(1)
@@ -123,13 +130,13 @@ def expand_erfc(op: hlo.ErfcOp, rewriter: Rewriter) -> SSAValue | None:
     return build.select(build.less(magnitude, one), near_zero, signed)
 
 
-def _excess_near_zero(build: _Builder, x: SSAValue) -> SSAValue:
+def _excess_near_zero(build: FloatBuilder, x: SSAValue) -> SSAValue:
     """erf(x) - x = x (T(x²) - 1) for |x| < 1."""
     coefficients = [build.constant(value) for value in _T]
     return build.mul(x, build.polynomial(build.mul(x, x), coefficients))
 
 
-def _erfc_tail(build: _Builder, magnitude: SSAValue) -> SSAValue:
+def _erfc_tail(build: FloatBuilder, magnitude: SSAValue) -> SSAValue:
     """erfc of a magnitude of at least 1; anything finite below; NaN for NaN."""
     limit = build.constant(_LARGEST)
     x = build.rewriter.emit(hlo.MinimumOp(magnitude, limit))

@@ -12,6 +12,7 @@ All sizes and offsets are in bytes, times in nanoseconds, energies in nanojoules
 
 from xdsl.ir import Dialect
 
+from poetc.ir.mathlib import RemOp
 from poetc.ir.poet.attributes import (
     IO_PLACES,
     NO_OFFSET,
@@ -65,6 +66,7 @@ Poet = Dialect(
     [
         GraphOp,
         ComputeOp,
+        RemOp,
         PageOutOp,
         PageInOp,
         PageOutStartOp,

@@ -68,7 +68,7 @@ from poetc.ir.stablehlo.control import (
     ReturnOp,
     WhileOp,
 )
-from poetc.ir.stablehlo.conversion import BitcastConvertOp, ConvertOp
+from poetc.ir.stablehlo.conversion import BitcastConvertOp, ConvertOp, ReducePrecisionOp
 from poetc.ir.stablehlo.elementwise import (
     AbsOp,
     AddOp,
@@ -232,6 +232,7 @@ __all__ = [
     "PowerOp",
     "PrettyOp",
     "ReduceOp",
+    "ReducePrecisionOp",
     "ReduceTogetherOp",
     "ReduceWindowOp",
     "ReshapeOp",

@@ -1,24 +1,31 @@
 """Operations that give numbers another type."""
 
+import re
 from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType, i1, i32
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, IntegerType, TensorType, i1, i32
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition
+from xdsl.irdl import irdl_op_definition, prop_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 
 from poetc.ir import dense, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
     Array,
+    Head,
     Scalar,
     ScalarBuilder,
     Value,
+    check,
     check_elements,
     element_type_of,
+    parse_operands,
     shape_of,
+    tensor_type,
     with_shape,
 )
 from poetc.ir.stablehlo.elementwise import UnaryElementwiseOp
@@ -123,3 +130,104 @@ def _to_unsigned(b: ScalarBuilder, x: Scalar) -> Scalar:
     number = b.select(is_upper, upper, number)
     number = b.select(b.compare("oge", x, whole), b.constant(-1, i32), number)
     return b.unary(arith.BitcastOp, number, types.ui32)
+
+
+@irdl_op_definition
+class ReducePrecisionOp(UnaryElementwiseOp):
+    """The nearest number with fewer bits of exponent and mantissa; infinity if there is none."""
+
+    name = "stablehlo.reduce_precision"
+    exponent_attr = prop_def(IntegerAttr, prop_name="exponent_bits")
+    mantissa_attr = prop_def(IntegerAttr, prop_name="mantissa_bits")
+    ELEMENTS: ClassVar = types.with_arithmetic("float")
+
+    def __init__(self, operand: Value, exponent_bits: int, mantissa_bits: int):
+        properties = {
+            "exponent_bits": IntegerAttr(exponent_bits, i32),
+            "mantissa_bits": IntegerAttr(mantissa_bits, i32),
+        }
+        self._init([operand], tensor_type(operand), {**properties})
+
+    @property
+    def exponent_bits(self) -> int:
+        """Bits of the exponent."""
+        return self.exponent_attr.value.data
+
+    @property
+    def mantissa_bits(self) -> int:
+        """Bits of the mantissa behind the point."""
+        return self.mantissa_attr.value.data
+
+    @classmethod
+    def parse_head(cls, parser: Parser) -> Head:
+        operands = parse_operands(parser, 1)
+        parser.parse_punctuation(",")
+        parser.parse_keyword("format")
+        parser.parse_punctuation("=")
+        position = parser.pos
+        match = re.fullmatch(r"e(\d+)m(\d+)", parser.parse_identifier())
+        if match is None:
+            parser.raise_error("expected a format such as e8m7", position, parser.pos)
+        names = ("exponent_bits", "mantissa_bits")
+        pairs = zip(names, match.groups(), strict=True)
+        return operands, {name: IntegerAttr(int(bits), i32) for name, bits in pairs}
+
+    def print_head(self, printer: Printer) -> None:
+        self._print_operands(printer)
+        printer.print_string(f", format = e{self.exponent_bits}m{self.mantissa_bits}")
+
+    def verify_op(self) -> None:
+        super().verify_op()
+        exponent, mantissa = self.exponent_bits, self.mantissa_bits
+        fits = 1 <= exponent <= _EXPONENT_BITS and 1 <= mantissa <= _MANTISSA_BITS
+        check(fits, f"e{self.exponent_bits}m{self.mantissa_bits} is not e1m1 to e8m23")
+
+    @property
+    def _limits(self) -> tuple[int, int]:
+        """The exponent of the largest numbers that are too small, and of the largest that there
+        are, in the place that it has in the bits."""
+        bias, reduced = ((1 << (bits - 1)) - 1 for bits in (_EXPONENT_BITS, self.exponent_bits))
+        return bias - reduced << _MANTISSA_BITS, bias + reduced << _MANTISSA_BITS
+
+    def evaluate(self, *operands: Array) -> Array:
+        (x,) = operands
+        bits = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
+        dropped = _MANTISSA_BITS - self.mantissa_bits
+        if dropped:
+            last = (bits >> dropped) & 1
+            half = ((1 << (dropped - 1)) - 1 + last).astype(np.uint32)
+            bits = (bits + half) >> dropped << dropped
+        low, high = self._limits
+        exponent, sign = bits & np.uint32(_EXPONENT), bits & np.uint32(1 << 31)
+        if self.exponent_bits < _EXPONENT_BITS:
+            bits = np.where(exponent > high, sign | np.uint32(_EXPONENT), bits)
+            bits = np.where(exponent <= low, sign, bits)
+        return np.where(np.isnan(x), x, bits.astype(np.uint32).view(np.float32))
+
+    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
+        (x,) = operands
+
+        def number(value: int) -> Scalar:
+            return b.constant(value - (1 << 32) if value >> 31 else value, i32)
+
+        def masked(bits: Scalar, mask: int) -> Scalar:
+            return b.binary(arith.AndIOp, bits, number(mask))
+
+        bits = b.unary(arith.BitcastOp, x, i32)
+        dropped = _MANTISSA_BITS - self.mantissa_bits
+        if dropped:
+            last = masked(b.binary(arith.ShRSIOp, bits, number(dropped)), 1)
+            bits = b.binary(arith.AddiOp, bits, number((1 << (dropped - 1)) - 1))
+            bits = masked(b.binary(arith.AddiOp, bits, last), (1 << 32) - (1 << dropped))
+        if self.exponent_bits < _EXPONENT_BITS:
+            low, high = self._limits
+            exponent, sign = masked(bits, _EXPONENT), masked(bits, 1 << 31)
+            infinite = b.binary(arith.OrIOp, sign, number(_EXPONENT))
+            bits = b.select(b.compare("sgt", exponent, number(high)), infinite, bits)
+            bits = b.select(b.compare("sle", exponent, number(low)), sign, bits)
+        return b.select(b.compare("une", x, x), x, b.unary(arith.BitcastOp, bits, x.type))
+
+
+_EXPONENT_BITS, _MANTISSA_BITS = 8, 23
+_EXPONENT = 0x7F800000
+"""The exponent in the bits of a float."""

@@ -233,10 +233,15 @@ def _unsigned_remainder(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
 
 @irdl_op_definition
 class RemainderOp(BinaryElementwiseOp):
-    """lhs - rhs * (lhs / rhs); lhs for a divisor of 0."""
+    """lhs - rhs * (lhs / rhs) with the quotient towards zero; for a divisor of 0, lhs if these are
+    integers."""
 
     name = "stablehlo.remainder"
-    SCALARS: ClassVar = {"signed": _remainder, "unsigned": _unsigned_remainder}
+    SCALARS: ClassVar = {
+        "float": mathlib.RemOp,
+        "signed": _remainder,
+        "unsigned": _unsigned_remainder,
+    }
     MEANING: ClassVar = staticmethod(semantics.remainder)
     IS_SLOW: ClassVar = True
 

@@ -2,9 +2,12 @@
 
 from typing import ClassVar
 
-from xdsl.dialects import math
+import numpy as np
+from xdsl.dialects import arith, math
 from xdsl.irdl import irdl_op_definition
 
+from poetc.ir import mathlib
+from poetc.ir.stablehlo.base import Array, Scalar, ScalarBuilder
 from poetc.ir.stablehlo.elementwise import BinaryElementwiseOp, UnaryElementwiseOp
 
 
@@ -126,3 +129,48 @@ class Atan2Op(BinaryElementwiseOp):
 
     name = "stablehlo.atan2"
     SCALARS: ClassVar = {"float": math.Atan2Op}
+
+
+@irdl_op_definition
+class CbrtOp(UnaryElementwiseOp):
+    """Cube root; of a negative number, too."""
+
+    name = "stablehlo.cbrt"
+    SCALARS: ClassVar = {"float": math.CbrtOp}
+
+
+def _tangent(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return b.binary(arith.DivfOp, b.unary(math.SinOp, x), b.unary(math.CosOp, x))
+
+
+@irdl_op_definition
+class TanOp(UnaryElementwiseOp):
+    """Tangent of an angle in radians."""
+
+    name = "stablehlo.tan"
+    SCALARS: ClassVar = {"float": _tangent}
+    IS_SLOW: ClassVar = True
+
+    @staticmethod
+    def MEANING(x: Array) -> Array:
+        return mathlib.evaluate("sin", x) / mathlib.evaluate("cos", x)
+
+
+def _logistic(b: ScalarBuilder, x: Scalar) -> Scalar:
+    one = b.constant(1, x.type)
+    power = b.unary(math.ExpOp, b.unary(arith.NegfOp, x))
+    return b.binary(arith.DivfOp, one, b.binary(arith.AddfOp, one, power))
+
+
+@irdl_op_definition
+class LogisticOp(UnaryElementwiseOp):
+    """1 / (1 + exp(-operand))."""
+
+    name = "stablehlo.logistic"
+    SCALARS: ClassVar = {"float": _logistic}
+    IS_SLOW: ClassVar = True
+
+    @staticmethod
+    def MEANING(x: Array) -> Array:
+        one = np.float32(1)
+        return one / (one + mathlib.evaluate("exp", -x))

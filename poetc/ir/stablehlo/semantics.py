@@ -71,6 +71,62 @@ def rounded(function: Callable[[float], float], x: Array) -> Array:
     return np.array([function(element) for element in x.ravel().tolist()], x.dtype).reshape(x.shape)
 
 
+def lgamma(x: Array) -> Array:
+    """The logarithm of the absolute value of the gamma function, of float64."""
+
+    def one(number: float) -> float:
+        if not math.isfinite(number):
+            return math.nan if math.isnan(number) else math.inf
+        return math.inf if number <= 0 and number == math.floor(number) else math.lgamma(number)
+
+    return np.vectorize(one, [np.float64])(x)
+
+
+def digamma(x: Array) -> Array:
+    """The derivative of `lgamma`: by its asymptotic series, for numbers of 10 or more."""
+    pole = (x <= 0) & (x == np.floor(x))
+    mirrored = x < 0
+    positive = np.where(mirrored, 1 - x, x)
+    shifted, total = positive, np.zeros_like(x)
+    for _ in range(10):
+        step = shifted < 10
+        total = np.where(step, total - 1 / shifted, total)
+        shifted = np.where(step, shifted + 1, shifted)
+    square = 1 / (shifted * shifted)
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square / 240)))
+    total = total + np.log(shifted) - 0.5 / shifted - series
+    total = np.where(mirrored, total - math.pi / np.tan(math.pi * x), total)
+    return np.where(pole, math.nan, total)
+
+
+def polygamma(order: Array, x: Array) -> Array:
+    """The derivative of `digamma` of that order, which is 0 or more, of float64: by a sum, and by
+    the formula of Euler and Maclaurin for the rest."""
+    s = order + 1
+    far = x + 30
+    total = sum((x + k) ** -s for k in range(30)) + far ** (1 - s) / (s - 1) + far**-s / 2
+    total = total + s * far ** (-s - 1) / 12 - s * (s + 1) * (s + 2) * far ** (-s - 3) / 720
+    sign = np.where(order % 2 == 0, -1, 1)
+    factorial = np.vectorize(math.gamma, [np.float64])(s)
+    return np.where(order == 0, digamma(x), sign * factorial * total)
+
+
+def erf_inv(x: Array) -> Array:
+    """The inverse of the error function, of float64: by halving intervals, and by Newton's method
+    where its relative error would be large."""
+    erf = np.vectorize(math.erf, [np.float64])
+    low, high = np.full(x.shape, -6.0), np.full(x.shape, 6.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = erf(middle) > x
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    root = x * math.sqrt(math.pi) / 2
+    for _ in range(20):
+        root = root - (erf(root) - x) * math.sqrt(math.pi) / 2 * np.exp(np.minimum(root * root, 1))
+    inside = np.where(np.abs(x) < 0.5, root, high)
+    return np.where(np.abs(x) < 1, inside, np.where(np.abs(x) == 1, x * math.inf, math.nan))
+
+
 def convert(x: Array, dtype: np.dtype[Any]) -> Array:
     """Conversion to `dtype`; float to integer truncates, saturates, and turns NaN into 0."""
     if dtype == np.bool_:
