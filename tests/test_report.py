@@ -389,13 +389,13 @@ def test_emit_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def budgets(model: Model) -> list[int | None]:
-    """All of the RAM: unlimited, (nearly) the least, and one between."""
+    """All of the RAM: unlimited, and (nearly) the least."""
     reserved = STATIC_BYTES + DEFAULT_STACK_BYTES
     _, report = model.schedule(None)
     least, most = model.least_ram_bytes(), report.use.peak_bytes
     # Searching at the very least takes long for what has more than a few dozen kernels.
-    parts = (0, 6) if len(report.problem.operations) < 30 else (4, 8)
-    return [None, *((least + (most - least) * k // 12) // 4 * 4 + reserved for k in parts)]
+    part = 0 if len(report.problem.operations) < 30 else 4
+    return [None, (least + (most - least) * part // 12) // 4 * 4 + reserved]
 
 
 def defines(header: Path) -> dict[str, str]:
