@@ -65,11 +65,12 @@ from poetc.passes.stablehlo_split import (
     splittable,
 )
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
-from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.model.errors import InfeasibleProblem
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
-from poetc.split_search import Candidate, candidates, ends_bytes, least_time_ns
+from poetc.split_bounds import least_time_ns
+from poetc.split_search import Candidate, candidates, ends_bytes, in_time
 from poetc.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ BETTER_SHARE = 0.3
 
 CUT = 0.7
 """Share of its time from which on a search without a schedule is taken for cut short."""
+
+PROOF_SHARE = 0.8
+"""Share of the time that is left for a proof that no parts keep to the limits."""
 
 LEAST_RAM_S = 0.3
 """For the least RAM that an error names, where the search has not found it out."""
@@ -475,12 +479,12 @@ class _Search:
         asked = self.asked
         begin_s = time.monotonic()
         until_s = begin_s + BETTER_SHARE * max(0.0, self.end_s - begin_s)
-        hopeless = self.deadline_ns is not None and unsplit.least_time_ns > self.deadline_ns
+        least_ns = unsplit.least_time_ns
 
         def over(candidate: Candidate = unsplit) -> bool:
             """Whether this one, and those that are finer, are of no interest."""
             if self.best is None:
-                return hopeless or time.monotonic() >= self.end_s
+                return self._too_late(least_ns) or time.monotonic() >= self.end_s
             energy_nj = self.best.report.use.energy_nj
             # Transfers of parts take no less than those of the whole.
             late = time.monotonic() >= until_s or self.best.report.interrupted
@@ -494,13 +498,44 @@ class _Search:
         if not over(unsplit) and not late(whole):
             StableHLOSimplifyPass().apply(self.ctx, whole)
             self.splittable = any(most > 1 for _, most in splittable(whole).values())
+            if self.best is None and self.deadline_ns is not None:
+                least_ns = self._least_time_ns(whole, unsplit, late)
             seen = self.observe
             for tried in split_candidates(self.ctx, whole, asked, unsplit, seen, late):
                 if not tried.splits or over(tried):
                     break
                 self._try(tried.module, tried.graph, tried.options, tried, PATIENCE)
             self._again()
-        return None if self.best is not None else self._failure(unsplit, hopeless)
+        return None if self.best is not None else self._failure(unsplit, least_ns)
+
+    def _too_late(self, time_ns: int) -> bool:
+        return self.deadline_ns is not None and time_ns > self.deadline_ns
+
+    def _least_time_ns(
+        self, whole: ModuleOp, unsplit: Candidate, late: Callable[[ModuleOp], bool]
+    ) -> int:
+        """What the step takes at least in any parts that fit, as far as it is proven by a search
+        over them in a share of the time. Those that may be in time are tried."""
+        storage, begin_s = storage_of(self.asked.device), time.monotonic()
+        until_s = begin_s + PROOF_SHARE * max(0.0, self.end_s - begin_s)
+        ram_bytes, deadline_ns = self.options.ram_bytes, self.deadline_ns
+        assert storage is not None and ram_bytes is not None and deadline_ns is not None
+
+        def build(splits: tuple[Split, ...]) -> Candidate | None:
+            if late(whole) or time.monotonic() > until_s:
+                return None
+            return _unordered(self.ctx, whole, self.asked, splits, late)
+
+        groups: dict[int, list[int]] = {}
+        for argument, (stands, _) in splittable(whole).items():
+            groups.setdefault(stands, []).append(argument)
+        left = in_time(build, unsplit, groups, storage, ram_bytes, deadline_ns)
+        for tried in left.candidates:
+            if self.best is None and tried.splits and not late(whole):
+                _ordered(self.ctx, tried)
+                self._try(tried.module, tried.graph, tried.options, tried, PATIENCE)
+        proven = not left.others and not left.candidates
+        return left.least_time_ns if proven else unsplit.least_time_ns
 
     def _again(self) -> None:
         """Schedules what was cut short once more, in the time that is left by others, as long as
@@ -519,16 +554,16 @@ class _Search:
             else:
                 self._try(candidate.module, candidate.graph, candidate.options, candidate, share)
 
-    def _failure(self, unsplit: Candidate, hopeless: bool) -> UnscheduledError:
-        """What to raise where there is no schedule, with or without parts: that of what was tried
-        last without a proof; else, where the deadline is what is missed, that of the fastest; else
-        the last. It is a proof if no parts can change what is proven."""
+    def _failure(self, unsplit: Candidate, least_ns: int) -> UnscheduledError:
+        """What to raise where there is no schedule, with or without parts, which take `least_ns` at
+        least: that of what was tried last without a proof; else, where the deadline is what is
+        missed, that of the fastest; else the last. It is a proof if no parts can change what is
+        proven."""
         first = self.failures[0].error
         ram_bytes = self.options.ram_bytes
         assert ram_bytes is not None
-        if hopeless and isinstance(first, InfeasibleError):
+        if self._too_late(least_ns) and isinstance(first, InfeasibleError):
             found = _problem(first)
-            least_ns = unsplit.least_time_ns
             shorter = found is not None and least_ns < (found.time_bound_ns or math.inf)
             parts = f"with parameters in parts it takes at least {format_time(least_ns)}"
             return _with_words(first, parts if shorter else "")
@@ -703,8 +738,12 @@ def _candidate(
         used_bytes(needed_bytes),
         used_bytes(ends_bytes(view.problem)),
         kernel,
-        least_time_ns(view, storage),
+        least_time_ns(view, storage, options.device),
         instance.least_energy_nj,
+        lambda still_open: max(
+            least_time_ns(view, storage, options.device, still_open),
+            0 if still_open else time_needed(instance),
+        ),
     )
 
 

@@ -9,18 +9,17 @@ the scheduler to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import BlockArgument
 
-from poetc.ir import stablehlo as hlo
-from poetc.ir.graph import GraphView, Storage, tensor_bytes
-from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
+from poetc.ir.graph import Storage, tensor_bytes
+from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.passes.stablehlo_split import Split
-from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place, Problem
 
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ class Candidate:
     `needed_bytes` is what it needs at least, of all of the RAM, and `kernel` the one that needs
     that (None: what is in RAM at the start or the end). `ends_bytes` is the same for what no split
     can change: the start and the end. `least_nj` is what kernels and transfers take at least, with
-    parameters on storage; `least_time_ns` the same for these and all finer parts.
+    parameters on storage; `least_time_ns` the same for these and all finer parts,
+    `least_with_open_ns` for those in which only some arguments are in finer parts.
     """
 
     splits: tuple[Split, ...]
@@ -49,6 +49,7 @@ class Candidate:
     kernel: ComputeOp | None
     least_time_ns: int
     least_nj: int
+    least_with_open_ns: Callable[[Collection[int]], int]
 
 
 def ends_bytes(problem: Problem) -> int:
@@ -58,86 +59,134 @@ def ends_bytes(problem: Problem) -> int:
     return max(start, sum(t.bytes for t in tensors if t.end is Place.RAM))
 
 
-MOVES = (
-    hlo.ConstantOp,
-    hlo.IotaOp,
-    hlo.BroadcastInDimOp,
-    hlo.ReshapeOp,
-    hlo.TransposeOp,
-)
-"""Operations that compute nothing: a kernel takes no less time without them."""
-
-EVERYWHERE = (
-    *MOVES,
-    hlo.ElementwiseOp,
-    hlo.DotGeneralOp,
-    hlo.ReduceOp,
-)
-"""Operations whose results depend on their operands everywhere, and on all of them. Of others, such
-as a slice, parts may depend on less."""
-
-
-def least_time_ns(view: GraphView, storage: Storage) -> int:
-    """Nanoseconds that no schedule takes less than, with the parameters of an unscheduled graph on
-    storage, in whatever parts and order.
-
-    Parts make neither computing nor transfers less. Where transfers go on beside computing, what
-    depends on parameters is computed after the first page-in, and what new values depend on before
-    the last page-out, and neither takes less than that of one byte.
-    """
-    problem = view.problem
-    instance = Instance(problem)
-    if not problem.dma:
-        return instance.base_time_ns
-    between = [
-        operation.time_ns
-        for operation, firm in zip(problem.operations, _between(view), strict=True)
-        if firm
-    ]
-    if not between:
-        return instance.base_time_ns
-    ends_ns = storage.pagein(1).time_ns + storage.pageout(1).time_ns
-    return max(instance.base_time_ns, ends_ns + sum(between))
-
-
-def _between(view: GraphView) -> list[bool]:
-    """For each kernel, does all that it computes depend on parameters that are on storage, and do
-    new values that must be there depend on all of it?"""
-    stored = dict(zip(view.values, view.problem.tensors, strict=True))
-    depends = {value for value, tensor in stored.items() if tensor.start is Place.STORAGE}
-    wanted = {value for value, tensor in stored.items() if tensor.end is Place.STORAGE}
-    firm = [True] * len(view.computes)
-    for k, compute in enumerate(view.computes):
-        inner = zip(compute.body.block.args, compute.operands, strict=True)
-        depends.update(argument for argument, operand in inner if operand in depends)
-        for op in compute.body.block.ops:
-            if isinstance(op, EVERYWHERE) and any(operand in depends for operand in op.operands):
-                depends.update(op.results)
-            elif not isinstance(op, (YieldOp, *MOVES)):
-                firm[k] = False
-        made = zip(compute.results, _yielded(compute), strict=True)
-        depends.update(result for result, value in made if value in depends)
-    for k, compute in reversed(list(enumerate(view.computes))):
-        made = zip(compute.results, _yielded(compute), strict=True)
-        wanted.update(value for result, value in made if result in wanted)
-        for op in reversed(list(compute.body.block.ops)):
-            if isinstance(op, EVERYWHERE) and any(result in wanted for result in op.results):
-                wanted.update(op.operands)
-            elif not isinstance(op, (YieldOp, *MOVES)):
-                firm[k] = False
-        inner = zip(compute.body.block.args, compute.operands, strict=True)
-        wanted.update(operand for argument, operand in inner if argument in wanted)
-    return firm
-
-
-def _yielded(compute: ComputeOp) -> tuple[SSAValue, ...]:
-    last = compute.body.block.last_op
-    assert last is not None
-    return tuple(last.operands)
-
-
 Build = Callable[[tuple[Split, ...]], Candidate | None]
 """Makes the candidate of some splits; None when the time is over."""
+
+
+@dataclass(frozen=True)
+class InTime:
+    """What is left of all splits after bounds on time and RAM: no `others` than these `candidates`
+    keep to the limits. Those that miss the deadline take `least_time_ns` at least."""
+
+    candidates: tuple[Candidate, ...]
+    others: bool
+    least_time_ns: int
+
+
+def in_time(
+    build: Build,
+    unsplit: Candidate,
+    groups: Mapping[int, Collection[int]],
+    storage: Storage,
+    ram_bytes: int,
+    deadline_ns: int,
+) -> InTime:
+    """The splits of `unsplit` that may keep to both limits, the fastest first, by a search over the
+    splits of one parameter after the other, in the order in which they are read.
+
+    `groups` are the parameters that are split alike, by the argument that stands for them. What the
+    transfers take, and then a bound for whatever becomes of the parameters that are still open,
+    leave few. If `build` ends, others may be left, too.
+    """
+    graph = unsplit.graph
+    first = {
+        a: k for k, c in reversed(list(enumerate(graph.computes))) for a in _arguments(graph, c)
+    }
+    order = sorted(groups, key=lambda a: (first[a], -tensor_bytes(graph.arguments[a].type), a))
+    choices: list[list[tuple[int, Split | None]]] = []
+    for stands in order:
+        costs = [
+            (sum(_transfer_ns(graph, a, split, storage) for a in groups[stands]), split)
+            for split in (None, *_all_splits(graph, stands))
+        ]
+        choices.append(sorted(costs, key=lambda cost: cost[0]))
+    least_rest_ns = [0]
+    for costs in reversed(choices):
+        least_rest_ns.append(least_rest_ns[-1] + costs[0][0])
+    least_rest_ns.reverse()
+    found: list[Candidate] = []
+    least_ns = NEVER_NS
+    others = _within(choices, deadline_ns, MOST_SPLITS) >= MOST_SPLITS
+    if others:
+        return InTime((), others, unsplit.least_time_ns)
+
+    def decide(at: int, splits: tuple[Split, ...], given: Candidate, transfers_ns: int) -> None:
+        """Goes through the splits of the parameters from `at` on, the others being as they are in
+        `given`."""
+        nonlocal least_ns, others
+        if at == len(order):
+            if given.needed_bytes <= ram_bytes:
+                found.append(given)
+            return
+        for cost_ns, split in choices[at]:
+            total_ns = transfers_ns + cost_ns + least_rest_ns[at + 1]
+            if total_ns > deadline_ns:
+                least_ns = min(least_ns, total_ns)
+                break
+            chosen, candidate = splits, given
+            if split is not None:
+                chosen = (*splits, split)
+                made = build(chosen)
+                if made is None:
+                    others = True
+                    return
+                candidate = made
+            still_open = {a for stands in order[at + 1 :] for a in groups[stands]}
+            time_ns = candidate.least_with_open_ns(still_open)
+            if time_ns > deadline_ns:
+                least_ns = min(least_ns, time_ns)
+            else:
+                decide(at + 1, chosen, candidate, transfers_ns + cost_ns)
+            if others:
+                return
+
+    least_ns = min(least_ns, unsplit.least_time_ns)
+    if unsplit.least_time_ns <= deadline_ns:
+        least_ns = NEVER_NS
+        decide(0, (), unsplit, 0)
+    found.sort(key=lambda c: (c.least_with_open_ns(()), c.needed_bytes))
+    return InTime(tuple(found), others, least_ns)
+
+
+NEVER_NS = 1 << 62
+"""A time that nothing takes."""
+
+MOST_SPLITS = 2_000
+"""Beyond so many splits whose transfers are in time, no proof is tried."""
+
+
+def _within(choices: Sequence[Sequence[tuple[int, Split | None]]], limit_ns: int, most: int) -> int:
+    """In how many ways the times chosen, one of each, sorted, keep to a limit: `most` at most."""
+    if not choices:
+        return 1
+    rest_ns = sum(costs[0][0] for costs in choices[1:])
+    count = 0
+    for cost_ns, _ in choices[0]:
+        if count >= most or cost_ns + rest_ns > limit_ns:
+            break
+        count += _within(choices[1:], limit_ns - cost_ns, most - count)
+    return count
+
+
+def _all_splits(graph: GraphOp, argument: int) -> Iterator[Split]:
+    type_ = graph.arguments[argument].type
+    assert isinstance(type_, TensorType)
+    for axis, size in enumerate(type_.get_shape()):
+        yield from (Split(argument, parts, axis) for parts in range(2, size + 1))
+
+
+def _transfer_ns(graph: GraphOp, argument: int, split: Split | None, storage: Storage) -> int:
+    """What it takes to page all of a parameter in and its new value out, once."""
+    type_ = graph.arguments[argument].type
+    assert isinstance(type_, TensorType)
+    whole = tensor_bytes(type_)
+    sizes = [whole]
+    if split is not None:
+        assert split.axis is not None
+        length = type_.get_shape()[split.axis]
+        bounds = [length * k // split.parts for k in range(split.parts + 1)]
+        sizes = [whole * (end - start) // length for start, end in pairwise(bounds)]
+    return sum(storage.pagein(size).time_ns + storage.pageout(size).time_ns for size in sizes)
 
 
 def candidates(

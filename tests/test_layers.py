@@ -22,6 +22,7 @@ LAYERS = (
     ("passes",),
     ("backends",),
     ("planning",),
+    ("split_bounds",),
     ("split_search",),
     ("pipeline",),
     ("report", "profile", "tvm", "frontends", "universe"),
