@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiled import build, prepare, run
+from compiled import bring, build, prepare, run
 from storage_step import C, V, W, X, storage_module
 from storage_step import expected as storage_expected
 from test_models import XLA_TOLERANCE
@@ -234,6 +234,29 @@ def test_buffers_of_the_caller() -> None:
     assert any(place.where == "caller" for place in places)
     assert bits(program.run()) == bits(expected)
     assert bits(program.run()) != bits(expected)  # the parameters have moved on
+
+
+def test_unsigned_numbers_and_tables_of_constants() -> None:
+    table = ", ".join(map(str, range(5, 45, 2)))
+    module = parse_module(f"""
+    func.func @main(%x: tensor<20xui32>, %w: tensor<20xf32>) -> (tensor<20xui32>, tensor<20xf32>) {{
+      %c = stablehlo.constant dense<[{table}]> : tensor<20xui32>
+      %0 = stablehlo.remainder %x, %c : tensor<20xui32>
+      %1 = stablehlo.convert %0 : (tensor<20xui32>) -> tensor<20xf32>
+      %2 = stablehlo.remainder %w, %1 : tensor<20xf32>
+      return %0, %2 : tensor<20xui32>, tensor<20xf32>
+    }}""")
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 1 << 32, 20, dtype=np.uint32)
+    w = (100 * rng.standard_normal(20)).astype(np.float32)
+    expected = [x % np.arange(5, 45, 2, dtype=np.uint32)]
+    with np.errstate(all="ignore"):
+        expected.append(np.fmod(w, expected[0].astype(np.float32)))
+    model = bring("unsigned", module, [x, w], expected)
+    plan = scheduled(model, None)
+    for a, b in zip(Run(plan, compiled(plan), [x, w]).run(), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.dtype == b.dtype
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ from poetc.backends.tvm.program import (
 from poetc.backends.tvm.stores import NEW, OLD, OWN, PAGE
 from poetc.errors import InputError
 from poetc.image import layout_of
-from poetc.ir.dense import to_array
+from poetc.ir.dense import dtype_of, to_array
 from poetc.ir.graph import graphs
 from poetc.ir.poet import (
     AnyPageOut,
@@ -92,7 +92,7 @@ def program_of(graph: GraphOp) -> Program:
         [
             Place(
                 place.name,
-                element_dtype(place.type.element_type).replace("int8", "bool"),
+                str(dtype_of(place.type.element_type)),
                 place.shape,
                 "storage" if place.on_storage else "caller" if place.of_caller else "arena",
                 place.offset,

@@ -50,7 +50,6 @@ from poetc.backends.c.indexing import (
     mapped,
 )
 from poetc.backends.c.prepare import yielded
-from poetc.backends.c.printer import tables_of
 from poetc.backends.c.text import c_identifier
 from poetc.backends.tvm import mathir, scalars
 from poetc.backends.tvm.pipeline import NOALIAS
@@ -206,10 +205,13 @@ class _Function:
         for argument in self.function.body.block.args:
             self.buffers[argument] = _parameter(argument.type, self.name(argument, "x"))
             parameters.append(self.buffers[argument][0])
-        for table in tables_of(self.function):
-            symbol = table.sym_name.data
-            self.tables[symbol] = _parameter(table.type, self.name(None, symbol))
-            parameters.append(self.tables[symbol][0])
+        # In the order of `tables_of`, which a function that is in no module has none of.
+        for op in self.function.walk():
+            if isinstance(op, memref.GetGlobalOp):
+                symbol = op.name_.root_reference.data
+                if symbol not in self.tables:
+                    self.tables[symbol] = _parameter(op.memref.type, self.name(None, symbol))
+                    parameters.append(self.tables[symbol][0])
         self.operations(self.function.body.block, {})
         body = _sequence(self.out)
         if self.translator.called:

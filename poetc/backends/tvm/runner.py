@@ -143,9 +143,9 @@ class Step:
 
 
 def _as_stored(array: np.ndarray) -> np.ndarray:
-    """Flat, booleans as bytes: as programs take them."""
+    """Flat, booleans as bytes and unsigned numbers as signed ones: as programs take them."""
     flat = array.reshape(-1)
-    return flat.view(np.int8) if flat.dtype == np.bool_ else flat
+    return flat.view({"b": np.int8, "u": np.int32}.get(flat.dtype.kind, flat.dtype))
 
 
 def _program(machine: relax.VirtualMachine) -> Program:
