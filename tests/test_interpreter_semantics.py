@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo import semantics
+from poetc.ir.types import ui32
 
 F32 = np.float32
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 1e-45, 3e38], F32)
@@ -116,6 +117,7 @@ def test_identity(kind, element):
     values = {
         hlo.f32: SPECIAL[~(np.signbit(SPECIAL) & (SPECIAL == 0))],
         hlo.i32: np.array(limits, np.int32),
+        ui32: np.array([0, 1, 77, 2**31, 2**32 - 1], np.uint32),
         hlo.i1: np.array([False, True]),
     }[element]
     neutral = np.asarray(hlo.identity(kind, element))
