@@ -153,7 +153,7 @@ def test_refused_arguments(tmp_path: Path) -> None:
     assert "donate_argnums=() if that is meant" in message(params, 1.0)
     half = {"w": jnp.ones((2, 3), jnp.bfloat16), "b": jnp.ones(3)}
     assert message(half, (np.uint8(1), jax.random.key(1))) == (
-        "types that poetc does not have (it has float32, int32, bool):\n"
+        "types that poetc does not have (it has float32, int32, uint32, bool):\n"
         "  params.w: bfloat16\n  extra.0: uint8\n  extra.1: key<fry>\n"
         "  result 0.w: bfloat16\n  result 1.0: uint8\n  result 1.1: key<fry>"
     )

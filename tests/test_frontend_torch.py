@@ -460,7 +460,7 @@ def test_refused_tensors(tmp_path: Path) -> None:
     module.register_buffer("coarse", torch.ones(1, dtype=torch.bfloat16))
     batch = (torch.mean, torch.ones(3, 4, dtype=torch.uint8), torch.tensor([1 << 40]))
     assert refusal(tmp_path, module, None, *batch) == (
-        "types that poetc does not have (it has float32, int32, bool):\n"
+        "types that poetc does not have (it has float32, int32, uint32, bool):\n"
         "  parameters.weight: float64\n  parameters.bias: float64\n"
         "  buffers.coarse: bfloat16\n  inputs.0: uint8"
     )

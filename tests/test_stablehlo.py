@@ -290,10 +290,15 @@ def test_all_operations_are_pure_and_documented():
         assert cls.has_trait(Pure), cls
 
 
-def test_scatter_of_another_kind_is_rejected():
+def test_scatter_by_what_is_no_arithmetic_is_rejected():
     x, i, u = values("30x8xf32", "4x1xi32", "4x8xf32")
     op = hlo.ScatterOp(x, i, u, ScatterDims((1,), (0,), (), (), (0,), 1), "maximum")
-    with pytest.raises(VerifyException, match="the body maximum is not supported, expected add"):
+    op.verify()
+    block = op.body.block
+    end = block.last_op
+    assert end is not None
+    block.insert_op_before(hlo.ReshapeOp(block.args[0], ()), end)
+    with pytest.raises(VerifyException, match=r"stablehlo.reshape in its body is not supported"):
         op.verify()
 
 

@@ -10,23 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects import arith, builtin, func
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import (
-    AnyAttr,
-    IRDLOperation,
-    VarConstraint,
-    irdl_op_definition,
-    operand_def,
-    result_def,
-    traits_def,
-)
 from xdsl.parser import Parser
-from xdsl.traits import Pure
+
+from poetc.ir.remainder import RemOp
 
 DIRECTORY = Path(__file__).parent / "math"
 """The MLIR texts of all functions."""
@@ -80,22 +71,6 @@ _SIMPLE: Mapping[type[Operation], Callable[..., np.ndarray]] = {
     arith.ShRSIOp: np.right_shift,
     arith.SelectOp: np.where,
 }
-
-
-@irdl_op_definition
-class RemOp(IRDLOperation):
-    """The remainder of a division of floats, for which xDSL's dialects have no operation."""
-
-    name = "poet.rem"
-    T: ClassVar = VarConstraint("T", AnyAttr())
-    lhs = operand_def(T)
-    rhs = operand_def(T)
-    result = result_def(T)
-    traits = traits_def(Pure())
-    assembly_format = "$lhs `,` $rhs attr-dict `:` type($result)"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue) -> None:
-        super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
 
 
 @cache

@@ -12,7 +12,6 @@ All sizes and offsets are in bytes, times in nanoseconds, energies in nanojoules
 
 from xdsl.ir import Dialect
 
-from poetc.ir.mathlib import RemOp
 from poetc.ir.poet.attributes import (
     IO_PLACES,
     NO_OFFSET,
@@ -35,6 +34,7 @@ from poetc.ir.poet.transfers import (
     WaitOp,
     transfer_of,
 )
+from poetc.ir.remainder import RemOp
 
 __all__ = [
     "IO_PLACES",

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from poetc.errors import InputError
 from poetc.ir import mathlib, types
+from poetc.ir.remainder import RemOp
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
@@ -238,7 +239,7 @@ class RemainderOp(BinaryElementwiseOp):
 
     name = "stablehlo.remainder"
     SCALARS: ClassVar = {
-        "float": mathlib.RemOp,
+        "float": RemOp,
         "signed": _remainder,
         "unsigned": _unsigned_remainder,
     }
