@@ -29,12 +29,14 @@ from xdsl.dialects.builtin import ModuleOp
 from benchmarks import document
 from benchmarks.arguments import MODELS, arguments_of, parameter_names, update_error
 from poetc.backends.c.emit import emit
+from poetc.budget import Budget
 from poetc.compare import floor
 from poetc.costmodel.device import load_device
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.pipeline import front_passes, run_passes
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
 
 NAMES = ("lenet5", "dscnn", "resnet8", "bert_micro", "resnet18", "vgg16")
 DEVICE = "host"
@@ -128,7 +130,7 @@ def scheduled(text: str, name: str) -> ModuleOp:
     """The step with everything in RAM."""
     module = parse_module(text, name)
     run_passes(make_context(), module, front_passes(module, DEVICE), lambda *_: None)
-    options = ScheduleOptions(arena_bytes=None, device=load_device(DEVICE), strategy="keep-all")
+    options = ScheduleOptions(budget=Budget(None), device=load_device(DEVICE), strategy="keep-all")
     schedule_and_plan(graphs(module)[0], options)
     return module
 

@@ -315,14 +315,16 @@ def _real(model: str, device_name: str) -> Problem:
     from poetc.costmodel.device import load_device
     from poetc.ir.graph import graphs
     from poetc.ir.text import make_context, parse_module
-    from poetc.passes.poet_schedule import problem_view
-    from poetc.pipeline import Options, front_passes, run_passes, schedule_options
+    from poetc.pipeline import front_passes, run_passes
+    from poetc.planning.problem import problem_view
+    from poetc.request import Options
 
     path = MODELS / f"{model}.mlir"
     module = parse_module(path.read_text(), str(path))
     run_passes(make_context(), module, front_passes(module, device_name), lambda *_: None)
     options = Options(device=load_device(device_name), device_name=device_name)
-    return problem_view(graphs(module)[0], schedule_options(options, None, None)).problem
+    (graph,) = graphs(module)
+    return problem_view(graph, options.schedule_options(graph)).problem
 
 
 def peak_bytes(problem: Problem) -> int:

@@ -22,8 +22,9 @@ from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
 from poetc.costmodel.device import load_device
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_schedule import problem_view
-from poetc.pipeline import Options, compile_module, front_passes, run_passes, schedule_options
+from poetc.pipeline import compile_module, front_passes, run_passes
+from poetc.planning.problem import problem_view
+from poetc.request import Options
 from poetc.schedule.model.checker import Report
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
@@ -70,7 +71,7 @@ Made by `python -m benchmarks.models --device {device} --time-limit {limit:g}`.
   is within the budget, and one without waste would cost more than 0.2% of the energy, or was not
   found.
 - *moves*: page-ins that are there only because no arena would fit otherwise
-  (`schedule/arena/relocate.py`); they are among the page-ins.
+  (`schedule/relocate.py`); they are among the page-ins.
 - *energy*, *time*: relative to unlimited RAM with parameters in RAM.
 - *gap*: between the energy and its proven lower bound.
 """
@@ -93,7 +94,8 @@ def rows(name: str, module: ModuleOp, options: Options) -> Iterator[str]:
 
 def budgets(name: str, module: ModuleOp, options: Options) -> Iterator[int]:
     """The budgets to try, all of the RAM."""
-    problem = problem_view(graphs(module)[0], schedule_options(options, 1, None)).problem
+    (graph,) = graphs(module)
+    problem = problem_view(graph, options.schedule_options(graph)).problem
     least = least_ram(Instance(problem)).known
     unlimited = compile_module(make_context(), module.clone(), options).report
     assert least is not None and unlimited is not None

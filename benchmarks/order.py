@@ -16,11 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 from benchmarks import document, models
 from poetc.ir.graph import FREE_STORAGE, graphs, view_unscheduled
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.inplace import inplace_candidates
 from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
+from poetc.planning.inplace import inplace_candidates
 from poetc.schedule.heuristics.order import find_order, footprint
 from poetc.schedule.model.problem import Place, Problem
 

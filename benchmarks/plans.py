@@ -26,7 +26,8 @@ from poetc.backends.plan.source import PlanExecutor
 from poetc.backends.plan.table import table_of
 from poetc.costmodel.device import load_device
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import Options, compile_module
+from poetc.pipeline import compile_module
+from poetc.request import Options
 from poetc.tensors import read_tensors
 
 KB = 1024

@@ -15,19 +15,14 @@ from pathlib import Path
 from benchmarks import document
 from poetc.costmodel.device import load_device
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_schedule import problem_view
-from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
-from poetc.passes.stablehlo_split import splits_text
-from poetc.pipeline import (
-    Options,
-    run_passes,
-    schedule_options,
-    split_candidate,
-    split_candidates,
-)
+from poetc.pipeline import SplitSource
+from poetc.planning.problem import NO_LIMIT, problem_view
+from poetc.planning.search import split_candidate, split_candidates
+from poetc.planning.split_candidates import Candidate
+from poetc.request import Options
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
-from poetc.split_search import Candidate
+from poetc.splits import splits_text
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 NAMES = ("gesture_mlp", "kws_conv", "lenet5", "dscnn", "resnet8", "mlp_mnist")
@@ -52,11 +47,13 @@ def main(words: list[str]) -> None:
 def _row(name: str) -> str:
     module = parse_module((MODELS / f"{name}.mlir").read_text(), name)
     options = Options(load_device(DEVICE), DEVICE, time_limit_s=600)
-    run_passes(make_context(), module, (StableHLOSimplifyPass(),), lambda *_: None)
-    whole = split_candidate(make_context(), module, options, ())
+    source = SplitSource(make_context(), module, options)
+    splittable = source.splittable()
+    whole = split_candidate(source, ())
     # So little that the search goes as far as it can.
-    options = replace(options, ram_bytes=whole.ends_bytes)
-    *_, found = split_candidates(make_context(), module, options, whole, lambda *_: None)
+    source.options = replace(options, ram_bytes=whole.ends_bytes)
+    whole = split_candidate(source, ())
+    *_, found = split_candidates(source, splittable, whole)
     before, after = _least(whole), _least(found)
     cells = (
         name,
@@ -71,7 +68,7 @@ def _row(name: str) -> str:
 
 def _least(candidate: Candidate) -> tuple[int, str]:
     """The least RAM known to work, and how it is written."""
-    asked = replace(schedule_options(candidate.options, None, None), params="storage")
+    asked = replace(candidate.asked, budget=NO_LIMIT, params="storage")
     view = problem_view(candidate.graph, asked)
     least = least_ram(Instance(view.problem), SECONDS)
     assert least.known is not None

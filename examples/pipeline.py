@@ -12,7 +12,8 @@ from poetc.costmodel.device import load_device
 from poetc.ir.graph import graphs
 from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import Options, compile_module
+from poetc.pipeline import compile_module
+from poetc.request import Options
 
 
 def main() -> None:

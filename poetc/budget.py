@@ -16,12 +16,14 @@ class Budget:
     generated code and runtime beside the arena) and `stack_bytes` are no part of the arena.
 
     With the scope "activations" the limit is one of tensors only, and nothing is set aside from it.
+    `names` are what messages call the two.
     """
 
     total_bytes: int | None
     static_bytes: int = 0
     stack_bytes: int = 0
     scope: str = "all"
+    names: tuple[str, str] = ("static data", "the stack")
 
     @property
     def beside_bytes(self) -> int:
@@ -29,9 +31,15 @@ class Budget:
         return self.static_bytes + self.stack_bytes
 
     @property
+    def reserved(self) -> tuple[tuple[str, int], ...]:
+        """What is set aside from the limit before anything is scheduled, with its bytes."""
+        sizes = zip(self.names, (self.static_bytes, self.stack_bytes), strict=True)
+        return tuple(size for size in sizes if size[1] and self.scope == "all")
+
+    @property
     def reserved_bytes(self) -> int:
-        """What is set aside from the limit before anything is scheduled."""
-        return self.beside_bytes if self.scope == "all" else 0
+        """All that is set aside from the limit."""
+        return sum(bytes for _, bytes in self.reserved)
 
     @property
     def arena_bytes(self) -> int | None:

@@ -1,27 +1,15 @@
 """Errors that a user can cause, each with the exit code the driver returns for it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.utils.exceptions import DiagnosticException
 
-
-@dataclass(frozen=True)
-class Tried:
-    """One way to have the parameters, and what came of it.
-
-    `params` is where they are between steps, "ram" or "storage"; `splits` are those in parts, as
-    `--split` has them. `energy_nj` is that of the best schedule, None where there is none.
-    `bound_nj`: no schedule uses less; None where there provably is none at all. Without `searched`
-    the bound alone said that nothing better is to be found.
-    """
-
-    params: str
-    splits: str
-    energy_nj: int | None
-    bound_nj: int | None
-    searched: bool
+if TYPE_CHECKING:
+    from poetc.diagnosis import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -75,18 +63,17 @@ def collected(faults: Sequence[InputError]) -> InputError:
 
 
 class UnscheduledError(PoetcError):
-    """There is no schedule within the RAM budget and the deadline, or none was found. `tried` says
-    for which places of the parameters, like that of `ScheduleReport`."""
+    """There is no schedule within the RAM budget and the deadline, or none was found; the
+    `diagnosis` says why."""
 
-    def __init__(
-        self,
-        message: str,
-        location: SourceLocation | None = None,
-        *,
-        tried: tuple[Tried, ...] = (),
-    ) -> None:
-        super().__init__(message, location)
-        self.tried = tried
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis.text())
+        self.diagnosis = diagnosis
+
+    @staticmethod
+    def of(diagnosis: Diagnosis) -> UnscheduledError:
+        """The error for a diagnosis, by what is proven."""
+        return (InfeasibleError if diagnosis.proven else TimeLimitError)(diagnosis)
 
 
 class InfeasibleError(UnscheduledError):
@@ -97,6 +84,6 @@ class InfeasibleError(UnscheduledError):
 
 class TimeLimitError(UnscheduledError):
     """The search ended without a schedule, and without a proof that there is none. What it says of
-    some schedules, such as those in one order or with some parameters in parts, may be proven."""
+    some schedules, such as those in one order or with some parameters split, may be proven."""
 
     exit_code = 4

@@ -20,6 +20,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
 
 from poetc.backends.c.boards import HOST, load_board
 from poetc.backends.c.directory import write_generated
@@ -39,8 +40,8 @@ from poetc.interpreter.functions import run_block, tensor_of
 from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.unschedule import unscheduled
 from poetc.passes.poet_annotate import PoetAnnotatePass
-from poetc.passes.stablehlo_split import Split
 from poetc.pipeline import front_passes, run_passes
+from poetc.splits import Split
 from poetc.step_data import Type, argument_types, read_arguments
 
 HOST_FLAGS = ("-std=c99", *OPTIONS)
@@ -113,7 +114,7 @@ def entries_of(
     return tuple(found.values())
 
 
-def _ignore(name: str, module: ModuleOp, seconds: float) -> None:
+def _ignore(step: ModulePass, module: ModuleOp, seconds: float) -> None:
     pass
 
 

@@ -15,8 +15,9 @@ from xdsl.ir import Attribute
 
 from poetc.backends.c.layout import static_ram_bytes
 from poetc.budget import Budget
-from poetc.errors import InputError, Tried
-from poetc.ir.graph import ALIGN_BYTES, GraphView, tensor_bytes, view_scheduled
+from poetc.diagnosis import Tried
+from poetc.errors import InputError
+from poetc.ir.graph import GraphView, tensor_bytes, view_scheduled
 from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
 from poetc.ir.locations import kernel_location
 from poetc.ir.poet import (
@@ -30,7 +31,10 @@ from poetc.ir.poet import (
 )
 from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import unscheduled
-from poetc.pipeline import Compiled, Options
+from poetc.pipeline import Compiled
+from poetc.planning.inplace import inplace_candidates
+from poetc.planning.problem import ScheduleOptions, alignment_of, problem_view, storage_of
+from poetc.request import Options
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place
 from poetc.units import format_bytes, format_energy, format_time
 
@@ -305,7 +309,7 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
     """The summary of a compilation, also of an input that was scheduled already."""
     graph, report, options = compiled.graph, compiled.report, compiled.options
     stack = compiled.stack
-    view = view_scheduled(graph, align=_align(options))
+    view = view_scheduled(graph, align=alignment_of(options.device))
     original = unscheduled(compiled.module)
     least = least_ram_report(original, options)
     sizes = {PageIn: [], PageOut: []}
@@ -341,15 +345,13 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
 
 def _timeline(graph: GraphOp, options: Options) -> Timeline | None:
     """None for transfers that were scheduled for another device, where this one has no storage."""
-    from poetc.passes.poet_schedule import storage_of
-
     moves = any(isinstance(op, AnyPageIn | AnyPageOut) for op in graph.block.ops)
     storage = storage_of(options.device)
-    return None if moves and storage is None else simulate(graph, storage, _align(options))
-
-
-def _align(options: Options) -> int:
-    return max(ALIGN_BYTES, options.device.alignment_bytes)
+    return (
+        None
+        if moves and storage is None
+        else simulate(graph, storage, alignment_of(options.device))
+    )
 
 
 _SCHEDULE_ATTRIBUTES = {
@@ -556,8 +558,6 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
     Recomputing, paging and in-place reuse are all allowed, whatever `options` say of them, and
     there is no deadline. Each search ends after `LEAST_SECONDS`.
     """
-    from poetc.passes.inplace import inplace_candidates
-    from poetc.passes.poet_schedule import ScheduleOptions, problem_view
     from poetc.schedule.model.instance import Instance
     from poetc.schedule.search.infeasibility import least_ram
 
@@ -566,7 +566,9 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
     may_share = inplace_candidates(graph)
     found: list[LeastRam] = []
     for params in places:
-        asked = ScheduleOptions(device=options.device, align=_align(options), params=params)
+        asked = ScheduleOptions(
+            device=options.device, align=alignment_of(options.device), params=params
+        )
         try:
             view = problem_view(graph, asked, may_share)
         except InputError:

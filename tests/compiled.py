@@ -13,17 +13,15 @@ from conftest import MODELS, load_arrays, read_model
 from xdsl.dialects.builtin import ModuleOp
 
 from poetc.backends.c.emit import emit
+from poetc.budget import Budget
 from poetc.compare import differences
 from poetc.costmodel.device import load_device
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
-from poetc.passes.poet_schedule import (
-    ScheduleOptions,
-    ScheduleReport,
-    problem_view,
-    schedule_and_plan,
-)
 from poetc.pipeline import front_passes, run_passes
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions, problem_view
+from poetc.planning.report import ScheduleReport
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
 
@@ -44,7 +42,7 @@ class Model:
     def options(self, arena_bytes: int | None = None, **changes) -> ScheduleOptions:
         """Options for quick tests: any schedule within 5% of the best will do."""
         settings = {"time_limit_s": 20.0, "gap": 0.05, "device": load_device(DEVICE)} | changes
-        return ScheduleOptions(arena_bytes=arena_bytes, **settings)
+        return ScheduleOptions(budget=Budget(arena_bytes), **settings)
 
     def least_ram_bytes(self) -> int:
         """The least arena budget known to work."""

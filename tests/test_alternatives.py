@@ -17,9 +17,12 @@ from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
 from test_passes_schedule import device
 
+from poetc.budget import Budget
 from poetc.cli import main
 from poetc.errors import UnscheduledError
-from poetc.passes.poet_schedule import ScheduleOptions, ScheduleReport, schedule_graph
+from poetc.planning.plan import plan_graph
+from poetc.planning.problem import ScheduleOptions
+from poetc.planning.report import ScheduleReport
 
 
 def scheduled(
@@ -27,14 +30,14 @@ def scheduled(
 ) -> ScheduleReport | None:
     _, graph = random.parse()
     options = ScheduleOptions(
-        arena_bytes=ram_bytes,
+        budget=Budget(ram_bytes),
         device=device(dma),
         params=params,
         time_limit_s=time_limit_s,
         gap=0.0,
     )
     try:
-        return schedule_graph(graph, options)
+        return plan_graph(graph, options)
     except UnscheduledError:
         return None
 
@@ -45,7 +48,7 @@ def scheduled(
 @given(random_graphs(6), st.booleans())
 def test_more_ram_never_costs_more(random: RandomGraph, dma: bool) -> None:
     _, graph = random.parse()
-    most = schedule_graph(graph, ScheduleOptions()).use.peak_bytes
+    most = plan_graph(graph, ScheduleOptions()).use.peak_bytes
     before = math.inf
     for sixths in (2, 3, 4, 5, 7):
         found = scheduled(random, max(1, most * sixths // 6), "auto", dma)
@@ -61,7 +64,7 @@ def test_more_ram_never_costs_more(random: RandomGraph, dma: bool) -> None:
 @given(random_graphs(6), st.booleans(), st.floats(0.2, 1.1))
 def test_auto_is_the_better_of_both(random: RandomGraph, dma: bool, share: float) -> None:
     _, graph = random.parse()
-    most = schedule_graph(graph, ScheduleOptions()).use.peak_bytes
+    most = plan_graph(graph, ScheduleOptions()).use.peak_bytes
     ram_bytes = max(1, round(share * most))
     auto, *both = (scheduled(random, ram_bytes, p, dma) for p in ("auto", "ram", "storage"))
     energies = [report.use.energy_nj for report in both if report is not None]

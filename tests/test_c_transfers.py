@@ -39,8 +39,8 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import ComputeOp, PageInStartOp, PageOutStartOp, WaitOp
 from poetc.ir.text import parse_module
 from poetc.ir.transfers import most_under_way
-from poetc.passes.poet_schedule import schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning.plan import schedule_and_plan
 
 THREAD = ("-DPOETC_STORE_THREAD", "-pthread")
 RACES = ("-O1", "-fsanitize=thread", *THREAD)

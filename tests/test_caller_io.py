@@ -19,6 +19,7 @@ from random_graphs import RandomGraph, random_graphs
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from poetc.backends.c.emit import emit
+from poetc.budget import Budget
 from poetc.cli import main
 from poetc.costmodel.device import load_device
 from poetc.errors import UnscheduledError
@@ -26,9 +27,10 @@ from poetc.interpreter import InterpreterError, run_graph
 from poetc.ir.graph import graphs, view_unscheduled
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import parse_module
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
 from poetc.passes.poet_verify.messages import VerificationError
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
@@ -137,7 +139,11 @@ def test_random_graphs(random: RandomGraph, share: float, remat: bool, params: s
     assume(most > 0)
     ram = max(4, round(start + share * (most - start)))
     options = ScheduleOptions(
-        arena_bytes=ram, device=load_device("nrf52840"), remat=remat, time_limit_s=1, params=params
+        budget=Budget(ram),
+        device=load_device("nrf52840"),
+        remat=remat,
+        time_limit_s=1,
+        params=params,
     )
     try:
         schedule_and_plan(graph, options)

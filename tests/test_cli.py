@@ -15,14 +15,17 @@ import pytest
 from compiled import prepare
 from conftest import MODELS
 
-from poetc import pipeline
 from poetc.cli import main
 from poetc.costmodel.device import load_device
+from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import TimeLimitError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
-from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.pipeline import compile_module
+from poetc.planning import search
+from poetc.planning.plan import schedule_and_plan
+from poetc.request import Options
 from poetc.schedule import strategies
 from poetc.schedule.search.state import Progress
 
@@ -440,18 +443,17 @@ def test_a_longer_search_is_proposed_if_it_was_cut_off(
 ) -> None:
     now_s = 0.0
 
-    def search(*_: object) -> None:
+    def plan(*_: object) -> None:
         nonlocal now_s
         now_s = seconds
-        raise TimeLimitError("nothing found")
+        raise TimeLimitError(Diagnosis(Reason.SEARCH))
 
     module = prepare("gesture_mlp").module
-    monkeypatch.setattr(pipeline, "schedule_and_plan", search)
-    monkeypatch.setattr(pipeline, "run_passes", lambda ctx, module, passes, observe: None)
-    monkeypatch.setattr(pipeline, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(search, "plan_graph", plan)
+    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: now_s))
     device = load_device("nrf52840")
-    options = pipeline.Options(device, "nrf52840", ram_bytes=9000, time_limit_s=10.0)
+    options = Options(device, "nrf52840", ram_bytes=9000, time_limit_s=10.0)
     with pytest.raises(TimeLimitError) as error:
-        pipeline.compile_module(make_context(), module, options)
+        compile_module(make_context(), module, options)
     assert ("a longer --time-limit" in error.value.message) is longer
     assert "more --ram" in error.value.message and "--deadline" not in error.value.message

@@ -23,10 +23,11 @@ from poetc.errors import InputError
 from poetc.image import layout_of, pack, unpack
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp, PageInOp, PageInStartOp, offset_of
-from poetc.passes.poet_plan_memory import plan_graph_memory
-from poetc.passes.poet_schedule import ScheduleReport, schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
 from poetc.passes.poet_verify.messages import VerificationError
+from poetc.planning.memory import plan_graph_memory
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.report import ScheduleReport
 
 HERE = Path(__file__).parent
 LINE = 32

@@ -38,7 +38,7 @@ from poetc.errors import InputError
 from poetc.image import layout_of, pack, unpack
 from poetc.image_files import read_layout
 from poetc.ir.graph import graphs
-from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.planning.plan import schedule_and_plan
 from poetc.tensors import read_tensors
 
 TESTS = Path(__file__).parent

@@ -20,7 +20,7 @@ from poetc.errors import InputError
 from poetc.frontends.jax import export
 from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
-from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.planning.plan import schedule_and_plan
 
 STEPS = 2
 TOLERANCE = 3e-5

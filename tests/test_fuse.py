@@ -14,10 +14,11 @@ from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_fuse.facts import ANCHORS, VIEWS
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.pipeline import front_passes, run_passes
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
 
 KERNELS = {
     "gesture_mlp": 13,

@@ -11,7 +11,8 @@ from poetc.costmodel.device import load_device
 from poetc.interpreter import run_func, run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import Options, compile_module, front_passes, run_passes, verified
+from poetc.pipeline import compile_module, front_passes, run_passes, verified
+from poetc.request import Options
 
 NAMES = ["gesture_mlp", "kws_conv", "dscnn", "bert_micro"]
 
@@ -62,7 +63,7 @@ def test_scheduled_graph_gives_the_same_bits_in_its_arena(name, ram_bytes):
     )
     options = Options(load_device("mkr1000"), "mkr1000", ram_bytes=ram_bytes)
     passes: list[str] = []
-    observe = verified(lambda name, module, seconds: passes.append(name))
+    observe = verified(lambda step, module, seconds: passes.append(step.name))
     limited = compile_module(make_context(), parse_module(text, name), options, observe=observe)
     assert {"poet-fuse", "poet-schedule", "poet-verify"} <= {*passes}
     assert limited.report is not None

@@ -16,10 +16,13 @@ from xdsl.dialects.builtin import ModuleOp
 from poetc.cli import main
 from poetc.costmodel.device import load_device
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_schedule import problem_view, storage_of
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
-from poetc.passes.stablehlo_split import Split, splittable
-from poetc.pipeline import Options, schedule_options, split_candidate
+from poetc.passes.stablehlo_split import splittable
+from poetc.pipeline import SplitSource
+from poetc.planning.problem import NO_LIMIT, problem_view, storage_of
+from poetc.planning.search import split_candidate
+from poetc.planning.split_candidates import Candidate, in_time
+from poetc.request import Options
 from poetc.schedule.exact.bounds import time_needed
 from poetc.schedule.model import keep_all
 from poetc.schedule.model.checker import replay
@@ -27,7 +30,7 @@ from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place, Problem
 from poetc.schedule.model.rebuild import rebuild
 from poetc.schedule.model.transfers import hurried
-from poetc.split_search import Candidate, in_time
+from poetc.splits import Split
 
 DEVICE = load_device("nrf52840")
 OPTIONS = Options(device=DEVICE, device_name="nrf52840", ram_bytes=1 << 20, params="storage")
@@ -88,8 +91,8 @@ WIDE_SPLITS += [Split(1, 2, 0), Split(1, 3, 0), Split(1, 2, 1)]
 
 
 def in_parts(module: ModuleOp, splits: tuple[Split, ...]) -> tuple[Candidate, Problem]:
-    candidate = split_candidate(make_context(), module, OPTIONS, splits)
-    asked = schedule_options(candidate.options, None, None)
+    candidate = split_candidate(SplitSource(make_context(), module, OPTIONS), splits)
+    asked = replace(candidate.asked, budget=NO_LIMIT)
     return candidate, problem_view(candidate.graph, replace(asked, params="storage")).problem
 
 
@@ -200,4 +203,4 @@ def test_no_parts_meet_a_deadline_that_is_too_short(
     status = main([model, f"--ram={ram}", "--deadline=1.02x", "--time-limit=4", "-o", "/dev/null"])
     text = capsys.readouterr().err
     assert status == 3, text
-    assert "in parts it takes at least 7.4" in text
+    assert "in shards it takes at least 7.4" in text

@@ -10,6 +10,7 @@ from c_support import COMPILERS, STRICT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from poetc.backends.c.emit import generate
 from poetc.backends.c.text import c_comment
@@ -18,7 +19,8 @@ from poetc.image import layout_of
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.names import printable
-from poetc.pipeline import Options, compile_module
+from poetc.pipeline import compile_module
+from poetc.request import Options
 
 NAMES = st.text(
     st.characters(codec="utf-8") | st.sampled_from('"\\*/?\n\x00\x1b\x7f\x85\u202e\u2028ö'),
@@ -64,8 +66,8 @@ def compiled(text: str, stages: dict[str, str]) -> ModuleOp:
         time_limit_s=1,
     )
 
-    def observe(name: str, module: ModuleOp, seconds: float) -> None:
-        stages[name] = module_text(module)
+    def observe(step: ModulePass, module: ModuleOp, seconds: float) -> None:
+        stages[step.name] = module_text(module)
 
     compile_module(make_context(), module, options, observe=observe)
     return module

@@ -13,8 +13,9 @@ import pytest
 from poetc.cli.compile import build_parser
 from poetc.cli.profile import build_parser as profile_parser
 from poetc.options import OPTIONS, PASS, PROFILE, RELAX, Option
-from poetc.passes.poet_schedule import PoetSchedulePass, ScheduleOptions
-from poetc.pipeline import Options
+from poetc.passes.poet_schedule import PoetSchedulePass
+from poetc.planning.problem import ScheduleOptions
+from poetc.request import Options
 
 ROOT = Path(__file__).parent.parent
 

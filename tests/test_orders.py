@@ -12,10 +12,12 @@ from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
 
 from benchmarks.instances import SHAPES, layered, peak_bytes
+from poetc.budget import Budget
 from poetc.interpreter import run_graph
 from poetc.ir.graph import view_unscheduled, write_schedule
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_graph
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning.plan import plan_graph
+from poetc.planning.problem import ScheduleOptions
 from poetc.schedule.heuristics.order import footprint
 from poetc.schedule.heuristics.reorder import orders, permuted
 from poetc.schedule.heuristics.repair import Timeline
@@ -65,12 +67,12 @@ def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -
     wanted = run_graph(module, random.arguments()).results
     problem = view_unscheduled(graph).problem
     start = sum(t.bytes for t in problem.tensors if t.start is not None)
-    peak = schedule_graph(graph.clone(), ScheduleOptions()).use.peak_bytes
+    peak = plan_graph(graph.clone(), ScheduleOptions()).use.peak_bytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(portfolio, "SMALL", -1)
         ram = round(start + share * (peak - start))
         try:
-            schedule_graph(graph, ScheduleOptions(arena_bytes=ram, time_limit_s=1, gap=0.0))
+            plan_graph(graph, ScheduleOptions(budget=Budget(ram), time_limit_s=1, gap=0.0))
         except Exception as error:
             assert type(error).__name__ in ("InfeasibleError", "TimeLimitError")
             return

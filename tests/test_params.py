@@ -18,27 +18,30 @@ from random_graphs import RandomGraph, random_graphs
 from test_passes_schedule import device, same
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
+from poetc.budget import Budget
 from poetc.cli import main
 from poetc.costmodel import device as device_module
 from poetc.costmodel.device import load_device
+from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import (
     InfeasibleError,
     InputError,
     PoetcError,
     TimeLimitError,
-    UnscheduledError,
 )
 from poetc.interpreter import InterpreterError, Run, run_func, run_graph
 from poetc.ir.graph import graphs, view_scheduled, view_unscheduled
 from poetc.ir.poet import GraphOp, PageType
 from poetc.ir.text import make_context, module_text, parse_module
-from poetc.passes import poet_schedule
-from poetc.passes.poet_plan_memory import plan_graph_memory
-from poetc.passes.poet_plan_transfers import plan_graph_transfers
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan, schedule_graph
 from poetc.passes.poet_verify import verify_graph
-from poetc.pipeline import Options, compile_module, front_passes, run_passes
-from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.pipeline import compile_module, front_passes, run_passes
+from poetc.planning import places
+from poetc.planning.memory import plan_graph_memory
+from poetc.planning.plan import plan_graph, schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
+from poetc.planning.solver import Solver
+from poetc.planning.transfers import plan_graph_transfers
+from poetc.request import Options
 from poetc.schedule.model.problem import PageIn, PageOut, Place
 
 NRF = load_device(DEVICE)
@@ -58,7 +61,7 @@ def chosen(graph: GraphOp) -> str:
 
 def options(ram_bytes: int | None, params: str = "storage", **changes) -> ScheduleOptions:
     settings = {"time_limit_s": 5.0, "gap": 0.05, "device": NRF} | changes
-    return ScheduleOptions(arena_bytes=ram_bytes, params=params, **settings)
+    return ScheduleOptions(budget=Budget(ram_bytes), params=params, **settings)
 
 
 def ordered(text: str) -> ModuleOp:
@@ -162,26 +165,25 @@ def test_without_paging_only_parameters_move(gesture: Model) -> None:
 
 
 def test_the_least_ram_is_that_of_what_was_allowed(gesture: Model) -> None:
-    def refused(params: str) -> InfeasibleProblem:
+    def refused(params: str) -> Diagnosis:
         graph = graphs(gesture.module.clone())[0]
         with pytest.raises(InfeasibleError) as error:
             schedule_and_plan(graph, options(1 << 10, params))
         assert not graph.is_scheduled
-        assert isinstance(error.value.__cause__, InfeasibleProblem)
-        return error.value.__cause__
+        return error.value.diagnosis
 
-    least = {params: refused(params).least_ram_bytes for params in ("ram", "storage", "auto")}
+    least = {params: refused(params).known_bytes for params in ("ram", "storage", "auto")}
     assert least["auto"] == least["storage"]
     assert least["storage"] is not None and least["ram"] is not None
     assert least["storage"] < least["ram"]
     graph = graphs(gesture.module.clone())[0]
-    assert schedule_graph(graph, options(least["auto"], "auto")).params == "storage"
+    assert plan_graph(graph, options(least["auto"], "auto")).params == "storage"
 
 
 def test_what_cannot_be_asked_for(gesture: Model) -> None:
     def refused(**changes) -> str:
         with pytest.raises(InputError) as error:
-            schedule_graph(graphs(gesture.module.clone())[0], options(8 << 10, **changes))
+            plan_graph(graphs(gesture.module.clone())[0], options(8 << 10, **changes))
         return error.value.message
 
     assert "need a device with storage; test has none" in refused(device=device(True, None))
@@ -255,33 +257,27 @@ def test_auto_takes_storage_when_half_of_the_time_found_nothing(
 ) -> None:
     """And goes on in RAM then: for all that is known a schedule there is better."""
     seen: list[tuple[str, float]] = []
-    solve = poet_schedule._Scheduler.solve
+    solve = Solver.solve
 
-    def slow(self, budget):
+    def slow(self, budget, arena_share=0.0):
         now_s = time.monotonic()
         share = (self.patient_until_s - now_s) / (self.end_s - now_s)
         seen.append((self.options.params, round(share, 1)))
         if self.options.params == "ram":
-            raise TimeLimitError("nothing found")
-        return solve(self, budget)
+            raise TimeLimitError(Diagnosis(Reason.SEARCH))
+        return solve(self, budget, arena_share)
 
-    monkeypatch.setattr(poet_schedule._Scheduler, "solve", slow)
+    monkeypatch.setattr(Solver, "solve", slow)
     graph = small()
-    report = schedule_graph(graph, options(1 << 20, "auto"))
+    report = plan_graph(graph, options(1 << 20, "auto"))
     assert report.params == "storage" and report.status == "feasible"
     assert seen == [("ram", 0.5), ("storage", 1.0), ("ram", 1.0)]
 
 
-def failure(kind: type[UnscheduledError], cause: Exception | None = None) -> UnscheduledError:
-    error = kind("none")
-    error.__cause__ = cause
-    return error
-
-
-TOO_SLOW = failure(InfeasibleError, InfeasibleProblem("", fastest_ns=90, time_bound_ns=80))
-SLOWER = failure(InfeasibleError, InfeasibleProblem("", fastest_ns=99, time_bound_ns=95))
-TOO_BIG = failure(InfeasibleError, InfeasibleProblem("", ram_bound_bytes=64))
-UNKNOWN = failure(TimeLimitError)
+TOO_SLOW = Diagnosis(Reason.DEADLINE, proven=True, fastest_ns=90, time_bound_ns=80)
+SLOWER = Diagnosis(Reason.DEADLINE, proven=True, fastest_ns=99, time_bound_ns=95)
+TOO_BIG = Diagnosis(Reason.RAM, proven=True, needed_bytes=64)
+UNKNOWN = Diagnosis(Reason.SEARCH)
 
 
 @pytest.mark.parametrize(
@@ -297,9 +293,9 @@ UNKNOWN = failure(TimeLimitError)
     ],
 )
 def test_the_error_when_neither_works(
-    in_ram: UnscheduledError | None, on_storage: UnscheduledError, raised: UnscheduledError
+    in_ram: Diagnosis | None, on_storage: Diagnosis, raised: Diagnosis
 ) -> None:
-    assert poet_schedule._neither(in_ram, on_storage) is raised
+    assert places._neither(in_ram, on_storage) is raised
 
 
 # Steps written by hand
@@ -409,9 +405,8 @@ def at_every_budget(text: str, keep: tuple[int, ...] = ()) -> list[tuple[ModuleO
     given = arguments(module)
     wanted = run_func(parse_module(text, "step.mlir"), given)
     with pytest.raises(InfeasibleError) as error:
-        schedule_graph(graphs(module.clone())[0], options(8))
-    assert isinstance(error.value.__cause__, InfeasibleProblem)
-    least = error.value.__cause__.least_ram_bytes
+        plan_graph(graphs(module.clone())[0], options(8))
+    least = error.value.diagnosis.known_bytes
     assert least is not None
     runs = []
     for ram_bytes in (least, least + least // 4, 2 * least, None):
@@ -475,10 +470,10 @@ def test_a_new_value_that_is_an_output_too() -> None:
     text = TWO_RESULTS.replace("RESULT", "%v")
     graph = graphs(parse_module(text, "step.mlir"))[0]
     with pytest.raises(InputError, match=r"new value of parameter w, .* use params=ram"):
-        schedule_graph(graph, options(1 << 10))
+        plan_graph(graph, options(1 << 10))
     # Nobody said that it must be on storage.
-    with pytest.raises(InfeasibleError, match="48 bytes"):
-        schedule_graph(graph, options(20, "auto"))
+    with pytest.raises(InfeasibleError, match="at least 48 B are needed"):
+        plan_graph(graph, options(20, "auto"))
 
 
 def test_a_constant_that_is_an_output_too() -> None:
@@ -513,11 +508,11 @@ def test_random_graphs_pass_by_pass(random: RandomGraph, share: float, dma: bool
     module, graph = random.parse()
     wanted = run_graph(module, random.arguments()).results
     params = sum(graph.role(i) == "param" for i in range(len(graph.arguments)))
-    most = schedule_graph(graph.clone(), options(None, device=device(dma))).use.peak_bytes
+    most = plan_graph(graph.clone(), options(None, device=device(dma))).use.peak_bytes
     ram_bytes = max(1, round(share * most))
     limited = options(ram_bytes, device=device(dma), time_limit_s=1, gap=0.0)
     try:
-        report = schedule_graph(graph, limited)
+        report = plan_graph(graph, limited)
     except InfeasibleError:
         assert ram_bytes < most
         return
@@ -548,13 +543,13 @@ def test_random_graphs_pass_by_pass(random: RandomGraph, share: float, dma: bool
 def test_less_ram_is_enough_with_parameters_on_storage(random: RandomGraph, share: float) -> None:
     """Whatever can be done with parameters in RAM can be done with them on storage."""
     _, graph = random.parse()
-    most = schedule_graph(graph.clone(), options(None, "ram")).use.peak_bytes
+    most = plan_graph(graph.clone(), options(None, "ram")).use.peak_bytes
     start = sum(t.bytes for t in view_unscheduled(graph).problem.tensors if t.start is not None)
     ram_bytes = max(1, round(start + share * (most - start)))
     limited = options(ram_bytes, "ram", device=device(False), time_limit_s=1)
     try:
-        schedule_graph(graph.clone(), limited)
+        plan_graph(graph.clone(), limited)
     except PoetcError:
         return
     reached("scheduled")
-    schedule_graph(graph, replace(limited, params="storage"))
+    plan_graph(graph, replace(limited, params="storage"))

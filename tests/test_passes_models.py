@@ -5,13 +5,15 @@ import pytest
 from conftest import MODELS
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.budget import Budget
 from poetc.costmodel.device import load_device
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs, view_unscheduled
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
 from poetc.schedule.heuristics.order import footprint
 
 DEVICE = "nrf52840"
@@ -41,7 +43,7 @@ def test_same_bits_in_every_arena(name: str):
     for share in (1.0, 0.7, 0.5):
         ram = start + int(share * (most - start))
         copy = module.clone()
-        options = ScheduleOptions(arena_bytes=ram, device=load_device(DEVICE), time_limit_s=10)
+        options = ScheduleOptions(budget=Budget(ram), device=load_device(DEVICE), time_limit_s=10)
         report = schedule_and_plan(graphs(copy)[0], options)
         verify_graph(graphs(copy)[0])
         assert report.memory is not None and report.memory.arena_bytes <= ram

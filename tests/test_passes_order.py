@@ -9,8 +9,8 @@ from random_graphs import RandomGraph, random_graphs
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs, view_unscheduled
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_order import order_graph
 from poetc.pipeline import front_passes
+from poetc.planning.order import order_graph
 from poetc.schedule.heuristics.order import footprint, low_peak_order
 from poetc.schedule.model.problem import Operation, Place, Problem, Tensor, predecessors
 

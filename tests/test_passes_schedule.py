@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 from outcomes import must_reach, reached
 from random_graphs import RandomGraph, random_graphs
 
+from poetc.budget import Budget
 from poetc.costmodel.device import Device, Storage
-from poetc.errors import InputError, UnscheduledError
+from poetc.errors import InputError, TimeLimitError, UnscheduledError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import view_unscheduled
-from poetc.passes import poet_schedule
-from poetc.passes.poet_order import order_graph
-from poetc.passes.poet_plan_memory import ArenaOverflowError, plan_graph_memory
-from poetc.passes.poet_plan_transfers import plan_graph_transfers
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan, schedule_graph
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning import fit
+from poetc.planning.memory import plan_graph_memory
+from poetc.planning.order import order_graph
+from poetc.planning.plan import plan_graph, schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
+from poetc.planning.transfers import plan_graph_transfers
 from poetc.schedule.arena.memory import MemoryPlan, plan_memory
 
 STORAGE = Storage(
@@ -67,11 +69,13 @@ def test_pass_by_pass(
         order_graph(graph)
     start = sum(t.bytes for t in view_unscheduled(graph).problem.tensors if t.start is not None)
     scratch = graph.clone()
-    most = schedule_graph(scratch, ScheduleOptions()).use.peak_bytes
+    most = plan_graph(scratch, ScheduleOptions()).use.peak_bytes
     ram = round(start + share * (most - start))
-    options = ScheduleOptions(arena_bytes=ram, device=device, remat=remat, time_limit_s=1, gap=0.0)
+    options = ScheduleOptions(
+        budget=Budget(ram), device=device, remat=remat, time_limit_s=1, gap=0.0
+    )
     try:
-        report = schedule_graph(graph, options)
+        report = plan_graph(graph, options)
     except UnscheduledError:
         assert ram < most
         return
@@ -86,7 +90,8 @@ def test_pass_by_pass(
     assert graph.ram == ram and report.bound_nj <= report.use.energy_nj
 
     if device is not None:
-        makespan_ns = plan_graph_transfers(graph, device)
+        plan_graph_transfers(graph, device)
+        makespan_ns = graph.attributes["schedule"].data["makespan_ns"].value.data  # pyright: ignore
         assert makespan_ns <= report.use.makespan_ns
         if not device.dma:
             assert makespan_ns == report.use.makespan_ns
@@ -95,8 +100,8 @@ def test_pass_by_pass(
         assert same(wanted, moved.results) and moved.page_ins == run.page_ins
     try:
         plan = plan_graph_memory(graph)
-    except ArenaOverflowError as error:
-        assert error.excess_bytes > 0 and graph.arena_bytes is None
+    except TimeLimitError as error:
+        assert error.diagnosis.excess_bytes > 0 and graph.arena_bytes is None
         return
     reached("planned")
     assert plan.arena_bytes <= ram
@@ -113,12 +118,12 @@ def test_all_at_once(random: RandomGraph, share: float, device: Device | None):
     module, graph = random.parse()
     wanted = run_graph(module, random.arguments()).results
     start = sum(t.bytes for t in view_unscheduled(graph).problem.tensors if t.start is not None)
-    most = schedule_graph(graph.clone(), ScheduleOptions()).use.peak_bytes
+    most = plan_graph(graph.clone(), ScheduleOptions()).use.peak_bytes
     ram = round(start + share * (most - start))
     before = str(graph)
     try:
         report = schedule_and_plan(
-            graph, ScheduleOptions(arena_bytes=ram, device=device, time_limit_s=1)
+            graph, ScheduleOptions(budget=Budget(ram), device=device, time_limit_s=1)
         )
     except UnscheduledError:
         assert str(graph) == before
@@ -142,10 +147,10 @@ def test_needs_costs():
     }"""
     _, graph = RandomGraph(text, ()).parse()
     with pytest.raises(InputError, match='"neg" has no cost: poet-annotate comes before'):
-        schedule_graph(graph, ScheduleOptions(arena_bytes=100))
-    schedule_graph(graph, ScheduleOptions())
+        plan_graph(graph, ScheduleOptions(budget=Budget(100)))
+    plan_graph(graph, ScheduleOptions())
     with pytest.raises(InputError, match="@main is scheduled already"):
-        schedule_graph(graph, ScheduleOptions())
+        plan_graph(graph, ScheduleOptions())
 
 
 TWO_LAYERS = """
@@ -192,13 +197,13 @@ def fragmented(monkeypatch: pytest.MonkeyPatch) -> None:
         found = plan_memory(*arguments, **options)
         return replace(found, arena_bytes=found.arena_bytes + 40)
 
-    monkeypatch.setattr(poet_schedule, "plan_memory", plan)
+    monkeypatch.setattr(fit, "plan_memory", plan)
 
 
 @pytest.mark.usefixtures("fragmented")
 def test_schedules_again_for_less_ram_until_the_arena_fits():
     _, graph = RandomGraph(TWO_LAYERS, ((),)).parse()
-    report = schedule_and_plan(graph, ScheduleOptions(arena_bytes=820))
+    report = schedule_and_plan(graph, ScheduleOptions(budget=Budget(820)))
     assert report.attempts == 2 and report.arena_bytes is not None
     assert report.arena_bytes < 804  # what is alive at once without recomputing
     assert len(report.use.recomputes) == 1 and report.use.peak_bytes == 408
@@ -212,9 +217,11 @@ def test_schedules_again_for_less_ram_until_the_arena_fits():
 def test_says_so_when_no_arena_fits():
     _, graph = RandomGraph(TWO_LAYERS, ((),)).parse()
     before = str(graph)
-    with pytest.raises(ArenaOverflowError, match="smallest arena found for one has 448") as found:
-        schedule_and_plan(graph, ScheduleOptions(arena_bytes=420))
-    assert found.value.excess_bytes == 28 and str(graph) == before
+    with pytest.raises(
+        TimeLimitError, match="smallest arena found takes 28 B more than the 420 B of RAM"
+    ) as found:
+        schedule_and_plan(graph, ScheduleOptions(budget=Budget(420)))
+    assert found.value.diagnosis.excess_bytes == 28 and str(graph) == before
 
 
 def test_budget_for_activations_only():
@@ -236,7 +243,7 @@ def test_budget_for_activations_only():
       poet.return %w1 : tensor<4xf32>
     }"""
     module, graph = RandomGraph(text, ((4,), (4,))).parse()
-    report = schedule_and_plan(graph, ScheduleOptions(arena_bytes=16, ram_scope="activations"))
+    report = schedule_and_plan(graph, ScheduleOptions(budget=Budget(16), ram_scope="activations"))
     assert report.use.peak_bytes == 16 and graph.ram is None  # %x alone
     assert graph.arena_bytes == 48
     verify_graph(graph)

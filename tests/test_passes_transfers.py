@@ -7,8 +7,8 @@ import pytest
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
-from poetc.passes.poet_plan_memory import plan_graph_memory
 from poetc.passes.poet_plan_transfers import PoetPlanTransfersPass
+from poetc.planning.memory import plan_graph_memory
 from poetc.schedule.arena.memory import plan_memory
 from poetc.schedule.model import transfers
 from poetc.schedule.model.checker import replay

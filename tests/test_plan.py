@@ -55,6 +55,7 @@ from poetc.backends.plan.codec import decode, encode
 from poetc.backends.plan.plan import Plan, PlanError, Run, Wait
 from poetc.backends.plan.source import PlanExecutor
 from poetc.backends.plan.table import Table, table_of, tensor_count
+from poetc.budget import Budget
 from poetc.cli import main
 from poetc.costmodel.device import Device
 from poetc.errors import InputError, UnscheduledError
@@ -62,7 +63,8 @@ from poetc.image import layout_of
 from poetc.ir.graph import graphs
 from poetc.ir.text import module_text, parse_module
 from poetc.passes.poet_lower_kernels import lower_kernels
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
 
 CASES = {
     ("gesture_mlp", "ram"): ({}, {"arena_bytes": 8400}, {"arena_bytes": 8700, "strategy": "poet"}),
@@ -445,7 +447,7 @@ def test_random_schedules_have_plans(
         copy = module.clone()
         ram = None if part is None else round(least + part * (most - least))
         params = "storage" if store else "ram"
-        asked = ScheduleOptions(arena_bytes=ram, device=device, time_limit_s=1, params=params)
+        asked = ScheduleOptions(budget=Budget(ram), device=device, time_limit_s=1, params=params)
         try:
             schedule_and_plan(graphs(copy)[0], asked)
         except UnscheduledError:

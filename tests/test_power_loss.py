@@ -18,7 +18,7 @@ from storage_step import C, V, W, X, storage_module
 from poetc.errors import InputError
 from poetc.image import pack
 from poetc.ir.graph import graphs
-from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.planning.plan import schedule_and_plan
 
 WHOLE = 2**31
 """More bytes than any write has: it is complete, but nobody was told."""

@@ -35,9 +35,9 @@ from poetc.costmodel.profile import (
 )
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.stablehlo_split import parse_splits
 from poetc.pipeline import front_passes, run_passes
 from poetc.profile import step_arguments
+from poetc.splits import parse_splits
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 MPS2 = ("mps2-an386", "cortex-m4")

@@ -317,7 +317,7 @@ def test_too_little_memory() -> None:
         PoetSchedule("180KB")(module)
     least = re.search(
         r"no schedule fits into 184,320 B .*; at least ([\d,]+) B .* needed for \"\w+\" \(\w+\); "
-        r"least RAM known to work: ([\d,]+) B .*; of that, results take 44,332 B",
+        r"least RAM known to work: ([\d,]+) B .*; that includes 44,332 B .* for results",
         caught.value.message,
     )
     assert least is not None
@@ -329,7 +329,7 @@ def test_too_little_memory() -> None:
         PoetSchedule(44_000)(module)
     assert f"at least {least[1]} B" in small.value.message
     # Proven for one order only.
-    late = r"in this order meets the deadline within 225,280 B .*; it takes"
+    late = r"in this order meets the deadline of .* within 225,280 B .*; the step takes"
     with pytest.raises(TimeLimitError, match=late):
         PoetSchedule("220KB", deadline="1x", time_limit=10)(module)
 
@@ -479,13 +479,13 @@ def test_an_interrupted_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_that_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from poetc.passes.poet_plan_memory import ArenaOverflowError
+    from poetc.diagnosis import Diagnosis, Reason
     from poetc.tvm import schedule
 
     def too_big(*_: object) -> None:
-        raise ArenaOverflowError("graph @main: the smallest arena found has 9 bytes", 1)
+        raise TimeLimitError(Diagnosis(Reason.ARENA, excess_bytes=9))
 
     monkeypatch.setattr(schedule, "schedule_and_plan", too_big)
-    message = "Relax function @main, whose results take 192 B: graph @main: the smallest arena"
+    message = "Relax function @main: the smallest arena found takes 9 B more"
     with pytest.raises(TimeLimitError, match=message):
         PoetSchedule("1KB", functions=["main"])(Returns)

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from outcomes import must_reach, reached
 from schedule_problems import random_problem
 
+from poetc.budget import Budget
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
-from poetc.passes.poet_schedule import problem_view, schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import problem_view
 from poetc.schedule.arena.check import check_packing
 from poetc.schedule.arena.memory import lay_out, plan_memory
 from poetc.schedule.arena.pack import Buffer, pack
@@ -218,7 +220,7 @@ def test_least_live_bytes_are_enough_for_the_arena(name: str, params: str):
     options = model.options(1, params=params, time_limit_s=5.0)
     least = least_ram(Instance(problem_view(graph, options).problem)).known
     assert least is not None
-    report = schedule_and_plan(graph, replace(options, arena_bytes=least))
+    report = schedule_and_plan(graph, replace(options, budget=Budget(least)))
     assert report.memory is not None and report.memory.arena_bytes == least
     verify_graph(graph)
     assert run_graph(model.module, model.arguments, least, arena=True).peak_bytes == least

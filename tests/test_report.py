@@ -24,9 +24,10 @@ from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import make_context, parse_module
 from poetc.ir.unschedule import origins, unscheduled
-from poetc.passes.poet_schedule import problem_view
-from poetc.pipeline import Compiled, Options, compile_module, front_passes, run_passes
+from poetc.pipeline import Compiled, compile_module, front_passes, run_passes
+from poetc.planning.problem import problem_view
 from poetc.report import KINDS, Summary, summarize
+from poetc.request import Options
 from poetc.schedule.model.problem import Problem
 
 

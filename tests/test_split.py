@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 
-from poetc import pipeline
 from poetc.backends.c.emit import generate
 from poetc.cli import main
 from poetc.costmodel.device import load_device
-from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
+from poetc.diagnosis import Diagnosis, Reason
+from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError, UnscheduledError
 from poetc.image import ImageLayout, layout_of, pack, unpack
 from poetc.interpreter import run_func, run_graph
 from poetc.ir.aliasing import updates_of
@@ -30,16 +30,14 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import PART, Part
 from poetc.ir.stablehlo import shape_of
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_schedule import ScheduleOptions, schedule_and_plan
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
-from poetc.passes.stablehlo_split import (
-    main_of,
-    parse_splits,
-    split_parameters,
-    splittable,
-)
-from poetc.pipeline import Options, compile_module, front_passes, run_passes
-from poetc.schedule.model.errors import InfeasibleProblem
+from poetc.passes.stablehlo_split import main_of, split_parameters, splittable
+from poetc.pipeline import compile_module, front_passes, run_passes
+from poetc.planning import search
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
+from poetc.request import Options
+from poetc.splits import parse_splits
 from poetc.tensors import read_tensors
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
@@ -390,7 +388,7 @@ def test_what_is_told_where_nothing_fits(
     assert main([dense, "--passes=stablehlo-to-poet", "-o", str(graph)]) == 0
     status, text = refused([str(graph), *least], capsys)
     assert status == 3 and "parameters were not split (the input is poet IR)" in text
-    monkeypatch.setattr("poetc.split_search.MOST_PARTS", 4)
+    monkeypatch.setattr("poetc.planning.split_candidates.MOST_PARTS", 4)
     status, text = refused([dense, "--ram=600", "--stack=4", "--static=4"], capsys)
     # What is proven of these parts says nothing of others.
     assert status == 4 and "at least 808 B are needed" in text and "with --split=1:4" in text
@@ -421,11 +419,14 @@ def test_input_that_is_in_parts_already(
     small = "--ram=600", "--stack=4", "--static=4"
     status, text = refused([split, *small], capsys)
     assert status == 4 and "at least 1,320 B" in text
-    assert "no parameters in parts that may do were found; of others nothing is proven" in text
+    assert "no parameters in shards that may do were found; of others nothing is proven" in text
     for words, message in [
         (["--split=1:2"], "argument 1 is split already"),
-        (["--params=ram"], "parameters in parts are on storage"),
-        (["--ram-scope=activations", "--ram=8KB"], "parameters in parts cannot go with"),
+        (["--params=ram"], "parameters in shards are on storage"),
+        (
+            ["--ram-scope=activations", "--ram=8KB"],
+            "parameters in shards are on storage; they cannot go with",
+        ),
     ]:
         status, text = refused([split, *words], capsys)
         assert status == 2 and message in text
@@ -436,11 +437,14 @@ def test_input_that_is_in_parts_already(
     assert [argument for argument, _ in places] == [1, 1, 2, 2, 2]
 
 
-def too_slow(fastest_ns: int) -> InfeasibleError:
+def too_slow(fastest_ns: int) -> UnscheduledError:
     """The error that a schedule misses the deadline, as the scheduler raises it."""
-    error = InfeasibleError(f"fastest {fastest_ns}")
-    error.__cause__ = InfeasibleProblem("", fastest_ns=fastest_ns, time_bound_ns=fastest_ns - 1)
-    return error
+    return InfeasibleError(
+        Diagnosis(Reason.DEADLINE, proven=True, fastest_ns=fastest_ns, time_bound_ns=fastest_ns - 1)
+    )
+
+
+IN_VAIN = TimeLimitError(Diagnosis(Reason.SEARCH, searched_s=7.0))
 
 
 @pytest.mark.slow
@@ -448,14 +452,14 @@ def too_slow(fastest_ns: int) -> InfeasibleError:
     ("errors", "told"),
     [
         # A proof for some splits is none for others.
-        ([too_slow(90), TimeLimitError("in vain"), too_slow(80)], "in vain; that is with"),
-        ([too_slow(90), too_slow(70), too_slow(80)], "fastest 70; that is with --split=1:2, "),
-        ([too_slow(60), too_slow(70)], "fastest 60; parameters in parts do no better"),
+        ([too_slow(90), IN_VAIN, too_slow(80)], ("ended after 7.0 s", "that is with")),
+        ([too_slow(90), too_slow(70), too_slow(80)], ("takes 70 ns", "that is with --split=1:2, ")),
+        ([too_slow(60), too_slow(70)], ("takes 60 ns", "parameters in shards do no better")),
     ],
 )
 def test_what_is_told_of_a_deadline(
-    errors: list[PoetcError],
-    told: str,
+    errors: list[UnscheduledError],
+    told: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -464,11 +468,11 @@ def test_what_is_told_of_a_deadline(
     def schedule(*_: object) -> None:
         raise next(left, errors[-1])
 
-    monkeypatch.setattr(pipeline, "_schedule", schedule)
+    monkeypatch.setattr(search, "plan_graph", schedule)
     words = ["--params=storage", "--ram=9600", "--deadline=1s", "--time-limit=10"]
     status, text = refused([GESTURE, *words], capsys)
     assert status == 4
-    assert told in text and "of others nothing is proven" in text
+    assert all(words in text for words in (*told, "of others nothing is proven"))
 
 
 @pytest.mark.slow
@@ -479,7 +483,7 @@ def test_no_parts_make_computing_faster(capsys: pytest.CaptureFixture[str]) -> N
     assert "takes at least 8.705 ms" in text
     # 7.037 ms of computing, of which 6.786 ms are between the first page-in, of 0.220 ms or more,
     # and the last page-out, of 0.228 ms or more.
-    assert "with parameters in parts it takes at least 7.235 ms" in text
+    assert "with parameters in shards it takes at least 7.235 ms" in text
     assert "without a deadline, least RAM known to work: 6,880 B" in text
 
 
@@ -489,7 +493,7 @@ def test_no_parts_make_computing_faster(capsys: pytest.CaptureFixture[str]) -> N
         (["--split=w"], "'w' is no split: NAME:PARTS or NAME@AXIS:PARTS"),
         (["--split="], "--split is given without a value"),
         (["--split=1:1"], "'1:1' is no split"),
-        (["--split=1:2", "--params=ram"], "parameters in parts are on storage, not in RAM"),
+        (["--split=1:2", "--params=ram"], "parameters in shards are on storage, not in RAM"),
         (["--split=1:2", "--device=host-nothing"], "host-nothing"),
         (["--split=0:2"], "argument 0 is no parameter that the step updates"),
         (["--split=1:65"], "no dimension of [64, 8] has that many"),
@@ -542,7 +546,13 @@ def test_parts_in_ram_are_refused(dense: str, tmp_path: Path) -> None:
         front_passes(module, DEVICE, splits=parse_splits("1:2")),
         lambda *_: None,
     )
-    schedule_and_plan(graphs(module)[0], ScheduleOptions())
+    (graph,) = graphs(module)
+    with pytest.raises(InputError, match="parameters in shards are on storage"):
+        schedule_and_plan(graph, ScheduleOptions())
+    parts = {i: graph.arg_attr(i, PART) for i in range(len(graph.arguments))}
+    graph.set_arg_attrs(PART, dict.fromkeys(parts))
+    schedule_and_plan(graph, ScheduleOptions())
+    graph.set_arg_attrs(PART, parts)
     with pytest.raises(
         InputError, match=r"parameter \['w'\] is in parts, so it must be on storage"
     ):

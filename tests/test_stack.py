@@ -25,7 +25,7 @@ from poetc.costmodel import device as devices
 from poetc.errors import InputError
 from poetc.image import layout_of, pack
 from poetc.ir.graph import graphs
-from poetc.passes.poet_schedule import schedule_and_plan
+from poetc.planning.plan import schedule_and_plan
 from poetc.planning.stack import expected_stack
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")

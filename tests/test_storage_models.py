@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import ModuleOp
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
 from poetc.image import layout_of, pack, unpack
 from poetc.ir.graph import graphs
-from poetc.passes.poet_schedule import schedule_and_plan
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning.plan import schedule_and_plan
 from poetc.tensors import read_tensors
 
 KB = 1024

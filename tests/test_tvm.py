@@ -41,7 +41,7 @@ from poetc.ir import mathlib
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
-from poetc.passes.poet_plan_memory import plan_graph_memory
+from poetc.planning.memory import plan_graph_memory
 
 STORED = [X, W, C, V]
 """The arguments of the step with parameters on storage."""

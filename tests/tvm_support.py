@@ -21,9 +21,11 @@ from poetc.image import layout_of, pack, unpack
 from poetc.ir.graph import graphs, tensor_bytes
 from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.poet_schedule import problem_view, schedule_and_plan
-from poetc.pipeline import Options, front_passes, run_passes
 from poetc.pipeline import compile_module as schedule_module
+from poetc.pipeline import front_passes, run_passes
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import problem_view
+from poetc.request import Options
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
 

@@ -1,7 +1,7 @@
 // RUN: not xdsl-opt %s -p poet-plan-memory 2>&1 | filecheck %s
 // RUN: not xdsl-opt %s -p 'poet-plan-memory{align=0}' 2>&1 | filecheck %s --check-prefix=ALIGN
 
-// CHECK: graph @main needs an arena of 64 bytes, 4 more than the 60 bytes of RAM; at most 64 bytes are alive at once
+// CHECK: graph @main: the smallest arena found takes 4 B more than the 60 B of RAM; at most 64 B are alive at once
 // ALIGN: align must be a power of two and at least 4, not 0
 
 poet.graph @main(%x: tensor<8xf32>) -> (tensor<8xf32>) attributes {ram = 60 : i64} {

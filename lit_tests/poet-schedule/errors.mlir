@@ -5,8 +5,8 @@
 // RUN: not xdsl-opt %s -p 'poet-schedule{ram_scope="half"}' 2>&1 | filecheck %s --check-prefix=SCOPE
 // RUN: not xdsl-opt %s -p poet-schedule,poet-schedule 2>&1 | filecheck %s --check-prefix=TWICE
 
-// CHECK: graph @main: 71 bytes of RAM are too few in this order of the operations: 72 bytes are enough
-// DEADLINE: the deadline of 200 ns is too short: 210 ns are enough, less than 205 are not
+// CHECK: graph @main: no schedule with the kernels in this order fits into 71 B; at least 72 B are needed
+// DEADLINE: graph @main: no schedule meets the deadline of 200 ns within 80 B; the step takes at least 205 ns; the fastest schedule known takes 210 ns
 // ZERO: ram must be more than zero, not 0
 // STRATEGY: unknown strategy 'best'; there are auto, capuchin
 // SCOPE: ram-scope is all or activations, not half

@@ -13,7 +13,7 @@ from poetc.cli import emit
 from poetc.cli.arguments import Parser, given, value
 from poetc.cli.files import check_writable, file_name, read, write
 from poetc.cli.passes import Observer, refuse_others, run_passes_alone
-from poetc.errors import InputError
+from poetc.errors import InputError, UnscheduledError
 from poetc.options import OPTIONS, SEARCH, default
 from poetc.terminal import ProgressLine, is_terminal, say, warn
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from poetc.backends.c.emit import Executor
     from poetc.ir.poet import GraphOp
-    from poetc.passes.stablehlo_split import Split
-    from poetc.pipeline import Options
     from poetc.report import Summary
+    from poetc.request import Options
+    from poetc.splits import Split
 
 
 def build_parser() -> Parser:
@@ -108,7 +108,7 @@ def _options(arguments: argparse.Namespace, backend: emit.Backend) -> Options:
     from poetc.backends.c.boards import check_ram, load_board
     from poetc.backends.c.libraries import load_layout
     from poetc.costmodel.device import device_of
-    from poetc.pipeline import Options
+    from poetc.request import Options
 
     ram_bytes = value(arguments, "ram")
     ram_scope = value(arguments, "ram_scope")
@@ -185,7 +185,7 @@ def _executor(
 
 
 def _split(text: str) -> tuple[Split, ...] | str:
-    from poetc.passes.stablehlo_split import parse_splits
+    from poetc.splits import parse_splits
 
     return text if text in ("off", "auto") else parse_splits(text)
 
@@ -242,15 +242,21 @@ def _compile(
         if graph.is_scheduled:
             options = _for_scheduled(arguments, options, graph)
     progress = ProgressLine() if is_terminal() and not arguments.quiet else None
-    compiled = compile_module(
-        context,
-        module,
-        options,
-        progress=progress,
-        observe=verified(observer) if arguments.verify_each else observer,
-    )
-    if progress is not None:
-        progress.clear()
+    try:
+        compiled = compile_module(
+            context,
+            module,
+            options,
+            progress=progress,
+            observe=verified(observer) if arguments.verify_each else observer,
+        )
+    except UnscheduledError as error:
+        if arguments.json:
+            say(json.dumps({"diagnosis": error.diagnosis.to_json()}, indent=2))
+        raise
+    finally:
+        if progress is not None:
+            progress.clear()
 
     @cache
     def summary() -> Summary:
@@ -261,7 +267,7 @@ def _compile(
     note = backend.emit(emit.Job(arguments, compiled, options, step, summary))
     if note is not None and not arguments.quiet and not arguments.json:
         say(f"{arguments.output or 'standard output'}: {note}")
-    observer.finish()
+    observer.finish(compiled.passes)
     interrupted = compiled.report is not None and compiled.report.interrupted
     if not any(compiled.graph.updates(i) is not None for i in range(len(compiled.graph.arguments))):
         warn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from poetc.cli import emit
@@ -16,6 +17,7 @@ from poetc.terminal import say
 if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
 
 
 class Observer:
@@ -25,14 +27,18 @@ class Observer:
         self.print_ir, self.print_times = print_ir, print_times
         self.times: list[tuple[str, float]] = []
 
-    def __call__(self, name: str, module: ModuleOp, seconds: float) -> None:
-        self.times.append((name, seconds))
+    def __call__(self, step: ModulePass, module: ModuleOp, seconds: float) -> None:
+        self.times.append((step.name, seconds))
         if self.print_ir:
             from poetc.ir.text import module_text
 
-            say(f"// ----- IR after {name} -----\n{module_text(module)}")
+            say(f"// ----- IR after {step.pipeline_pass_spec()} -----\n{module_text(module)}")
 
-    def finish(self) -> None:
+    def finish(self, passes: Sequence[ModulePass]) -> None:
+        """Says what made the module, as `xdsl-opt -p` and `--passes` take it, and the times."""
+        if self.print_ir:
+            pipeline = ",".join(str(step.pipeline_pass_spec()) for step in passes)
+            say(f"// ----- pipeline: {pipeline}")
         if self.print_times:
             for name, seconds in self.times:
                 say(f"{seconds:9.3f} s  {name}")
@@ -53,7 +59,6 @@ def run_passes_alone(
     arguments: argparse.Namespace, context: Context, module: ModuleOp, observer: Observer
 ) -> int:
     """Runs the passes that are asked for and writes the IR; the exit code."""
-    from xdsl.passes import ModulePass
     from xdsl.universe import Universe
     from xdsl.utils.arg_spec import parse_pipeline
     from xdsl.utils.exceptions import ArgSpecParseError
@@ -91,7 +96,7 @@ def run_passes_alone(
                 raise
             raise InputError(f"--passes: {step.name} does not apply here: {error}") from error
     write(arguments.output, module_text(module))
-    observer.finish()
+    observer.finish(passes)
     return 0
 
 

@@ -137,8 +137,8 @@ def _measure(
 def _kernels_of(arguments: argparse.Namespace) -> tuple[Entry, ...]:
     """The kernels of the model that is to be profiled."""
     from poetc.ir.text import make_context, read_module
-    from poetc.passes.stablehlo_split import parse_splits
     from poetc.profile import entries_of
+    from poetc.splits import parse_splits
 
     name, data = read(arguments.input)
     if arguments.split in ("off", "auto"):

@@ -42,7 +42,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from poetc.errors import InputError, collected
 from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.locations import source_location
-from poetc.ir.poet import PART, ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.poet import IO_PLACES, PART, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
     EXPANDED,
     ConstantOp,
@@ -62,14 +62,23 @@ _STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
 
 @dataclass(frozen=True)
 class StableHLOToPoetPass(ModulePass):
-    """Turns the public function `main` into a graph with one compute per operation."""
+    """Turns the public function `main` into a graph with one compute per operation.
+
+    `io`, "arena" or "caller", says where inputs and results are (default: in the arena).
+    """
 
     name = "stablehlo-to-poet"
 
+    io: str | None = None
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.io not in (None, *IO_PLACES):
+            raise InputError(f"io is {' or '.join(IO_PLACES)}, not {self.io}")
         main = _main(op)
         _check(main)
         graph = _Converter(main).convert()
+        if self.io is not None:
+            graph.attributes["io"] = StringAttr(self.io)
         Rewriter.insert_op(graph, InsertPoint.before(main))
         for function in [f for f in op.ops if isinstance(f, FuncOp)]:
             # A private function that is left has been inlined everywhere.

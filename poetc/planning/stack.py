@@ -12,8 +12,8 @@ from poetc.backends.c.stack import StackUse, measure_stack, transfer_bytes
 from poetc.errors import InputError
 from poetc.ir.graph import graphs, write_schedule
 from poetc.ir.transfers import FEW, most_under_way, split_at_once
-from poetc.passes.poet_plan_memory import plan_graph_memory
-from poetc.passes.poet_schedule import ScheduleOptions, mark_cache_line, problem_view
+from poetc.planning.memory import plan_graph_memory
+from poetc.planning.problem import NO_LIMIT, ScheduleOptions, mark_cache_line, problem_view
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
 from poetc.schedule.solve import solve
 
@@ -38,7 +38,7 @@ def expected_stack(
     programs are measured: one with nothing but calls in place, and one with as many transfers as
     `options` may lead to. `SLACK_BYTES` are added for what is between them.
     """
-    asked = replace(options, arena_bytes=None, deadline_ns=None, ram_scope="all", params="ram")
+    asked = replace(options, budget=NO_LIMIT, deadline_ns=None, ram_scope="all", params="ram")
     has_storage = options.device is not None and options.device.storage is not None
     limited = options.arena_bytes is not None
     store = options.params == "storage" or (options.params == "auto" and limited and has_storage)

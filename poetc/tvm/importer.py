@@ -35,7 +35,7 @@ from poetc.costmodel.device import Device
 from poetc.errors import InputError
 from poetc.ir.poet import ComputeOp, CostAttr, GraphOp, ReturnOp, YieldOp
 from poetc.kernels.analysis import Work
-from poetc.passes.inplace import MAY_SHARE
+from poetc.planning.inplace import MAY_SHARE
 from poetc.tvm.kernels import Buffer, Kernel, Unsupported, kernel_of
 
 _FLOATS = {

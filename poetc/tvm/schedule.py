@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -15,25 +15,24 @@ from tvm import ir, relax, tirx
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr
 
 from poetc.backends.tvm import pipeline
-from poetc.budget import Deadline
+from poetc.budget import Budget, Deadline
 from poetc.costmodel.device import Device, load_device
-from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
+from poetc.diagnosis import Diagnosis, Reason
+from poetc.errors import InfeasibleError, InputError, TimeLimitError, UnscheduledError
 from poetc.options import SearchOptions, default, search_fields
-from poetc.passes.poet_order import order_graph
-from poetc.passes.poet_schedule import (
-    ScheduleOptions,
-    ScheduleReport,
-    deadline_of,
-    schedule_and_plan,
-)
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning.order import order_graph
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions, deadline_of
+from poetc.planning.report import ScheduleReport
+from poetc.planning.solver import diagnosis
 from poetc.schedule import strategies
-from poetc.schedule.model.errors import InfeasibleProblem, SolverInterrupted
+from poetc.schedule.model.errors import SolverInterrupted
 from poetc.tvm import pages
 from poetc.tvm.exporter import export_function
 from poetc.tvm.importer import Imported, import_function, kernel_name
 from poetc.tvm.kernels import ALIGN_BYTES
-from poetc.units import format_bytes, format_time, parse_bytes
+from poetc.units import parse_bytes
 
 ATTRIBUTE = "poetc"
 """Attribute of a scheduled function: what it takes, by name (see docs/relax.md)."""
@@ -219,13 +218,12 @@ def _others(module: ir.IRModule, names: Sequence[str]) -> ir.IRModule:
 def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | str]:
     """Schedules the graph of a function in place; what the function then takes."""
     graph = imported.graph
-    aside = imported.result_bytes + imported.pool_bytes
     order_graph(graph)
-    arena_bytes = None if options.ram_bytes is None else options.ram_bytes - aside
-    # Where results alone are too much the answer is still what is needed in all.
-    short = arena_bytes is not None and arena_bytes <= 0 and bool(graph.computes)
+    budget = _budget(imported, options.ram_bytes)
+    short = budget.arena_bytes is not None and budget.arena_bytes <= 0 and bool(graph.computes)
     asked = ScheduleOptions(
-        arena_bytes=1 if short else arena_bytes,
+        # Where results alone are too much the answer is still what is needed in all.
+        budget=_budget(imported, budget.reserved_bytes + 1) if short else budget,
         deadline_ns=deadline_of(graph, options.deadline),
         device=options.device,
         align=ALIGN_BYTES,
@@ -233,15 +231,11 @@ def _schedule(imported: Imported, options: _Options) -> dict[str, int | float | 
     )
     try:
         report = schedule_and_plan(graph, asked)
-    except InfeasibleError as error:
-        raise InfeasibleError(_explained(error, imported, options)) from error
-    except TimeLimitError as error:
-        raise TimeLimitError(_explained(error, imported, options)) from error
+    except UnscheduledError as error:
+        raise _for_user(error.diagnosis, imported, options) from error
     if short:
-        raise InfeasibleError(
-            f"Relax function @{imported.name}: no schedule fits into "
-            f"{format_bytes(options.ram_bytes or 0)}: {_aside(imported)}"
-        )
+        found = diagnosis(graph, replace(asked, budget=budget), Reason.RESERVED)
+        raise _for_user(replace(found, proven=True), imported, options)
     verify_graph(graph)
     return _summary(imported, report)
 
@@ -265,46 +259,32 @@ def _summary(imported: Imported, report: ScheduleReport) -> dict[str, int | floa
     }
 
 
-def _aside(imported: Imported) -> str:
-    """What is not in the arena, in words."""
-    words = f"results take {format_bytes(imported.result_bytes)}"
-    if imported.pool_bytes:
-        words += f", scratch memory that kernels allocate {format_bytes(imported.pool_bytes)}"
-    return words
+def _budget(imported: Imported, ram_bytes: int | None) -> Budget:
+    """The RAM of a call, of which results and pools are no part of the arena."""
+    names = "results", "scratch memory that kernels allocate"
+    return Budget(ram_bytes, imported.result_bytes, imported.pool_bytes, names=names)
 
 
-def _about(imported: Imported, error: PoetcError) -> str:
-    return f"Relax function @{imported.name}, whose {_aside(imported)}: {error.message}"
+def _for_user(diagnosis: Diagnosis, imported: Imported, options: _Options) -> UnscheduledError:
+    """The error for a diagnosis, with the names that Relax has."""
+    kernel = diagnosis.kernel
+    if kernel is not None:
+        compute = imported.graph.computes[kernel.number - 1]
+        kernel = replace(kernel, function=kernel_name(compute))
+    subject = f"Relax function @{imported.name}"
+    return UnscheduledError.of(
+        replace(diagnosis, subject=subject, ram_bytes=options.ram_bytes, kernel=kernel)
+    )
 
 
-def _explained(error: PoetcError, imported: Imported, options: _Options) -> str:
-    """The proof that there is no schedule, or none in one order, in terms of all that the function
-    allocates."""
-    found = error.__cause__
-    if not isinstance(found, InfeasibleProblem) or options.ram_bytes is None:
-        return _about(imported, error)
-    ordered = isinstance(error, TimeLimitError)
-    none = f"no schedule{' with the kernels in this order' if ordered else ''}"
-    where = ""
-    if found.operation is not None:
-        compute = imported.graph.computes[found.operation]
-        where = f' for "{compute.label.data}" ({kernel_name(compute)})'
-    if found.time_bound_ns is not None or found.fastest_ns is not None:
-        parts = [f"{none} meets the deadline within {format_bytes(options.ram_bytes)}{where}"]
-        if found.time_bound_ns is not None:
-            parts.append(f"it takes at least {format_time(found.time_bound_ns)}")
-        if found.fastest_ns is not None:
-            parts.append(f"the fastest schedule known takes {format_time(found.fastest_ns)}")
-    else:
-        aside = imported.result_bytes + imported.pool_bytes
-        parts = [f"{none} fits into {format_bytes(options.ram_bytes)}"]
-        if found.ram_bound_bytes is not None:
-            parts.append(f"at least {format_bytes(found.ram_bound_bytes + aside)} needed{where}")
-        if found.least_ram_bytes is not None:
-            known = format_bytes(found.least_ram_bytes + aside)
-            parts.append(f"least RAM known to work: {known}")
-        parts.append(f"{'of that, ' if len(parts) > 1 else ''}{_aside(imported)}")
-    return f"Relax function @{imported.name}: {'; '.join(parts)}"
+class _InfeasibleError(InfeasibleError):
+    def __init__(self, message: str) -> None:
+        super().__init__(Diagnosis(Reason.REPORTED, proven=True, words=message))
+
+
+class _TimeLimitError(TimeLimitError):
+    def __init__(self, message: str) -> None:
+        super().__init__(Diagnosis(Reason.REPORTED, words=message))
 
 
 # Pipelines
@@ -328,6 +308,8 @@ def register() -> None:
     pages.register()
     if PIPELINE not in relax.pipeline.PIPELINE_MAP:
         relax.register_pipeline(PIPELINE)(relax_pipeline)
-    # Errors pass through TVM on their way to whoever runs the pass.
+    # Errors pass through TVM, as a name and a message, on their way to whoever runs the pass.
     for error in (InputError, InfeasibleError, TimeLimitError, KeyboardInterrupt):
         tvm_ffi.register_error(error.__name__, error)
+    tvm_ffi.register_error(InfeasibleError.__name__, _InfeasibleError)
+    tvm_ffi.register_error(TimeLimitError.__name__, _TimeLimitError)

@@ -14,8 +14,9 @@ from poetc.cli.arguments import given
 from poetc.errors import InputError
 
 if TYPE_CHECKING:
-    from poetc.pipeline import Compiled, Options
+    from poetc.pipeline import Compiled
     from poetc.report import Summary
+    from poetc.request import Options
     from poetc.step_data import StepData
 
 DEFAULT = "ir"

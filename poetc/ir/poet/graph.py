@@ -71,7 +71,8 @@ class GraphOp(IRDLOperation):
     `storage_bytes`, `schedule` (dictionary of what the scheduler proved), and where parameters are
     on storage `bank_bytes` (from the place of an old value to that of the new one) and
     `storage_unit` (bytes that a write which is cut off may spoil together). `cache_line_bytes` is
-    there for devices whose transfers do not go through a data cache with such lines.
+    there for devices whose transfers do not go through a data cache with such lines. Between
+    poet-schedule and poet-plan-memory, `planned` has the offset of each buffer in the arena.
     """
 
     name = "poet.graph"

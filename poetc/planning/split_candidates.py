@@ -12,18 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import BlockArgument
 
 from poetc.ir.graph import Storage, tensor_bytes
 from poetc.ir.poet import ComputeOp, GraphOp
-from poetc.passes.stablehlo_split import Split
+from poetc.planning.problem import ScheduleOptions
 from poetc.schedule.model.problem import Place, Problem
-
-if TYPE_CHECKING:
-    from poetc.pipeline import Options
+from poetc.splits import Split
 
 MOST_PARTS = 64
 """Of one parameter: each part has kernels of its own."""
@@ -31,7 +28,7 @@ MOST_PARTS = 64
 
 @dataclass(frozen=True)
 class Candidate:
-    """A module with one graph, ready to be scheduled with `options`, whose parameters are split.
+    """A module with one graph, to be scheduled as `asked`, whose parameters are split.
 
     `needed_bytes` is what it needs at least, of all of the RAM, and `kernel` the one that needs
     that (None: what is in RAM at the start or the end). `ends_bytes` is the same for what no split
@@ -43,7 +40,7 @@ class Candidate:
     splits: tuple[Split, ...]
     module: ModuleOp
     graph: GraphOp
-    options: Options
+    asked: ScheduleOptions
     needed_bytes: int
     ends_bytes: int
     kernel: ComputeOp | None

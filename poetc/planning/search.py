@@ -1,0 +1,418 @@
+"""The search for a schedule of a step, with parameters as they are and split into shards.
+
+Parameters are split where that may be of use: where there is no schedule without, and where one may
+take less energy. All of it takes one time limit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from xdsl.dialects.builtin import ModuleOp
+
+from poetc.diagnosis import Diagnosis, LeastRam, SplitSearch, Tried
+from poetc.errors import InputError, UnscheduledError
+from poetc.ir.graph import GraphView, graphs
+from poetc.ir.poet import GraphOp
+from poetc.planning.order import order_graph
+from poetc.planning.plan import plan_graph
+from poetc.planning.problem import ScheduleOptions, instance_of, problem_view, storage_of
+from poetc.planning.report import ScheduleReport, describe, with_bound
+from poetc.planning.solver import ProgressCallback
+from poetc.planning.split_bounds import least_time_ns
+from poetc.planning.split_candidates import (
+    Candidate,
+    candidates,
+    ends_bytes,
+    in_time,
+)
+from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
+from poetc.schedule.search.infeasibility import least_ram
+from poetc.splits import Split, splits_text
+
+PATIENCE = 0.5
+"""Share of the time after which a search without a schedule leaves the rest to parameters in
+shards, or to finer ones."""
+
+BETTER_SHARE = 0.3
+"""Share of the time that is left, where there is a schedule, for shards that may be better."""
+
+CUT = 0.7
+"""Share of its time from which on a search without a schedule is taken for cut short."""
+
+PROOF_SHARE = 0.8
+"""Share of the time that is left for a proof that no shards keep to the limits."""
+
+LEAST_RAM_S = 0.3
+"""Seconds for the least RAM that an error names, where the search has not found it out."""
+
+
+class Source(Protocol):
+    """A step before its parameters are split."""
+
+    refused: str
+    """Why parameters are not split; empty if they may be."""
+
+    def splittable(self) -> Mapping[int, tuple[int, int]]:
+        """For each parameter the argument that stands for those split alike, and in how many shards
+        these can be had."""
+        ...
+
+    def build(
+        self, splits: tuple[Split, ...], late: Callable[[ModuleOp], bool]
+    ) -> tuple[ModuleOp, ScheduleOptions] | None:
+        """Annotated poet IR with those splits, and what to schedule it for. None where it becomes
+        too `late` for it once it is known how large the module is in shards."""
+        ...
+
+    def seconds(self, module: ModuleOp | None = None) -> float:
+        """What a module takes to become poet IR; None: the step as it is."""
+        ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """A module with one graph, annotated and ordered, and what to schedule it for."""
+
+    module: ModuleOp
+    graph: GraphOp
+    asked: ScheduleOptions
+
+
+@dataclass(frozen=True)
+class Found:
+    """A scheduled step and how it was found."""
+
+    step: Step
+    report: ScheduleReport
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A search without a schedule, of a `candidate`, None for parameters as they are. One that is
+    `cut_short` may find something in more time than `spent_s`."""
+
+    candidate: Candidate | None
+    diagnosis: Diagnosis
+    spent_s: float
+    cut_short: bool
+
+
+def search(step: Step, source: Source | None, progress: ProgressCallback | None = None) -> Found:
+    """The schedule of least energy that was found for `step`, or for `source`, which is the same
+    step, with parameters in shards; None where the input is poet IR.
+
+    The graph of what was found is scheduled (`plan_graph`). Raises InfeasibleError where it is
+    proven that there is no schedule, and TimeLimitError where none was found; both say how much RAM
+    is known to be enough, and how much is needed.
+    """
+    return _Search(step, source, progress).run()
+
+
+class _Search:
+    def __init__(
+        self, step: Step, source: Source | None, progress: ProgressCallback | None
+    ) -> None:
+        self.step, self.asked, self.progress = step, step.asked, progress
+        self.refused = "the input is poet IR" if source is None else source.refused
+        self.source = None if self.refused else source
+        self.end_s = time.monotonic() + step.asked.time_limit_s
+        self.best: Found | None = None
+        self.tried: list[Tried] = []
+        self.failures: list[_Failure] = []
+        self.is_splittable = True
+
+    def run(self) -> Found:
+        """What `search` returns."""
+        self._try(self.step, None, 1.0 if self.source is None else PATIENCE)
+        failure = self.failures[-1].diagnosis if self.failures else None
+        if self.source is not None:
+            try:
+                unsplit = _candidate((), self.step)
+            except InputError as error:
+                self.refused = error.message
+            else:
+                failure = self._in_shards(self.source, unsplit)
+        if self.best is not None:
+            return self._chosen(self.best)
+        assert failure is not None
+        may_help = failure.proven and not failure.is_about_time
+        if self.refused and may_help and not self.step.graph.has_parts:
+            failure = replace(failure, splits=SplitSearch(refused=self.refused))
+        raise UnscheduledError.of(replace(failure, least_ram=self._least_ram()))
+
+    def _chosen(self, best: Found) -> Found:
+        """The best that was found, with the bound for all that was tried, on its graph, too."""
+        bounds = [tried.bound_nj for tried in self.tried if tried.bound_nj is not None]
+        report = with_bound(best.report, min(bounds), self.asked.gap)
+        report = replace(report, tried=tuple(self.tried))
+        describe(best.step.graph, report)
+        return Found(best.step, report)
+
+    def _try(self, step: Step, candidate: Candidate | None, patience: float) -> None:
+        """Schedules one step. A search without a schedule takes the share `patience` of the time
+        and leaves the rest to others."""
+        begin_s = time.monotonic()
+        left_s = max(0.0, self.end_s - begin_s)
+        splits = "" if candidate is None else splits_text(candidate.splits)
+        try:
+            asked = replace(step.asked, time_limit_s=left_s, patience=patience)
+            report = plan_graph(step.graph, asked, self.progress)
+        except UnscheduledError as error:
+            spent_s = time.monotonic() - begin_s
+            found = error.diagnosis
+            cut_short = not found.proven and spent_s >= CUT * patience * left_s
+            if not found.proven:
+                found = replace(found, remedies=_remedies(step.asked, spent_s))
+            self.failures.append(_Failure(candidate, found, spent_s, cut_short))
+            if candidate is not None:
+                bound_nj = None if found.proven else candidate.least_nj
+                self.tried.append(Tried("storage", splits, None, bound_nj, searched=True))
+            else:
+                self.tried += found.tried
+            return
+        self.tried += [replace(tried, splits=splits) for tried in report.tried]
+        if self.best is None or report.use.energy_nj < self.best.report.use.energy_nj:
+            self.best = Found(step, report)
+
+    def _in_shards(self, source: Source, unsplit: Candidate) -> Diagnosis | None:
+        """Tries parameters in shards, ever finer ones until there is a schedule, and further as
+        long as they may be better than it. The diagnosis if there is no schedule."""
+        begin_s = time.monotonic()
+        until_s = begin_s + BETTER_SHARE * max(0.0, self.end_s - begin_s)
+        least_ns = unsplit.least_time_ns
+
+        def over(candidate: Candidate = unsplit) -> bool:
+            """Whether this one, and those that are finer, are of no interest."""
+            if self.best is None:
+                return self._too_late(least_ns) or time.monotonic() >= self.end_s
+            energy_nj = self.best.report.use.energy_nj
+            # Transfers of shards take no less than those of the whole.
+            late = time.monotonic() >= until_s or self.best.report.interrupted
+            return late or candidate.least_nj >= energy_nj * (1 - self.asked.gap)
+
+        def late(module: ModuleOp | None = None) -> bool:
+            """Whether there is no time to make poet IR of it, nor interest."""
+            return over() or time.monotonic() + source.seconds(module) >= self.end_s
+
+        if not over(unsplit) and not late():
+            splittable = source.splittable()
+            self.is_splittable = any(most > 1 for _, most in splittable.values())
+            if self.best is None and self.asked.deadline_ns is not None:
+                least_ns = self._least_time_ns(source, splittable, unsplit, late)
+            for tried in split_candidates(source, splittable, unsplit, late):
+                if not tried.splits or over(tried):
+                    break
+                self._try(Step(tried.module, tried.graph, tried.asked), tried, PATIENCE)
+            self._again()
+        return None if self.best is not None else self._failure(unsplit, least_ns)
+
+    def _too_late(self, time_ns: int) -> bool:
+        deadline_ns = self.asked.deadline_ns
+        return deadline_ns is not None and time_ns > deadline_ns
+
+    def _least_time_ns(
+        self,
+        source: Source,
+        splittable: Mapping[int, tuple[int, int]],
+        unsplit: Candidate,
+        late: Callable[[ModuleOp | None], bool],
+    ) -> int:
+        """What the step takes at least in any shards that fit, as far as it is proven by a search
+        over them in a share of the time. Those that may be in time are tried."""
+        device, begin_s = self.asked.device, time.monotonic()
+        storage = None if device is None else storage_of(device)
+        until_s = begin_s + PROOF_SHARE * max(0.0, self.end_s - begin_s)
+        ram_bytes, deadline_ns = self.asked.budget.total_bytes, self.asked.deadline_ns
+        assert storage is not None and ram_bytes is not None and deadline_ns is not None
+
+        def build(splits: tuple[Split, ...]) -> Candidate | None:
+            if late(None) or time.monotonic() > until_s:
+                return None
+            built = source.build(splits, late)
+            return None if built is None else _candidate(splits, step_of(*built))
+
+        groups: dict[int, list[int]] = {}
+        for argument, (stands, _) in splittable.items():
+            groups.setdefault(stands, []).append(argument)
+        left = in_time(build, unsplit, groups, storage, ram_bytes, deadline_ns)
+        for tried in left.candidates:
+            if self.best is None and tried.splits and not late(None):
+                order_graph(tried.graph)
+                self._try(Step(tried.module, tried.graph, tried.asked), tried, PATIENCE)
+        proven = not left.others and not left.candidates
+        return left.least_time_ns if proven else unsplit.least_time_ns
+
+    def _again(self) -> None:
+        """Schedules what was cut short once more, in the time that is left by others, as long as
+        there is no schedule."""
+        waiting = [failure for failure in self.failures if failure.cut_short]
+        while waiting and self.best is None:
+            share = 1 / len(waiting)
+            failure = waiting.pop(0)
+            if (self.end_s - time.monotonic()) * share <= failure.spent_s:
+                continue
+            candidate = failure.candidate
+            self.failures.remove(failure)
+            splits = "" if candidate is None else splits_text(candidate.splits)
+            self.tried = [t for t in self.tried if t.splits != splits]
+            step = self.step
+            if candidate is not None:
+                step = Step(candidate.module, candidate.graph, candidate.asked)
+            self._try(step, candidate, share)
+
+    def _failure(self, unsplit: Candidate, least_ns: int) -> Diagnosis:
+        """The diagnosis where there is no schedule, with or without shards, which take `least_ns`
+        at least: that of what was tried last without a proof; else, where the deadline is what is
+        missed, that of the fastest; else the last. It is a proof if no shards can change what is
+        proven."""
+        first = self.failures[0].diagnosis
+        total_bytes = self.asked.budget.total_bytes
+        assert total_bytes is not None
+        if self._too_late(least_ns) and first.proven:
+            if least_ns >= (first.time_bound_ns or math.inf):
+                return first
+            return replace(first, splits=SplitSearch(least_time_ns=least_ns))
+        if unsplit.ends_bytes > total_bytes and first.proven:
+            return replace(first, splits=SplitSearch(ends_bytes=unsplit.ends_bytes))
+        unproven = [f for f in self.failures if not f.diagnosis.proven]
+        late = [f for f in self.failures if f.diagnosis.is_about_time]
+        told = (unproven or self.failures)[-1]
+        fastest = bool(late) and not unproven
+        if fastest:
+            told = min(late, key=lambda f: _makespan_ns(f.diagnosis))
+        if not self.is_splittable:
+            return replace(told.diagnosis, splits=SplitSearch(splittable=False))
+        splits = SplitSearch(
+            tried=len(self.failures) - 1,
+            shown="" if told.candidate is None else splits_text(told.candidate.splits),
+            fastest=fastest,
+        )
+        return replace(told.diagnosis, proven=False, splits=splits)
+
+    def _least_ram(self) -> LeastRam | None:
+        """What is known and what is proven of the RAM that is needed, whatever time it takes."""
+        asked = self.asked
+        if asked.arena_bytes is None:
+            return None
+        view = _most_frugal(self.step.graph, asked)
+        bound_bytes = ram_needed_in_any_order(instance_of(view.problem, asked))[0]
+        if self.source is not None and self.is_splittable:
+            bound_bytes = min(bound_bytes, ends_bytes(view.problem))
+        known: list[tuple[int, str]] = []
+        for failure in self.failures:
+            candidate, bytes = failure.candidate, failure.diagnosis.known_bytes
+            if bytes is None and (candidate is None or failure is self.failures[-1]):
+                graph, options = self.step.graph, asked
+                if candidate is not None:
+                    graph, options = candidate.graph, candidate.asked
+                instance = instance_of(_most_frugal(graph, options).problem, options)
+                bytes = least_ram(instance, LEAST_RAM_S, other_orders=False).known
+                bytes = None if bytes is None else bytes + options.budget.reserved_bytes
+            if bytes is not None:
+                known.append((bytes, "" if candidate is None else splits_text(candidate.splits)))
+        known_bytes, splits = min(known, default=(None, ""))
+        return LeastRam(known_bytes, bound_bytes + asked.budget.reserved_bytes, splits)
+
+
+def _makespan_ns(diagnosis: Diagnosis) -> float:
+    """The shortest makespan known where the deadline is missed."""
+    return math.inf if diagnosis.fastest_ns is None else diagnosis.fastest_ns
+
+
+def _remedies(asked: ScheduleOptions, seconds: float) -> tuple[str, ...]:
+    """What to change where a search that took `seconds` found nothing."""
+    changes = ["more --ram"] if asked.arena_bytes is not None else []
+    changes += ["a later --deadline"] if asked.deadline_ns is not None else []
+    # A search that finds nothing leaves time for others.
+    if seconds >= asked.time_limit_s * PATIENCE**2 / 2:
+        changes.append("a longer --time-limit")
+    return tuple(changes or ["another --strategy"])
+
+
+def _most_frugal(graph: GraphOp, asked: ScheduleOptions) -> GraphView:
+    """The problem with the parameters where they need least RAM, of where they may be."""
+    may_be_stored = asked.device is not None and asked.device.storage is not None
+    may_be_stored &= asked.ram_scope == "all"
+    asked = replace(asked, budget=replace(asked.budget, total_bytes=None), deadline_ns=None)
+    if graph.has_parts or (asked.params != "ram" and may_be_stored):
+        try:
+            return problem_view(graph, replace(asked, params="storage"))
+        except InputError:
+            if asked.params == "storage":
+                raise
+    return problem_view(graph, replace(asked, params="ram"))
+
+
+def split_candidates(
+    source: Source,
+    splittable: Mapping[int, tuple[int, int]],
+    unsplit: Candidate,
+    late: Callable[[ModuleOp | None], bool] = lambda module: False,
+) -> Iterator[Candidate]:
+    """The step with its parameters in shards and on storage so that it may fit into the RAM; see
+    `split_candidates.candidates`. The search ends when it is too `late` to begin or go on with a
+    module."""
+    total_bytes = unsplit.asked.budget.total_bytes
+    assert total_bytes is not None
+
+    def build(splits: tuple[Split, ...]) -> Candidate | None:
+        built = None if late(None) else source.build(splits, late)
+        return None if built is None else _candidate(splits, step_of(*built))
+
+    for found in candidates(build, unsplit, splittable, total_bytes):
+        # What does not fit in any order is for the message only, and needs no order.
+        if found.splits and found.needed_bytes <= total_bytes:
+            order_graph(found.graph)
+        yield found
+
+
+def split_candidate(source: Source, splits: tuple[Split, ...]) -> Candidate:
+    """The step with those splits, ready to be scheduled."""
+    built = source.build(splits, lambda module: False)
+    assert built is not None
+    found = _candidate(splits, step_of(*built))
+    order_graph(found.graph)
+    return found
+
+
+def step_of(module: ModuleOp, asked: ScheduleOptions) -> Step:
+    """A module as a step. Raises InputError unless it has one graph."""
+    found = graphs(module)
+    if len(found) != 1:
+        names = ", ".join(f"@{g.sym_name.data}" for g in found) or "none"
+        raise InputError(f"expected one poet.graph in the module, found {names}")
+    return Step(module, found[0], asked)
+
+
+def _candidate(splits: tuple[Split, ...], step: Step) -> Candidate:
+    """What an unscheduled graph needs at least, with parameters on storage."""
+    unlimited = replace(step.asked.budget, total_bytes=None)
+    asked = replace(step.asked, budget=unlimited, deadline_ns=None, params="storage")
+    view = problem_view(step.graph, asked)
+    device = asked.device
+    assert device is not None
+    storage = storage_of(device)
+    assert storage is not None
+    instance = instance_of(view.problem, asked)
+    needed_bytes, operation = ram_needed_in_any_order(instance)
+    used_bytes = unlimited.used_bytes
+    return Candidate(
+        splits,
+        step.module,
+        step.graph,
+        step.asked,
+        used_bytes(needed_bytes),
+        used_bytes(ends_bytes(view.problem)),
+        None if operation is None else view.computes[operation],
+        least_time_ns(view, storage, device),
+        instance.least_energy_nj,
+        lambda still_open: max(
+            least_time_ns(view, storage, device, still_open),
+            0 if still_open else time_needed(instance),
+        ),
+    )

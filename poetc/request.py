@@ -1,0 +1,179 @@
+"""What the user asked for, and what is known of the program beside the arena."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
+
+from poetc.backends.c.layout import static_ram_bytes
+from poetc.budget import Budget, Deadline
+from poetc.costmodel.device import Device
+from poetc.diagnosis import Diagnosis, Reason
+from poetc.errors import InputError, TimeLimitError
+from poetc.ir.poet import GraphOp
+from poetc.options import SearchOptions, default, search_fields
+from poetc.planning.problem import ScheduleOptions, alignment_of, deadline_of
+from poetc.splits import Split, splits_text
+from poetc.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from poetc.backends.c.boards import Board
+    from poetc.backends.c.emit import Executor
+    from poetc.backends.c.stack import StackUse
+
+
+@dataclass(frozen=True)
+class Options(SearchOptions):
+    """What the user asked for.
+
+    `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
+    `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if that is
+    possible, else on storage. With `io="caller"`, inputs and results are in buffers of the caller,
+    which are not counted; None is what the input says, or "arena". With `stack_compiler`, a C
+    compiler and its options, the stack is measured instead of given, for a `board` with the page
+    store that it has. The program that `executor` makes has more static data, which depends on the
+    model; None: the schedule is printed as code.
+    """
+
+    device: Device
+    device_name: str
+    ram_bytes: int | None = None
+    deadline: Deadline | None = None
+    static_bytes: int = 0
+    stack_bytes: int = 0
+    params: str = default("params")
+    stack_compiler: tuple[str, ...] | None = None
+    io: str | None = None
+    board: Board | None = None
+    executor: Executor | None = None
+    split: tuple[Split, ...] | str = default("split")
+
+    @property
+    def budget(self) -> Budget:
+        """The limit of RAM, and what is set aside from it."""
+        return Budget(self.ram_bytes, self.static_bytes, self.stack_bytes, self.ram_scope)
+
+    def checked(self) -> Options:
+        """The same with parameters on storage, if some are to be split.
+
+        Raises InputError where they cannot be there.
+        """
+        asked = f"--split={splits_text(self.split)}" if isinstance(self.split, tuple) else ""
+        if asked and self.params == "ram":
+            raise InputError(f"{asked}: parameters in shards are on storage, not in RAM")
+        if self.params == "storage" or asked:
+            asked = asked or "--params=storage"
+            if self.device.storage is None:
+                raise InputError(f"{asked}: device {self.device_name} has no storage")
+            if self.ram_scope != "all":
+                raise InputError(f"{asked} cannot go with --ram-scope={self.ram_scope}")
+        return replace(self, params="storage") if isinstance(self.split, tuple) else self
+
+    def why_not_split(self) -> str:
+        """Which option keeps parameters from being split where the step does not fit; nothing if
+        none does."""
+        if self.split == "off":
+            return "--split=off"
+        if isinstance(self.split, tuple):
+            return f"--split={splits_text(self.split)}"
+        if self.params == "ram":
+            return "--params=ram"
+        if self.ram_scope != "all":
+            return f"--ram-scope={self.ram_scope}"
+        if self.device.profile is not None:
+            return (
+                "--profile has whole ones; --split, here and for poetc profile, says which to split"
+            )
+        if self.device.storage is None:
+            return f"--device={self.device_name}, no storage"
+        return ""
+
+    def with_program(self, module: ModuleOp, graph: GraphOp) -> Options:
+        """The same with what the program of an unscheduled graph has beside the arena: static data
+        of the executor, and the stack, as far as that can be told before scheduling."""
+        options = self
+        if self.executor is not None:
+            static_bytes = self.static_bytes + self.executor.state_bytes(graph)
+            options = replace(self, static_bytes=static_bytes)
+        if self.stack_compiler is None:
+            return options
+        from poetc.planning.stack import expected_stack
+
+        asked = options.schedule_options(graph)
+        stack = expected_stack(module, self.stack_compiler, asked, self.board, self.executor)
+        return replace(options, stack_bytes=stack.bytes)
+
+    def schedule_options(self, graph: GraphOp) -> ScheduleOptions:
+        """What the scheduler is asked for."""
+        return ScheduleOptions(
+            budget=self.budget,
+            deadline_ns=deadline_of(graph, self.deadline),
+            device=self.device,
+            align=alignment_of(self.device),
+            params=self.params,
+            **search_fields(self),
+        )
+
+    def with_measured_stack(self, module: ModuleOp, graph: GraphOp) -> tuple[Options, StackUse]:
+        """The same with the stack that the scheduled program takes, and how it was measured.
+
+        Raises TimeLimitError where there is no RAM for it.
+        """
+        from poetc.backends.c.stack import measure_stack
+
+        assert self.stack_compiler is not None
+        stack = measure_stack(module, self.stack_compiler, board=self.board, executor=self.executor)
+        reserve_bytes = max(stack.bytes, self.stack_bytes)
+        options = replace(self, stack_bytes=stack.bytes)
+        used_bytes = options.budget.used_bytes(static_ram_bytes(graph))
+        if self.ram_bytes is not None and self.ram_scope == "all" and used_bytes > self.ram_bytes:
+            raise TimeLimitError(
+                Diagnosis(
+                    Reason.STACK,
+                    ram_bytes=self.ram_bytes,
+                    needed_bytes=used_bytes,
+                    stack_bytes=stack.bytes,
+                    remedies=(f"--stack={reserve_bytes}",),
+                )
+            )
+        return options, stack
+
+
+def check_given(graph: GraphOp, options: Options) -> None:
+    """Raises InputError unless a schedule that came with the input keeps to what is asked for."""
+    hint = "give the IR from before poet-schedule"
+    params = [i for i in range(len(graph.arguments)) if graph.role(i) == "param"]
+    other = [i for i in params if graph.is_stored(i) != (options.params == "storage")]
+    if options.params != "auto" and other:
+        raise InputError(
+            f"the input is scheduled already, with parameter {graph.arg_name(other[0])} "
+            f"{'on storage' if graph.is_stored(other[0]) else 'in RAM'}, but --params="
+            f"{options.params} is asked for; {hint}"
+        )
+    if options.io not in (None, graph.io):
+        raise InputError(
+            f"the input is scheduled already, with io = {graph.io}, but --io={options.io} is "
+            f"asked for; {hint}"
+        )
+    used = options.budget.used_bytes(static_ram_bytes(graph))
+    if options.ram_bytes is not None and used > options.ram_bytes:
+        raise InputError(
+            f"the input is scheduled already and takes {format_bytes(used)}, more than the "
+            f"{format_bytes(options.ram_bytes)} asked for; {hint}"
+        )
+    if options.deadline is None:
+        return
+    found = graph.attributes.get("schedule")
+    known = found.data if isinstance(found, DictionaryAttr) else {}
+    times = [known.get(name) for name in ("makespan_ns", "unlimited_makespan_ns")]
+    if not all(isinstance(time_ns, IntegerAttr) for time_ns in times):
+        raise InputError(f"the input is scheduled already and does not say its time; {hint}")
+    makespan_ns, unlimited_ns = (t.value.data for t in times if isinstance(t, IntegerAttr))
+    limit_ns = options.deadline.within_ns(unlimited_ns)
+    if makespan_ns > limit_ns:
+        raise InputError(
+            f"the input is scheduled already and takes {format_time(makespan_ns)}, longer than the "
+            f"deadline of {format_time(limit_ns)}; {hint}"
+        )
