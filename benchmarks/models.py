@@ -20,9 +20,10 @@ from xdsl.dialects.builtin import ModuleOp
 from benchmarks import document
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
 from poetc.costmodel.device import load_device
+from poetc.driver import compile_module
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import compile_module, front_passes, run_passes
+from poetc.pipeline import front_passes, run_passes
 from poetc.planning.problem import problem_view
 from poetc.request import Options
 from poetc.schedule.model.checker import Report

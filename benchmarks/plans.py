@@ -25,8 +25,8 @@ from poetc.backends.plan.plan import PageIn, PageOut, Run
 from poetc.backends.plan.source import PlanExecutor
 from poetc.backends.plan.table import table_of
 from poetc.costmodel.device import load_device
+from poetc.driver import compile_module
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import compile_module
 from poetc.request import Options
 from poetc.tensors import read_tensors
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks import document
 from poetc.costmodel.device import load_device
+from poetc.driver import SplitSource
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import SplitSource
 from poetc.planning.problem import NO_LIMIT, problem_view
 from poetc.planning.search import split_candidate, split_candidates
 from poetc.planning.split_candidates import Candidate

@@ -11,11 +11,11 @@ import argparse
 
 from benchmarks import document, models
 from poetc.costmodel.device import load_device
+from poetc.driver import compile_module
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import make_context, parse_module
 from poetc.ir.timeline import simulate
 from poetc.ir.transfers import join_transfers, most_under_way
-from poetc.pipeline import compile_module
 from poetc.planning.problem import storage_of
 from poetc.request import Options
 from poetc.units import format_time

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from poetc.costmodel.device import load_device
+from poetc.driver import compile_module
 from poetc.ir.graph import graphs
 from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import compile_module
 from poetc.request import Options
 
 

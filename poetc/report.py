@@ -16,6 +16,7 @@ from xdsl.ir import Attribute
 from poetc.backends.c.layout import static_ram_bytes
 from poetc.budget import Budget
 from poetc.diagnosis import Tried
+from poetc.driver import Compiled
 from poetc.errors import InputError
 from poetc.ir.graph import GraphView, tensor_bytes, view_scheduled
 from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
@@ -31,7 +32,6 @@ from poetc.ir.poet import (
 )
 from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import unscheduled
-from poetc.pipeline import Compiled
 from poetc.planning.inplace import inplace_candidates
 from poetc.planning.problem import ScheduleOptions, alignment_of, problem_view, storage_of
 from poetc.request import Options

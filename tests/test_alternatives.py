@@ -159,7 +159,7 @@ def test_no_proof_where_some_parts_work(adam: str, capsys: pytest.CaptureFixture
 def test_a_search_for_parts_without_time_proves_nothing(
     adam: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poetc.split_search._parameters", lambda candidate: [])
+    monkeypatch.setattr("poetc.planning.split_candidates._parameters", lambda candidate: [])
     status, text = run(capsys, adam, "--ram=1KB", *SMALL, "--time-limit=2")
     assert status == 4 and "of others nothing is proven" in text
 

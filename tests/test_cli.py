@@ -18,11 +18,11 @@ from conftest import MODELS
 from poetc.cli import main
 from poetc.costmodel.device import load_device
 from poetc.diagnosis import Diagnosis, Reason
+from poetc.driver import compile_module
 from poetc.errors import TimeLimitError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
-from poetc.pipeline import compile_module
 from poetc.planning import search
 from poetc.planning.plan import schedule_and_plan
 from poetc.request import Options

@@ -8,10 +8,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from poetc.costmodel.device import load_device
+from poetc.driver import compile_module
 from poetc.interpreter import run_func, run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import compile_module, front_passes, run_passes, verified
+from poetc.pipeline import front_passes, run_passes, verified
 from poetc.request import Options
 
 NAMES = ["gesture_mlp", "kws_conv", "dscnn", "bert_micro"]

@@ -23,6 +23,7 @@ LAYERS = (
     ("passes",),
     ("request",),
     ("pipeline",),
+    ("driver",),
     ("report", "profile", "tvm", "frontends", "universe"),
     ("cli",),
 )

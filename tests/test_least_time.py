@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from poetc.cli import main
 from poetc.costmodel.device import load_device
+from poetc.driver import SplitSource
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import splittable
-from poetc.pipeline import SplitSource
 from poetc.planning.problem import NO_LIMIT, problem_view, storage_of
 from poetc.planning.search import split_candidate
 from poetc.planning.split_candidates import Candidate, in_time

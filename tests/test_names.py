@@ -15,11 +15,11 @@ from xdsl.passes import ModulePass
 from poetc.backends.c.emit import generate
 from poetc.backends.c.text import c_comment
 from poetc.costmodel.device import load_device
+from poetc.driver import compile_module
 from poetc.image import layout_of
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.names import printable
-from poetc.pipeline import compile_module
 from poetc.request import Options
 
 NAMES = st.text(

@@ -23,6 +23,7 @@ from poetc.cli import main
 from poetc.costmodel import device as device_module
 from poetc.costmodel.device import load_device
 from poetc.diagnosis import Diagnosis, Reason
+from poetc.driver import compile_module
 from poetc.errors import (
     InfeasibleError,
     InputError,
@@ -34,7 +35,7 @@ from poetc.ir.graph import graphs, view_scheduled, view_unscheduled
 from poetc.ir.poet import GraphOp, PageType
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.passes.poet_verify import verify_graph
-from poetc.pipeline import compile_module, front_passes, run_passes
+from poetc.pipeline import front_passes, run_passes
 from poetc.planning import places
 from poetc.planning.memory import plan_graph_memory
 from poetc.planning.plan import plan_graph, schedule_and_plan

@@ -19,12 +19,13 @@ from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
 from poetc.backends.c.stack import find_compiler, measure_stack
 from poetc.cli import main
 from poetc.costmodel.device import load_device
+from poetc.driver import Compiled, compile_module
 from poetc.ir.graph import graphs, view_unscheduled
 from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import make_context, parse_module
 from poetc.ir.unschedule import origins, unscheduled
-from poetc.pipeline import Compiled, compile_module, front_passes, run_passes
+from poetc.pipeline import front_passes, run_passes
 from poetc.planning.problem import problem_view
 from poetc.report import KINDS, Summary, summarize
 from poetc.request import Options

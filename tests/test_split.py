@@ -22,6 +22,7 @@ from poetc.backends.c.emit import generate
 from poetc.cli import main
 from poetc.costmodel.device import load_device
 from poetc.diagnosis import Diagnosis, Reason
+from poetc.driver import compile_module
 from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError, UnscheduledError
 from poetc.image import ImageLayout, layout_of, pack, unpack
 from poetc.interpreter import run_func, run_graph
@@ -32,7 +33,7 @@ from poetc.ir.stablehlo import shape_of
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import main_of, split_parameters, splittable
-from poetc.pipeline import compile_module, front_passes, run_passes
+from poetc.pipeline import front_passes, run_passes
 from poetc.planning import search
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.problem import ScheduleOptions

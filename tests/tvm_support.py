@@ -17,11 +17,11 @@ from xdsl.ir import Operation
 
 from poetc.compare import floor
 from poetc.costmodel.device import load_device
+from poetc.driver import compile_module as schedule_module
 from poetc.image import layout_of, pack, unpack
 from poetc.ir.graph import graphs, tensor_bytes
 from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp
 from poetc.ir.text import make_context, parse_module
-from poetc.pipeline import compile_module as schedule_module
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.problem import problem_view

@@ -230,8 +230,9 @@ def _compile(
     observer: Observer,
     name: str,
 ) -> int:
+    from poetc.driver import compile_module
     from poetc.ir.graph import graphs
-    from poetc.pipeline import compile_module, verified
+    from poetc.pipeline import verified
 
     step = None
     if arguments.data is not None:

@@ -14,7 +14,7 @@ from poetc.cli.arguments import given
 from poetc.errors import InputError
 
 if TYPE_CHECKING:
-    from poetc.pipeline import Compiled
+    from poetc.driver import Compiled
     from poetc.report import Summary
     from poetc.request import Options
     from poetc.step_data import StepData

@@ -1,0 +1,225 @@
+"""The driver: a module, and what the user asked for, becomes a scheduled module with offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+
+from poetc.diagnosis import Reason
+from poetc.errors import InputError, PoetcError, UnscheduledError
+from poetc.ir.graph import graphs
+from poetc.ir.poet import GraphOp
+from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
+from poetc.passes.poet_verify import PoetVerifyPass
+from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
+from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
+from poetc.pipeline import (
+    Observer,
+    front_passes,
+    plan_passes,
+    run_passes,
+    schedule_pass,
+    verified,
+)
+from poetc.planning.problem import ScheduleOptions
+from poetc.planning.report import ScheduleReport
+from poetc.planning.search import search, step_of
+from poetc.planning.solver import ProgressCallback
+from poetc.request import Options, check_given
+from poetc.splits import Split
+
+if TYPE_CHECKING:
+    from poetc.backends.c.stack import StackUse
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A scheduled module with offsets, and the `passes` that made it. `report` is None if the input
+    was scheduled already.
+
+    `options` are those asked for; if the stack was measured, with what it came to, and `stack`
+    tells how.
+    """
+
+    module: ModuleOp
+    graph: GraphOp
+    report: ScheduleReport | None
+    options: Options
+    passes: tuple[ModulePass, ...]
+    stack: StackUse | None = None
+
+
+def compile_module(
+    ctx: Context,
+    module: ModuleOp,
+    options: Options,
+    *,
+    progress: ProgressCallback | None = None,
+    observe: Observer = lambda step, module, seconds: None,
+) -> Compiled:
+    """Bring a verified module to scheduled poet IR with offsets, in place.
+
+    Raises InputError for what cannot be compiled, InfeasibleError where no schedule exists,
+    TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
+    """
+    options = options.checked()
+    splits = options.split if isinstance(options.split, tuple) else ()
+    passes = front_passes(module, options.device_name, options.device, splits, options.io)
+    source = _source(ctx, module, options, observe)
+    for graph in graphs(module):
+        if options.io is not None:
+            graph.attributes["io"] = StringAttr(options.io)
+    started = time.monotonic()
+    run_passes(ctx, module, passes, observe)
+    if source is not None:
+        source.front_s = time.monotonic() - started
+    step = step_of(module, ScheduleOptions())
+    if step.graph.is_scheduled:
+        return _compile_scheduled(ctx, module, step.graph, options, observe)
+    known = options.with_program(module, step.graph)
+    asked = known.schedule_options(step.graph)
+    started = time.monotonic()
+    try:
+        found = search(replace(step, asked=asked), source, progress)
+    except UnscheduledError as error:
+        raise _for_user(error, options) from error
+    if found.step.module is not module:
+        assert source is not None
+        passes = source.passes[found.step.module]
+        _become(module, found.step.module)
+    budget = found.step.asked.budget
+    options = replace(known, static_bytes=budget.static_bytes, stack_bytes=budget.stack_bytes)
+    schedule = schedule_pass(options, replace(found.step.asked, params=options.params))
+    observe(schedule, module, time.monotonic() - started)
+    *plan, verify = plan_passes(options)
+    run_passes(ctx, module, tuple(plan), observe)
+    run_passes(ctx, module, (verify,), verified(observe))
+    passes = (*passes, schedule, *plan, verify)
+    stack = None
+    if options.stack_compiler is not None:
+        options, stack = options.with_measured_stack(module, found.step.graph)
+    return Compiled(module, found.step.graph, found.report, options, passes, stack)
+
+
+def _compile_scheduled(
+    ctx: Context, module: ModuleOp, graph: GraphOp, options: Options, observe: Observer
+) -> Compiled:
+    """The same for a module that came with a schedule."""
+    memory = (PoetPlanMemoryPass(),) if graph.arena_bytes is None else ()
+    passes = (*memory, PoetVerifyPass())
+    try:
+        run_passes(ctx, module, passes, verified(observe))
+    except UnscheduledError:
+        raise
+    except PoetcError as error:
+        # The schedule is the user's: what is wrong with it is wrong with the input.
+        raise InputError(error.message, error.location) from error
+    stack = None
+    if options.stack_compiler is not None:
+        options, stack = options.with_measured_stack(module, graph)
+    check_given(graph, options)
+    return Compiled(module, graph, None, options, passes, stack)
+
+
+def _for_user(error: UnscheduledError, options: Options) -> UnscheduledError:
+    """`error` for the command line, where a module has one graph."""
+    found = replace(error.diagnosis, subject="")
+    overlaps = options.device.dma and (options.board is None or options.board.dma)
+    if options.stack_compiler is not None and overlaps and found.reason is Reason.RAM:
+        less = "a device without transfers beside computing (dma = false), which takes less stack,"
+        found = replace(found, remedies=(*found.remedies, less))
+    return UnscheduledError.of(found)
+
+
+def _become(module: ModuleOp, other: ModuleOp) -> None:
+    """Moves what is in `other` into `module`, in place of what is there."""
+    for op in list(module.ops):
+        op.detach()
+        op.erase(safe_erase=False)
+    for op in list(other.ops):
+        op.detach()
+        module.body.block.add_op(op)
+
+
+# Splitting
+
+
+def _source(
+    ctx: Context, module: ModuleOp, options: Options, observe: Observer
+) -> SplitSource | None:
+    """The step before its parameters are split; None for poet IR."""
+    if graphs(module):
+        return None
+    refused = options.why_not_split()
+    if options.ram_bytes is None:
+        refused = refused or "there is no --ram"
+    return SplitSource(ctx, module if refused else module.clone(), options, refused, observe)
+
+
+class SplitSource:
+    """A StableHLO module whose parameters may be split, for `planning.search`.
+
+    `passes` are those that made each module that was built.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        module: ModuleOp,
+        options: Options,
+        refused: str = "",
+        observe: Observer = lambda step, module, seconds: None,
+    ) -> None:
+        self.ctx, self.module, self.options = ctx, module, options
+        self.refused, self.observe = refused, observe
+        self.size = _size(module)
+        self.front_s = 0.0
+        self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
+
+    def splittable(self) -> Mapping[int, tuple[int, int]]:
+        """For each parameter the argument that stands for those split alike, and in how many shards
+        these can be had. The module is simplified then."""
+        StableHLOSimplifyPass().apply(self.ctx, self.module)
+        return splittable(self.module)
+
+    def seconds(self, module: ModuleOp | None = None) -> float:
+        """What a module of that size takes to become poet IR; None: the step as it is."""
+        size = self.size if module is None else _size(module)
+        return self.front_s / max(1, self.size) * size
+
+    def build(
+        self,
+        splits: tuple[Split, ...],
+        late: Callable[[ModuleOp], bool] = lambda module: False,
+    ) -> tuple[ModuleOp, ScheduleOptions] | None:
+        """A copy of the simplified module with those splits, as annotated poet IR, and what to
+        schedule it for. None where it becomes too `late` for it once it is known how large the
+        module is in shards.
+
+        It is neither ordered nor verified: most candidates are only asked what they need, which
+        depends on neither.
+        """
+        options, copy = self.options, self.module.clone()
+        started = time.monotonic()
+        passes = front_passes(copy, options.device_name, options.device, splits, options.io)
+        for step in passes[1:-1]:
+            step.apply(self.ctx, copy)
+            if isinstance(step, StableHLOSplitPass) and late(copy):
+                return None
+        graph = step_of(copy, ScheduleOptions()).graph
+        known = options.with_program(copy, graph)
+        self.passes[copy] = passes
+        if splits:
+            self.observe(passes[1], copy, time.monotonic() - started)
+        return copy, known.schedule_options(graph)
+
+
+def _size(module: ModuleOp) -> int:
+    """Operations, also those in regions."""
+    return sum(1 for _ in module.walk())
