@@ -73,7 +73,7 @@ def compile_module(
     passes = front_passes(module, options.device_name, options.device, splits, options.io)
     source = _source(ctx, module, options, observe)
     for graph in graphs(module):
-        if options.io is not None:
+        if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
     started = time.monotonic()
     run_passes(ctx, module, passes, observe)

@@ -184,7 +184,7 @@ def test_budgets_and_deadlines(
     status, text = run(capsys, str(GESTURE), *words, "--json")
     assert status == expected, text
     if status:
-        assert "least RAM known to work: " in text and "in parts it takes at least" in text
+        assert "least RAM known to work: " in text and "in shards it takes at least" in text
     else:
         found = json.loads(text)
         assert found["timeline"]["makespan_ns"] <= found["deadline_ns"]

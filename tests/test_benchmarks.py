@@ -74,13 +74,13 @@ def test_infeasible_limits_are_refused_at_once(source: Source):
     started = time.process_time()
     with pytest.raises(InfeasibleProblem, match=r"bytes of RAM are too few: .*for ") as no_ram:
         solve(dataclasses.replace(problem, ram_bytes=need - 1))
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 5
     assert no_ram.value.operation is not None and no_ram.value.ram_bound_bytes == need
     started = time.process_time()
     with pytest.raises(InfeasibleProblem, match=r"the deadline of .* is too short") as no_time:
         late = instance.base_time_ns - 1
         solve(dataclasses.replace(problem, ram_bytes=need, deadline_ns=late))
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 5
     assert no_time.value.time_bound_ns == instance.base_time_ns
 
 

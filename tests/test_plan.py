@@ -437,7 +437,7 @@ def test_random_schedules_have_plans(
         if not any(result.uses.get_length() for result in compute.results):
             compute.detach()
             compute.erase()
-    operands = [(str(c.body), c.operands) for c in graph.computes]
+    operands = [(str(c.body), tuple(c.operands)) for c in graph.computes]
     assume(all(a != b for a, b in combinations(operands, 2)))
     lower_kernels(module)
     least, most = 0, 0
