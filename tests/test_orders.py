@@ -20,12 +20,12 @@ from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions
 from poetc.schedule.heuristics.order import footprint
 from poetc.schedule.heuristics.reorder import orders, permuted
-from poetc.schedule.heuristics.repair import Timeline
+from poetc.schedule.heuristics.timeline import Timeline
 from poetc.schedule.model.checker import check
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem, predecessors
 from poetc.schedule.model.rebuild import rebuild
-from poetc.schedule.search import portfolio
+from poetc.schedule.params import SearchParams
 from poetc.schedule.search.orders import renamed
 from poetc.schedule.solve import solve
 
@@ -69,7 +69,8 @@ def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -
     start = sum(t.bytes for t in problem.tensors if t.start is not None)
     peak = plan_graph(graph.clone(), ScheduleOptions()).use.peak_bytes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(portfolio, "SMALL", -1)
+        defaults = {**(solve.__kwdefaults__ or {}), "params": SearchParams(small=-1)}
+        patch.setattr(solve, "__kwdefaults__", defaults)
         ram = round(start + share * (peak - start))
         try:
             plan_graph(graph, ScheduleOptions(budget=Budget(ram), time_limit_s=1, gap=0.0))
@@ -104,7 +105,7 @@ def test_orders_exceed_the_ram_less(seed: int) -> None:
         during = footprint(problem, order).during_bytes
         return sum(max(0, used - limit) for used in during)
 
-    found = orders(replace(problem, ram_bytes=limit), lambda: False)
+    found = orders(Instance(replace(problem, ram_bytes=limit)), lambda: False)
     assert found and excess(found[0]) < excess(range(80))
     for order in found:
         permuted(problem, order)

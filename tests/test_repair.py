@@ -13,13 +13,14 @@ from schedule_problems import random_problem
 from benchmarks.instances import SHAPES, layered, peak_bytes
 from poetc.schedule.exact.bounds import ram_needed
 from poetc.schedule.exact.checkpoints import Checkpoints, choose, relax
-from poetc.schedule.heuristics.repair import Timeline, repair
+from poetc.schedule.heuristics.repair import repair
+from poetc.schedule.heuristics.timeline import Timeline
 from poetc.schedule.model.checker import replay
 from poetc.schedule.model.errors import InfeasibleProblem
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem
 from poetc.schedule.model.rebuild import rebuild
-from poetc.schedule.search import portfolio
+from poetc.schedule.search import first
 from poetc.schedule.solve import solve
 
 
@@ -77,7 +78,7 @@ def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
 
 @pytest.mark.slow
 def test_gradual_mending_where_no_order_has_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portfolio, "first_schedules", lambda search: None)
+    monkeypatch.setattr(first, "first_schedules", lambda search: None)
     problem = limited(layered(250, SHAPES["wide"]), 0.8)
     schedule = solve(problem, time_limit_s=60, progress=lambda now: now.energy_nj == math.inf)
     replay(problem, schedule.steps)

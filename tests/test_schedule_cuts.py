@@ -20,10 +20,13 @@ from poetc.schedule.exact import pages
 from poetc.schedule.exact.blocks import block_rows
 from poetc.schedule.exact.cuts import Cut, Cuts, Tight
 from poetc.schedule.exact.highs import solve_lp, solve_mip
-from poetc.schedule.exact.milp import SlotModel, all_slots, slots_where
+from poetc.schedule.exact.milp import SlotModel
+from poetc.schedule.exact.slots import all_slots, slots_where
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place, Problem
-from poetc.schedule.search.portfolio import Bounding, Guide, first_schedules, goal
+from poetc.schedule.search.bounding import Bounding
+from poetc.schedule.search.first import first_schedules
+from poetc.schedule.search.milps import Guide
 from poetc.schedule.search.state import Search
 
 STOP = threading.Event()
@@ -90,7 +93,7 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
     assert tight.rounds(30, float("inf"))
     last = len(model.slots) - 1
     bounds = [(s, min(s + width, last)) for s in range(0, last + 1, width)]
-    rows = block_rows(tight, bounds, 30, STOP)
+    rows = block_rows(tight, bounds, 30, STOP, 2)
     if rows:
         reached("rows")
         tight.add(rows)
@@ -156,7 +159,7 @@ def test_what_the_relaxation_leaves_has_the_optimum(problem: Problem) -> None:
     reached("bounded")
     bounding = Bounding(search, Guide())
     bounding.cut(1.0)
-    bounding.whole(30)
+    bounding.rest(30)
     assert search.energy_nj == pytest.approx(expected, abs=1)
     assert search.bound_nj <= expected + 1e-3
     assert search.optimal
@@ -175,7 +178,7 @@ def test_the_budget_of_pages_leaves_out_what_is_written_anyway() -> None:
     bounding = Bounding(search, Guide())
     bounding.cut(1.0)
     bounding.fix()
-    row = pages.budget(bounding.tight, goal(search) / bounding.model.scale, 30, STOP)
+    row = pages.budget(bounding.tight, search.goal() / bounding.model.scale, 30, STOP)
     anyway = {bounding.model.write[v] for v in ends}
     assert len(anyway) == 2 and row is not None and anyway.isdisjoint(row.index)
     assert optimum(bounding._left(row)) == pytest.approx(
@@ -195,7 +198,9 @@ def test_cuts_and_blocks_raise_the_bound() -> None:
     assert tight.outcome is not None
     cut = tight.outcome.objective
     assert cut > loose
-    rows = block_rows(tight, [(0, len(model.slots) // 2), (len(model.slots) // 2, 10**6)], 30, STOP)
+    rows = block_rows(
+        tight, [(0, len(model.slots) // 2), (len(model.slots) // 2, 10**6)], 30, STOP, 2
+    )
     assert rows
     tight.add(rows)
     assert tight.solve(30)

@@ -17,11 +17,16 @@ from poetc.schedule.model.checker import check
 from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.params import SearchParams
 from poetc.schedule.search import portfolio
 from poetc.schedule.search.infeasibility import fastest, least_ram
+from poetc.schedule.search.milps import exact
 from poetc.schedule.search.state import Search
 from poetc.schedule.solve import solve
 from poetc.schedule.strategies import poet
+
+AS_LARGE = SearchParams(small=-1, tiny=-1, block_stages=2)
+"""Every problem is a large one."""
 
 
 def examples(count: int) -> settings:
@@ -72,7 +77,7 @@ def test_least_energy(problem: Problem, remat: bool, paging: bool) -> None:
 @given(problems(), st.booleans(), st.booleans())
 def test_model_without_a_first_schedule(problem: Problem, remat: bool, paging: bool) -> None:
     search = Search(Instance(problem, remat, paging), 30, 0.0)
-    infeasible = portfolio.exact(search)
+    infeasible = exact(search)
     schedule = search.schedule("milp")
     expected = cheapest(problem, remat=remat, paging=paging)
     # What is in RAM at the start, and on storage, is not the model's business.
@@ -88,23 +93,18 @@ def test_way_of_large_problems(
     problem: Problem, first_schedules: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        for name, value in {"SMALL": -1, "TINY": -1, "BLOCK": 2}.items():
-            patch.setattr(portfolio, name, value)
         if not first_schedules:
             patch.setattr(portfolio, "first_schedules", lambda search: None)
-        schedule = optimum(problem, strategy="milp")
+        schedule = optimum(problem, strategy="milp", params=AS_LARGE)
     assert_optimal(schedule, cheapest(problem))
 
 
 @pytest.mark.slow
 @examples(100)
 @given(problem=problems())
-def test_other_orders_are_no_worse(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_orders_are_no_worse(problem: Problem) -> None:
     expected = cheapest(problem)
-    with monkeypatch.context() as patch:
-        for name, value in {"SMALL": -1, "TINY": -1, "BLOCK": 2}.items():
-            patch.setattr(portfolio, name, value)
-        schedule = optimum(problem)
+    schedule = optimum(problem, params=AS_LARGE)
     if schedule is not None:
         assert schedule.bound_nj <= schedule.energy_nj
         assert expected is None or schedule.energy_nj <= expected

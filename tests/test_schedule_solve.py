@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from poetc.schedule.exact.highs import LinearProgram, solve_lp, solve_mip
-from poetc.schedule.exact.milp import SlotModel, all_slots, violation
+from poetc.schedule.exact.milp import SlotModel
+from poetc.schedule.exact.points import point, sequence, violation
+from poetc.schedule.exact.slots import all_slots
 from poetc.schedule.model.checker import check, replay
 from poetc.schedule.model.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
@@ -295,12 +297,12 @@ def test_points_and_sequences_agree() -> None:
     ]
     instance = Instance(tight)
     model = SlotModel(instance, all_slots(instance))
-    point = model.point(events)
-    assert point is not None
-    assert violation(model.lp, point) <= 1e-9
-    value = model.value(float(point @ np.array(model.lp.cost)) + model.lp.offset)
+    x = point(model, events)
+    assert x is not None
+    assert violation(model.lp, x) <= 1e-9
+    value = model.value(float(x @ np.array(model.lp.cost)) + model.lp.offset)
     assert round(value) == schedule.energy_nj
-    assert replay(tight, rebuild(instance, model.sequence(point))).energy_nj == schedule.energy_nj
+    assert replay(tight, rebuild(instance, sequence(model, x))).energy_nj == schedule.energy_nj
 
 
 def test_highs_answers() -> None:

@@ -11,7 +11,10 @@ from poetc.schedule.model.checker import check
 from poetc.schedule.model.errors import SolverInterrupted
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem
-from poetc.schedule.search import portfolio
+from poetc.schedule.params import SearchParams
+from poetc.schedule.search import bounding, portfolio
+from poetc.schedule.search.first import first_schedules
+from poetc.schedule.search.milps import Guide, windows
 from poetc.schedule.search.state import Search
 from poetc.schedule.solve import solve
 
@@ -23,12 +26,12 @@ def problem() -> Problem:
     return training_step(14, least(problem) * 5 // 4)
 
 
-def as_large(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Makes every problem a large one without first steps; returns what is called and whether in
-    the main thread."""
-    monkeypatch.setattr(portfolio, "TINY", 0)
-    monkeypatch.setattr(portfolio, "SMALL", 0)
-    monkeypatch.setattr(portfolio, "DEPTHS", ())
+AS_LARGE = SearchParams(tiny=0, small=0, near=False)
+"""Every problem is a large one, without first steps."""
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """What is called, and whether in the main thread."""
     called: list[tuple[str, bool]] = []
     for name in ("checkpointed", "windows"):
         original = getattr(portfolio, name)
@@ -48,8 +51,8 @@ def test_both_sides_are_valid_and_repeatable(
 ) -> None:
     best = solve(problem, strategy="milp", gap=1e-6)
     assert best.status == "optimal"
-    called = as_large(monkeypatch)
-    first, second = (solve(problem, strategy="milp", gap=gap, time_limit_s=60) for _ in range(2))
+    called = watched(monkeypatch)
+    first, second = (solve(problem, strategy="milp", gap=gap, params=AS_LARGE) for _ in range(2))
     assert ("checkpointed", False) in called
     assert first.steps == second.steps
     assert first.status == second.status == "optimal"
@@ -64,17 +67,16 @@ def test_the_bound_of_a_race_does_not_tell_who_was_first(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = solve(problem, strategy="milp", gap=1e-6)
-    as_large(monkeypatch)
-    monkeypatch.setattr(portfolio.Bounding, "cut", lambda *_: None)
+    monkeypatch.setattr(bounding.Bounding, "cut", lambda *_: None)
 
     def race(main_nj: float, other_nj: float) -> float:
         monkeypatch.setattr(
-            portfolio.Bounding, "tighten", lambda self, _: self.search.raise_bound(main_nj)
+            bounding.Bounding, "tighten", lambda self, _: self.search.raise_bound(main_nj)
         )
         monkeypatch.setattr(
             portfolio, "checkpointed", lambda other, *_: other.raise_bound(other_nj)
         )
-        found = solve(problem, strategy="milp", gap=0.1, time_limit_s=60)
+        found = solve(problem, strategy="milp", gap=0.1, params=AS_LARGE)
         assert found.status == "optimal"
         return found.bound_nj
 
@@ -85,12 +87,11 @@ def test_the_bound_of_a_race_does_not_tell_who_was_first(
 def test_a_fork_hands_over_what_is_better(problem: Problem) -> None:
     search = Search(Instance(problem), 60, 1e-6, lambda state: told.append(state.energy_nj))
     told: list[float] = []
-    portfolio.first_schedules(search)
+    first_schedules(search)
     before = search.energy_nj
     told.clear()
     fork = search.fork()
-    guide = portfolio.Guide()
-    portfolio.windows(fork, guide, 1.0)
+    windows(fork, Guide(), 1.0)
     fork.raise_bound(search.bound_nj + 1)
     assert not told and search.energy_nj == before
     search.join(fork)
@@ -102,18 +103,16 @@ def test_a_fork_hands_over_what_is_better(problem: Problem) -> None:
 def test_an_error_in_the_other_thread_is_raised(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_large(monkeypatch)
 
     def broken(*_arguments) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(portfolio, "checkpointed", broken)
     with pytest.raises(ZeroDivisionError):
-        solve(problem, strategy="milp", gap=1e-6, time_limit_s=60)
+        solve(problem, strategy="milp", gap=1e-6, params=AS_LARGE)
 
 
 def test_interrupt_while_both_search(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_large(monkeypatch)
     stopped: list[bool] = []
 
     def waits(other: Search, *_arguments) -> None:
@@ -123,9 +122,9 @@ def test_interrupt_while_both_search(problem: Problem, monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(portfolio, "checkpointed", waits)
-    monkeypatch.setattr(portfolio.Bounding, "tighten", interrupted)
+    monkeypatch.setattr(bounding.Bounding, "tighten", interrupted)
     with pytest.raises(SolverInterrupted) as error:
-        solve(problem, strategy="milp", gap=1e-6, time_limit_s=60)
+        solve(problem, strategy="milp", gap=1e-6, params=AS_LARGE)
     assert stopped == [True]
     assert error.value.schedule is not None
     check(problem, error.value.schedule)

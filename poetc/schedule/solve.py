@@ -11,6 +11,7 @@ from poetc.schedule.model.errors import (
 )
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.params import DEFAULTS, SearchParams
 from poetc.schedule.search import infeasibility
 from poetc.schedule.search.state import Progress, Search
 from poetc.schedule.strategies import load
@@ -27,6 +28,7 @@ def solve(
     progress: Callable[[Progress], bool | None] | None = None,
     patience_s: float = math.inf,
     enough_nj: float = math.inf,
+    params: SearchParams = DEFAULTS,
 ) -> Schedule:
     """The schedule of least energy that is found in the time, with a proven bound.
 
@@ -34,7 +36,8 @@ def solve(
     operations to run again, `paging` tensors to move to storage and back (without it only those
     move that start or must end there). `progress` is called with each better schedule or bound; it
     may return False to end the search. `patience_s` is the time limit as long as there is no
-    schedule of `enough_nj` or less, where it is the shorter one.
+    schedule of `enough_nj` or less, where it is the shorter one. `params` are the techniques of the
+    search and its numbers.
 
     Raises `InfeasibleProblem` when it is proven that no schedule keeps to the limits, or none that
     keeps to the stage rules in the given order of the operations, while the search found none in
@@ -47,7 +50,7 @@ def solve(
     chosen = load(strategy)
     if not gap >= 0:
         raise ValueError(f"a gap of {gap}: not a number from 0 on")
-    instance = Instance(problem, remat=remat, paging=paging)
+    instance = Instance(problem, remat, paging, params)
     search = Search(instance, time_limit_s, gap, progress, patience_s, enough_nj)
     try:
         search.raise_bound(instance.base_energy)

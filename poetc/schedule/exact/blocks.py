@@ -25,12 +25,6 @@ import numpy as np
 from poetc.schedule.exact.cuts import Tight
 from poetc.schedule.exact.highs import INF, LinearProgram, Row, solve_mip
 
-# A block is not searched further than this; its bound is then not the best there is.
-NODES = 400
-# None takes more than this share of the time for all.
-BLOCK_SHARE = 0.4
-# Solved at the same time.
-THREADS = 2
 # Costs are rounded to whole multiples of this, and what HiGHS may be wrong by is left out.
 GRAIN = 2.0**-20
 SAFETY = 2e-6
@@ -82,7 +76,9 @@ class Blocks:
         lp.value.extend(self.value[entries])
         now = float(cost @ x)
         gap = max(1e-2, 1e-3 * abs(now))
-        options = {"mip_max_nodes": NODES}
+        params = self.tight.model.instance.params
+        # Not searched further: its bound is then not the best there is.
+        options = {"mip_max_nodes": params.block_nodes}
         outcome = solve_mip(lp, seconds, stop, absolute_gap=gap, options=options)
         if not np.isfinite(outcome.bound):
             return None
@@ -98,15 +94,17 @@ def block_rows(
     bounds: Sequence[tuple[int, int]],
     seconds: float,
     stop: threading.Event,
-    threads: int = THREADS,
+    threads: int,
 ) -> list[Row]:
-    """The rows of blocks (first and last slot) that the optimum breaks, as far as there is time."""
+    """The rows of blocks (first and last slot) that the optimum breaks, as far as there is time, so
+    many `threads` at a time."""
     blocks = Blocks(tight)
     until = time.monotonic() + seconds
+    most = seconds * tight.model.instance.params.one_block_share
     halt = threading.Event()
 
     def row(block: tuple[int, int]) -> Row | None:
-        left = min(until - time.monotonic(), seconds * BLOCK_SHARE)
+        left = min(until - time.monotonic(), most)
         if left <= 0 or stop.is_set() or halt.is_set():
             return None
         return blocks.row(*block, left, halt)

@@ -23,12 +23,11 @@ from collections.abc import Callable
 import numpy as np
 
 from poetc.schedule.exact.highs import LinearProgram, Outcome, solve_lp, solve_mip
-from poetc.schedule.heuristics.repair import Timeline
+from poetc.schedule.heuristics.timeline import Timeline
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place
 from poetc.schedule.model.rebuild import share
 
-DEPTH = 3
 # The objective is scaled so that the energy that no schedule can avoid is this much.
 SCALE = 1e4
 
@@ -52,9 +51,10 @@ class Checkpoints:
     schedule that spends less than that beyond the least energy has none."""
 
     def __init__(
-        self, instance: Instance, stages: list[int], overhead: float, depth: int = DEPTH
+        self, instance: Instance, stages: list[int], overhead: float, depth: int | None = None
     ) -> None:
-        self.instance, self.overhead, self.depth = instance, overhead, depth
+        self.instance, self.overhead = instance, overhead
+        self.depth = instance.params.checkpoint_depth if depth is None else depth
         self.lp = LinearProgram()
         self.scale = (instance.base_energy or 1.0) / SCALE
         self.lp.offset = instance.base_energy / self.scale

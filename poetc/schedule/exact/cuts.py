@@ -25,14 +25,12 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from poetc.schedule.exact.highs import LinearProgram, Outcome, Relaxation, Row
-from poetc.schedule.exact.milp import NONE, Slot, SlotModel
+from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.reduced_costs import Paths
+from poetc.schedule.exact.slots import NONE, Slot
 
 # A cut that a point breaks by less is left alone.
 VIOLATION = 1e-3
-# Rounds of cuts; fewer when they bring the bound nearer to the best schedule by less than this.
-ROUNDS = 30
-PROGRESS = 0.01
 
 
 class Tight:
@@ -71,10 +69,11 @@ class Tight:
     def rounds(self, seconds: float, goal: float, patience: int = 1) -> bool:
         """Adds cuts for as long as they bring the bound nearer to the objective `goal`, and until
         so many rounds in a row have not. False when that took too long."""
+        params = self.model.instance.params
         begin = time.monotonic()
         before = -np.inf
         idle = 0
-        for _ in range(ROUNDS):
+        for _ in range(params.cut_rounds):
             if not self.solve(seconds - (time.monotonic() - begin)):
                 return False
             outcome = self.outcome
@@ -82,11 +81,13 @@ class Tight:
             # Without a goal, a share of the objective itself.
             wanted = goal - before if before > -np.inf and goal < np.inf else abs(before) / 100
             gained = outcome.objective - before
-            idle = idle + 1 if gained < PROGRESS * wanted else 0
+            idle = idle + 1 if gained < params.cut_progress * wanted else 0
             if outcome.x is None or idle >= patience:
                 break
             before = outcome.objective
-            found, new = self.cuts.separate(outcome.x) if before < goal else ([], [])
+            if before >= goal or not params.cuts:
+                break
+            found, new = self.cuts.separate(outcome.x)
             if not new:
                 break
             self.found.update(found)
@@ -97,13 +98,16 @@ class Tight:
         """Fixes the columns that no point better than `goal` without useless runs and page-ins has
         at their other bound; returns how many that are."""
         outcome = self.outcome
-        if outcome is None or outcome.duals is None:
+        params = self.model.instance.params
+        if outcome is None or outcome.duals is None or not params.fixing:
             return 0
         room = goal - outcome.objective + 1e-3
         integer = np.array(self.model.lp.integer, dtype=bool) & (self.lower < self.upper)
-        paths = Paths(self.model, outcome.duals, self.lower, self.upper)
-        low = np.union1d(np.flatnonzero(integer & (outcome.duals > room)), paths.without(room))
-        high = np.union1d(np.flatnonzero(integer & (outcome.duals < -room)), paths.kept(room))
+        low = np.flatnonzero(integer & (outcome.duals > room))
+        high = np.flatnonzero(integer & (outcome.duals < -room))
+        if params.paths:
+            paths = Paths(self.model, outcome.duals, self.lower, self.upper)
+            low, high = np.union1d(low, paths.without(room)), np.union1d(high, paths.kept(room))
         # What is in both says that there is no such point: one of them is enough for that.
         high = np.setdiff1d(high, low).astype(int)
         self.upper[low] = self.lower[low]
@@ -199,6 +203,7 @@ class Cuts:
 
     def __init__(self, model: SlotModel) -> None:
         self.slots = model.slots
+        self.lasts = model.instance.params.lasting
         self.place = {slot: s for s, slot in enumerate(model.slots)}
         self.tensors = {
             v: _Uses(model, v)
@@ -219,7 +224,9 @@ class Cuts:
     def lasting(self) -> list[Cut]:
         """Those of the tensors that nothing recomputes before a first run reads them: at each
         moment they are in RAM or written."""
-        cuts = []
+        cuts: list[Cut] = []
+        if not self.lasts:
+            return cuts
         for v, uses in self.tensors.items():
             reads = np.flatnonzero((uses.run == NONE) & ~uses.makes)
             if not len(reads) or uses.makes[1 : reads[-1]].any():

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,7 +96,13 @@ class LinearProgram:
         self.row_upper.append(upper)
         self.labels.append(self.label)
 
+    def at_most(self, column: int, others: Iterable[int]) -> None:
+        """Adds column <= sum of others, of which those below 0 are none."""
+        present = [c for c in others if c >= 0]
+        self.row((column, *present), (1, *[-1] * len(present)), upper=0)
+
     def fix(self, column: int, value: float) -> None:
+        """Fixes a column at a value."""
         self.lower[column] = self.upper[column] = value
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from poetc.schedule.exact.cuts import Tight
 from poetc.schedule.exact.highs import Row, solve_lp
-from poetc.schedule.exact.milp import NONE
+from poetc.schedule.exact.slots import NONE
 
 
 def budget(tight: Tight, goal: float, seconds: float, stop: threading.Event) -> Row | None:

@@ -22,7 +22,8 @@ import math
 
 import numpy as np
 
-from poetc.schedule.exact.milp import NONE, SlotModel
+from poetc.schedule.exact.milp import SlotModel
+from poetc.schedule.exact.slots import NONE
 
 
 class Paths:

@@ -11,9 +11,6 @@ from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place
 from poetc.schedule.model.rebuild import Event, Load, Run, share
 
-# A tensor is not recomputed by a longer chain of recomputes than this.
-LONGEST = 30
-
 
 class _NoRoomError(Exception):
     """What is wanted cannot be brought into RAM from here."""
@@ -145,7 +142,7 @@ class _Greedy:
     def recompute_price(self, v: int, stage: int) -> float:
         """Price of making `v` again in `stage`, with what is in RAM now. What several operations on
         the way need is paid for by each of them."""
-        return self._recompute_price(v, stage, {}, LONGEST)
+        return self._recompute_price(v, stage, {}, self.instance.params.greedy_chain)
 
     def _recompute_price(self, v: int, stage: int, known: dict[int, float], depth: int) -> float:
         if v in known:

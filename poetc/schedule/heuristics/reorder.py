@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from poetc.schedule.heuristics.order import candidates
-from poetc.schedule.heuristics.repair import Timeline, fit, thin
+from poetc.schedule.heuristics.repair import fit, thin
+from poetc.schedule.heuristics.timeline import Timeline
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import (
     Compute,
@@ -27,14 +28,7 @@ from poetc.schedule.model.problem import (
     predecessors,
 )
 from poetc.schedule.model.rebuild import Event, Run, prune, share
-
-# Operations in a stretch.
-STRETCHES = (6, 12, 25, 50)
-# Rounds for each operation without a better order before the search ends.
-PATIENCE = 8
-# Rounds without a cheaper sequence before `polish` ends, and rounds for the order in each.
-POLISH_PATIENCE = 300
-ORDER_ROUNDS = 200
+from poetc.schedule.params import SearchParams
 
 
 def permuted(problem: Problem, order: Sequence[int]) -> Problem:
@@ -49,17 +43,18 @@ def renamed(step: Step, order: Sequence[int]) -> Step:
     return step
 
 
-def orders(problem: Problem, stop: Callable[[], bool], count: int = 2) -> list[tuple[int, ...]]:
+def orders(instance: Instance, stop: Callable[[], bool], count: int = 2) -> list[tuple[int, ...]]:
     """Up to `count` other orders, those that exceed the RAM of the problem least first."""
+    problem = instance.problem
     limit = problem.ram_bytes
-    if limit is None:
+    if limit is None or not count:
         return []
     given = tuple(range(len(problem.operations)))
     found: dict[tuple[int, ...], float] = {}
     for index, (order, footprint) in enumerate(candidates(problem)[: count + 1]):
         if stop():
             break
-        search = _Reorder(problem, limit, order, random.Random(index))
+        search = _Reorder(problem, limit, order, random.Random(index), instance.params)
         if footprint.peak_bytes > limit:
             search.run(stop)
         found[tuple(search.order)] = search.excess()
@@ -119,9 +114,14 @@ class _Reorder:
     """Local search over the orders of a problem."""
 
     def __init__(
-        self, problem: Problem, limit: int, order: Sequence[int], rng: random.Random
+        self,
+        problem: Problem,
+        limit: int,
+        order: Sequence[int],
+        rng: random.Random,
+        params: SearchParams,
     ) -> None:
-        self.problem, self.limit, self.rng = problem, limit, rng
+        self.problem, self.limit, self.rng, self.params = problem, limit, rng, params
         self.order = list(order)
         tensors = problem.tensors
         self.size = [t.bytes for t in tensors]
@@ -163,14 +163,14 @@ class _Reorder:
     def run(self, stop: Callable[[], bool], patience: int | None = None) -> None:
         """Improves the order until nothing more is found for a while, or told to stop."""
         n, rng, limit = len(self.order), self.rng, self.limit
-        patience = PATIENCE * n if patience is None else patience
+        patience = self.params.reorder_patience * n if patience is None else patience
         idle = 0
         excess = self.excess()
         while idle < patience and excess and not (idle % 16 == 0 and stop()):
             idle += 1
             over = [at for at, used in enumerate(self.during) if used > limit]
             centre = rng.choice(over)
-            length = rng.choice(STRETCHES)
+            length = rng.choice(self.params.stretches)
             first = max(0, min(centre - rng.randrange(length), n - length))
             last = min(n, first + length)
             new = self._another(first, last)
@@ -309,12 +309,12 @@ def polish(
     present = [order[event.operation] for event in kept if isinstance(event, Run)]
     price = best = _price(instance, present)
     idle = 0
-    while idle < POLISH_PATIENCE and price > 0 and not stop():
+    while idle < instance.params.polish_patience and price > 0 and not stop():
         idle += 1
         runs = _without_some(instance, present, rng)
         problem = unrolled(instance.problem, runs)
-        search = _Reorder(problem, limit, range(len(runs)), rng)
-        search.run(stop, ORDER_ROUNDS)
+        search = _Reorder(problem, limit, range(len(runs)), rng, instance.params)
+        search.run(stop, instance.params.polish_rounds)
         runs = [runs[at] for at in search.order]
         order = tuple(dict.fromkeys(runs))
         inner = _instance(instance, order)
@@ -336,8 +336,7 @@ def polish(
 
 
 def _instance(instance: Instance, order: Sequence[int]) -> Instance:
-    problem = permuted(instance.problem, order)
-    return Instance(problem, remat=instance.remat, paging=instance.paging)
+    return dataclasses.replace(instance, problem=permuted(instance.problem, order))
 
 
 def _price(instance: Instance, runs: Sequence[int]) -> float:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from poetc.schedule.model.problem import Place, Problem
+from poetc.schedule.params import DEFAULTS, SearchParams
 
 
 @dataclass(frozen=True)
 class Instance:
-    """`problem` with rematerialization and paging allowed or not.
+    """`problem` with rematerialization and paging allowed or not, and how it is searched.
 
     Without `paging` a tensor is moved only if it starts on storage or must end there. Without
     `remat` each operation runs once. Energies include the idle power of the time they take where
@@ -21,6 +22,7 @@ class Instance:
     problem: Problem
     remat: bool = True
     paging: bool = True
+    params: SearchParams = DEFAULTS
 
     @property
     def operations(self):

@@ -17,10 +17,7 @@ from poetc.schedule.model.checker import replay
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
 from poetc.schedule.model.rebuild import Event, Load, Run, rebuild
-
-# Rounds in which `hurried` moves a step at random, for each step there is, and steps that it goes
-# through at most in all rounds.
-SHUFFLE_ROUNDS, SHUFFLE_STEPS = 20, 40_000
+from poetc.schedule.params import DEFAULTS
 
 
 def overlap_transfers(
@@ -52,12 +49,18 @@ def overlap_transfers(
     return plan.now.order if after.makespan_ns < before.makespan_ns else unchanged
 
 
-def hurried(problem: Problem, steps: Sequence[Step]) -> tuple[Step, ...]:
+def hurried(
+    problem: Problem,
+    steps: Sequence[Step],
+    rounds: int = DEFAULTS.shuffle_rounds,
+    most_steps: int = DEFAULTS.shuffle_steps,
+) -> tuple[Step, ...]:
     """`steps` with transfers that overlap computing as far as a search of fixed effort finds.
 
     Beyond `overlap_transfers`, operations do not take over the buffers of tensors that are being
     written where that saves time, and transfers and frees change places at random as long as that
-    does not take longer. The deadline is left aside. Raises ScheduleError when `steps` are not
+    does not take longer: in so many `rounds` for each step, that go through at most `most_steps`
+    steps together. The deadline is left aside. Raises ScheduleError when `steps` are not
     legal otherwise.
     """
     steps = tuple(steps)
@@ -76,8 +79,7 @@ def hurried(problem: Problem, steps: Sequence[Step]) -> tuple[Step, ...]:
         trial.page_in_early()
         if trial.now.makespan_ns < plan.now.makespan_ns:
             plan = trial
-    rounds = min(SHUFFLE_STEPS // len(steps), SHUFFLE_ROUNDS * len(steps))
-    plan.shuffle(random.Random(0), rounds)
+    plan.shuffle(random.Random(0), min(most_steps // len(steps), rounds * len(steps)))
     return plan.now.steps
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from poetc.schedule.exact import bounds
 from poetc.schedule.exact.highs import solve_mip
-from poetc.schedule.exact.milp import SlotModel, all_slots
+from poetc.schedule.exact.milp import SlotModel
+from poetc.schedule.exact.points import sequence
+from poetc.schedule.exact.slots import all_slots
 from poetc.schedule.heuristics.greedy import greedy, priorities
 from poetc.schedule.heuristics.reorder import Frontier, permuted, renamed
 from poetc.schedule.heuristics.repair import repair, squeeze
@@ -20,27 +22,11 @@ from poetc.schedule.model.errors import InfeasibleProblem, ScheduleError, Solver
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Place, Problem, Step
 from poetc.schedule.model.rebuild import Event, Load, Run, rebuild
+from poetc.schedule.params import DEFAULTS
 from poetc.schedule.search.state import TOLERANCE, Search
 
-# Seconds that may be spent on finding a number, for an error message after a search, and for one
-# before any search.
-SECONDS = 5.0
-HOPELESS_SECONDS = 0.6
-# The same where a search has ended at its time limit.
-LAST_SECONDS = 0.3
-# Share of the remaining time of a search for the former.
-MESSAGE_SHARE = 0.2
-# Share of the remaining seconds for one order; of that, shares for repairing and for greedy
-# schedules where the exact model has the rest, and where it is too large.
-ORDER_SHARE = 0.8
-REPAIR_SHARE, GREEDY_SHARE = 0.4, 0.2
-REPAIR_ALONE_SHARE, GREEDY_ALONE_SHARE = 0.7, 0.3
-# Orders that are tried for less RAM: so many where the exact model takes no time, and elsewhere.
-TRIES, FEW_TRIES = 60, 8
 # Price of a recompute where a page-in costs 1 nJ.
 RECOMPUTE_NJ = 4
-# Optional slots beyond which the exact models are not tried for an error message.
-EXACT_SLOTS = 2_000
 
 
 @dataclass(frozen=True)
@@ -70,25 +56,32 @@ def _try(instance: Instance, events: list[Event] | None) -> tuple[Report, tuple[
         return None
 
 
-def least_ram(instance: Instance, seconds: float = SECONDS, other_orders: bool = True) -> Least:
+def least_ram(
+    instance: Instance, seconds: float = DEFAULTS.message_s, other_orders: bool = True
+) -> Least:
     """The least RAM with which there is a schedule, whatever it costs; the deadline is left aside.
 
     With `other_orders` the schedule may be in another order. It is the same whatever energy and
     time things take, but for what the clock cuts short.
     """
+    params = instance.params
     given = _without_costs(instance)
     bound, operation = bounds.ram_needed_in_any_order(given)
     order_bound = max(bound, bounds.ram_needed(given)[0])
     search = _LeastRam(given, bound, seconds)
-    order_bound = max(order_bound, search.within(given, ORDER_SHARE) or 0)
+    order_bound = max(order_bound, search.within(given, params.least_order_share) or 0)
     if search.known > bound and other_orders:
-        tiny = given.recomputes <= EXACT_SLOTS // 10
+        tiny = given.recomputes <= params.exact_most // 10
         for count, order in enumerate(Frontier(given.problem)):
-            if count >= (TRIES if tiny else FEW_TRIES) or search.late or search.known <= bound:
+            if (
+                count >= (params.least_orders if tiny else params.least_few_orders)
+                or search.late
+                or search.known <= bound
+            ):
                 break
             other = dataclasses.replace(given, problem=permuted(given.problem, order))
             if bounds.ram_needed(other)[0] < search.known:
-                search.within(other, ORDER_SHARE, order)
+                search.within(other, params.least_order_share, order)
     if search.report is None:
         return Least(None, bound, order_bound, operation)
     known = search.report.peak_bytes
@@ -141,7 +134,7 @@ class _LeastRam:
     ) -> int | None:
         """Looks for less in one order, for a share of the remaining time. What is proven about that
         order, or None."""
-        clock = self.clock
+        clock, params = self.clock, instance.params
         seconds = clock.remaining * share
 
         def offer(events: list[Event] | None) -> bool:
@@ -160,11 +153,16 @@ class _LeastRam:
         offer(_paging_all(instance))
         if self.known <= self.bound:
             return None
-        exact = instance.recomputes <= EXACT_SLOTS
-        squeeze(instance, self.bound, offer, until(REPAIR_SHARE if exact else REPAIR_ALONE_SHARE))
+        exact = instance.recomputes <= params.exact_most
+        squeeze(
+            instance,
+            self.bound,
+            offer,
+            until(params.least_repair_share if exact else params.least_repair_alone_share),
+        )
         kinds = list(priorities(instance))
         for priority in kinds:
-            share = GREEDY_SHARE if exact else GREEDY_ALONE_SHARE
+            share = params.least_greedy_share if exact else params.least_greedy_alone_share
             stop = until(share / len(kinds))
             low, high = self.bound, min(self.known, 2 * sum(t.bytes for t in instance.tensors))
             while low < high and not stop():
@@ -181,10 +179,10 @@ class _LeastRam:
             model.lp,
             min(clock.remaining, seconds),
             threading.Event(),
-            on_point=lambda x: offer(model.sequence(x)),
+            on_point=lambda x: offer(sequence(model, x)),
         )
         if outcome.x is not None:
-            offer(model.sequence(outcome.x))
+            offer(sequence(model, outcome.x))
         if outcome.bound <= 0 or not math.isfinite(outcome.bound):
             return None
         # The model counts whole units; less than one more than the last but one is not ruled out.
@@ -209,8 +207,9 @@ def _odd_workspace(instance: Instance) -> bool:
     return any(o.workspace_bytes % instance.unit for o in instance.operations)
 
 
-def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
+def fastest(instance: Instance, seconds: float = DEFAULTS.message_s) -> Least:
     """The shortest makespan with the problem's RAM and storage."""
+    params = instance.params
     free = _variant(instance, deadline_ns=None)
     search = Search(free, seconds, 0.0)
     bound = needed = bounds.time_needed(free)
@@ -226,7 +225,7 @@ def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
     hurried = _variant(free, deadline_ns=bound)
     limit = free.problem.ram_bytes
     if limit is not None and (best is None or best > bound):
-        until = search.seconds + seconds * REPAIR_SHARE
+        until = search.seconds + seconds * params.least_repair_share
         repair(
             free,
             limit,
@@ -235,23 +234,23 @@ def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
             time_weight=1e3 * max(free.base_energy, 1.0) / max(bound, 1),
         )
     for priority in priorities(hurried):
-        until = search.seconds + seconds * GREEDY_SHARE
+        until = search.seconds + seconds * params.least_greedy_share
 
         def late(until=until) -> bool:
             return search.seconds > until or search.remaining < seconds / 3
 
         if (best is None or best > bound) and not late():
             offer(greedy(hurried, math.inf if limit is None else limit, priority, late))
-    if (best is None or best > bound) and free.recomputes <= EXACT_SLOTS:
+    if (best is None or best > bound) and free.recomputes <= params.exact_most:
         model = SlotModel(free, all_slots(free), minimise="time", overlap=True)
         outcome = solve_mip(
             model.lp,
             search.remaining,
             search.stop,
-            on_point=lambda x: offer(model.sequence(x)),
+            on_point=lambda x: offer(sequence(model, x)),
         )
         if outcome.x is not None:
-            offer(model.sequence(outcome.x))
+            offer(sequence(model, outcome.x))
         if math.isfinite(outcome.bound):
             value = model.value(outcome.bound)
             bound = max(bound, math.ceil(value - TOLERANCE / 4 * max(value, 1.0)))
@@ -263,14 +262,14 @@ def fastest(instance: Instance, seconds: float = SECONDS) -> Least:
 def refuse_hopeless(search: Search, in_order: bool = True) -> None:
     """Raises `InfeasibleProblem` where that needs no search; with `in_order` also where that is
     proven for the given order of the operations only."""
-    instance, problem = search.instance, search.instance.problem
+    instance, problem, params = search.instance, search.instance.problem, search.params
     ram, deadline = problem.ram_bytes, problem.deadline_ns
     needed = bounds.ram_needed if in_order else bounds.ram_needed_in_any_order
     if ram is not None and needed(instance)[0] > ram:
-        small = instance.recomputes <= EXACT_SLOTS
-        _refuse_ram(search, least_ram(instance, HOPELESS_SECONDS, other_orders=small))
+        small = instance.recomputes <= params.exact_most
+        _refuse_ram(search, least_ram(instance, params.hopeless_s, other_orders=small))
     if deadline is not None and bounds.time_needed(instance) > deadline:
-        _refuse_deadline(search, HOPELESS_SECONDS)
+        _refuse_deadline(search, params.hopeless_s)
     if problem.storage_bytes is not None and instance.pages_of_end() > problem.storage_bytes:
         raise InfeasibleProblem(
             f"{problem.storage_bytes} bytes of storage are less than the {instance.pages_of_end()} "
@@ -307,7 +306,7 @@ def unsettled(search: Search) -> SolverTimeLimit:
     time_bound_ns = bounds.time_needed(instance)
     if problem.ram_bytes is None:
         return SolverTimeLimit(message, time_bound_ns=time_bound_ns, bound_nj=search.proven_nj)
-    least = least_ram(instance, LAST_SECONDS, other_orders=False)
+    least = least_ram(instance, search.params.last_s, other_orders=False)
     aside = ", the deadline left aside," if problem.deadline_ns is not None else ""
     known = f"{least.known} bytes of RAM are enough{aside} and " if least.known is not None else ""
     return SolverTimeLimit(
@@ -339,7 +338,8 @@ def _refuse_keep_all(search: Search) -> None:
 
 
 def _seconds(search: Search) -> float:
-    return min(SECONDS, max(HOPELESS_SECONDS, search.remaining * MESSAGE_SHARE))
+    params = search.params
+    return min(params.message_s, max(params.hopeless_s, search.remaining * params.message_share))
 
 
 def _who(problem: Problem, operation: int | None) -> str:

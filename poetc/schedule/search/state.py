@@ -17,6 +17,7 @@ from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Schedule, Step
 from poetc.schedule.model.rebuild import Event, rebuild
 from poetc.schedule.model.transfers import hurried, overlap_transfers
+from poetc.schedule.params import SearchParams
 
 if TYPE_CHECKING:
     from poetc.schedule.search.portfolio import Large
@@ -70,6 +71,10 @@ class Search:
         self.large: Large | None = None
 
     @property
+    def params(self) -> SearchParams:
+        return self.instance.params
+
+    @property
     def seconds(self) -> float:
         return time.monotonic() - self.begin
 
@@ -103,6 +108,24 @@ class Search:
     def finished(self) -> bool:
         """Nothing more to do: within the gap, out of time, or told to stop."""
         return self.optimal or self.remaining <= 0 or self.stop.is_set()
+
+    @property
+    def overhead_nj(self) -> float:
+        """What the best schedule spends beyond the least energy; a better one has no recompute or
+        page-in that costs more."""
+        if not self.params.overhead_filter:
+            return math.inf
+        return self.energy_nj - self.instance.base_energy
+
+    def affordable(self) -> Callable[[int, int], bool]:
+        """Whether a better schedule may have a recompute (stage, operation)."""
+        most, energy = self.overhead_nj, self.instance.run_energy
+        return lambda stage, operation: energy[operation] <= most
+
+    def goal(self, gap: float | None = None) -> float:
+        """The bound, in nJ, that ends the search: nothing that uses as much or more is of
+        interest."""
+        return self.energy_nj * (1 - (self.gap if gap is None else gap) + 1e-9)
 
     def better_than(self, other: Search) -> bool:
         """Is its best schedule better: less energy, or the same in less time?"""
@@ -144,7 +167,9 @@ class Search:
             return steps
         saved_nj = problem.idle_power_nw * (report.makespan_ns - least_ns) // 10**9
         better = report.energy_nj - saved_nj < self.energy_nj
-        return hurried(problem, steps) if better and (late or saved_nj > 0) else steps
+        if not (better and (late or saved_nj > 0) and self.params.hurry):
+            return steps
+        return hurried(problem, steps, self.params.shuffle_rounds, self.params.shuffle_steps)
 
     def adopt(self, steps: tuple[Step, ...], bound_nj: float) -> None:
         """Takes steps whose first runs are in another order than the problem's, checked like any

@@ -1,0 +1,81 @@
+"""First schedules: everything is kept, repaired where that exceeds the RAM, and greedy ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from poetc.schedule.heuristics.greedy import greedy, priorities
+from poetc.schedule.heuristics.repair import repair
+from poetc.schedule.model import keep_all
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.search.state import Search
+
+
+def first_schedules(search: Search) -> None:
+    """Offers the schedule that keeps everything, greedy and repaired ones."""
+    instance, params = search.instance, search.params
+    search.offer(keep_all.sequence(instance), "keep-all")
+    limit = instance.problem.ram_bytes
+    ram = math.inf if limit is None else limit
+    if params.repair:
+        repaired(search)
+        for restricted in restrictions(instance):
+            if not search.finished:
+                repaired(search, restricted, share=params.restricted_repair_share)
+    if not params.greedy:
+        return
+    until = search.seconds + min(params.greedy_s, search.remaining / 4)
+
+    def late() -> bool:
+        return search.finished or search.seconds > until
+
+    for priority in priorities(instance):
+        if late():
+            break
+        events = greedy(instance, ram, priority, late)
+        if events is not None:
+            search.offer(events, f"greedy {priority}")
+
+
+def restrictions(instance: Instance) -> list[Instance]:
+    """The problem without paging and without recomputes, where it has both: fewer ways to go, among
+    which a good one is found sooner."""
+    pages, repeats = any(instance.pageable), instance.recomputes > 0
+    both = instance.paging and pages and instance.remat and repeats
+    if not (both and instance.params.restrictions):
+        return []
+    return [replace(instance, paging=False), replace(instance, remat=False)]
+
+
+def repaired(
+    search: Search,
+    instance: Instance | None = None,
+    gradually: bool = False,
+    share: float | None = None,
+    seed: int = 0,
+) -> None:
+    """Offers sequences that keep everything but for what exceeds the RAM, repaired at once or
+    `gradually`; those of `instance`, which may be a restriction of that of the search."""
+    instance = instance or search.instance
+    limit = instance.problem.ram_bytes
+    share = search.params.repair_share if share is None else share
+    if limit is None:
+        return
+    weights = [0.0]
+    if instance.problem.deadline_ns is not None:
+        weights += [w * instance.base_energy / max(instance.base_time_ns, 1) for w in (1.0, 10.0)]
+    for weight in weights:
+        until = search.seconds + search.remaining * share / len(weights)
+        repair(
+            instance,
+            limit,
+            lambda events: search.offer(events, "repaired"),
+            # A first schedule may take all of the time.
+            lambda until=until: (
+                search.finished or (search.steps is not None and search.seconds > until)
+            ),
+            time_weight=weight,
+            gradually=gradually,
+            seed=seed,
+        )
