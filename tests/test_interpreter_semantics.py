@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.dense import dtype_of
 from poetc.ir.stablehlo import semantics
-from poetc.ir.types import ui32
 
 F32 = np.float32
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 1e-45, 3e38], F32)
@@ -113,16 +114,33 @@ def test_conversions():
     ("kind", "element"), [(kind, e) for kind, op in hlo.REDUCERS.items() for e in op.ELEMENTS]
 )
 def test_identity(kind, element):
-    limits = [-(2**31), -1, 0, 1, 77, 2**31 - 1]
-    values = {
-        hlo.f32: SPECIAL[~(np.signbit(SPECIAL) & (SPECIAL == 0))],
-        hlo.i32: np.array(limits, np.int32),
-        ui32: np.array([0, 1, 77, 2**31, 2**32 - 1], np.uint32),
-        hlo.i1: np.array([False, True]),
-    }[element]
+    dtype = dtype_of(element)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = np.array([limits.min, 0, 1, 77, limits.max // 2 + 1, limits.max], dtype)
+    elif dtype == np.bool_:
+        values = np.array([False, True])
+    else:
+        values = SPECIAL[~(np.signbit(SPECIAL) & (SPECIAL == 0))].astype(dtype)
     neutral = np.asarray(hlo.identity(kind, element))
     assert neutral.dtype == values.dtype
     assert_same_bits(hlo.REDUCERS[kind].meaning(neutral, values), values)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_powers_of_integers(dtype):
+    """All of them, against Python's: modulo 256, and rational where the exponent is negative."""
+    limits = np.iinfo(dtype)
+    x, n = (a.ravel() for a in np.meshgrid(*[np.arange(limits.min, limits.max + 1)] * 2))
+
+    def power(x: int, n: int) -> int:
+        if n >= 0:
+            return pow(x, n, 256)
+        return int(1 / Fraction(x) ** -n) % 256 if x else 0
+
+    expected = np.array([power(*pair) for pair in zip(x.tolist(), n.tolist(), strict=True)])
+    found = semantics.power(x.astype(dtype), n.astype(dtype))
+    np.testing.assert_array_equal(found.astype(np.uint8), expected)
 
 
 # Data movement

@@ -1,16 +1,16 @@
 """Every operation, with random attributes, lowered and run against the interpreter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from kernel_harness import ELEMENTS, Array, Case, check
-from xdsl.dialects.builtin import TensorType, f32, i1, i32
+from xdsl.dialects.builtin import TensorType, f32, i32
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
-from poetc.ir.types import ui32
+from poetc.ir.types import ELEMENT_TYPES
 
 Rng = np.random.Generator
 
@@ -66,31 +66,40 @@ def test_elementwise_floats():
         cases.append(
             Case.of(lambda x, y, d=direction: hlo.CompareOp(x, y, d, "FLOAT"), a.copy(), b.copy())
         )
-    for element in (f32, i32, ui32, i1):
+    for element in ELEMENT_TYPES:
         cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), SPECIAL))
     check(cases)
 
 
-def test_elementwise_integers():
-    numbers = np.array([0, 1, -1, 7, -7, 2**31 - 1, -(2**31), 12345], np.int32)
+def integer_cases(dtype: np.dtype) -> Iterator[Case]:
+    """All operations on one type of integers, for numbers at the ends of its range."""
+    limits = np.iinfo(dtype)
+    numbers = [0, 1, 2, 7, limits.max, limits.min, limits.max // 3, limits.min // 5]
+    numbers = np.array([*numbers, *(-1, -7)] if limits.min else numbers, dtype)
     a, b = (x.reshape(-1).copy() for x in np.meshgrid(numbers, numbers))
-    binary = [hlo.AddOp, hlo.SubtractOp, hlo.MultiplyOp, hlo.MaximumOp, hlo.MinimumOp]
-    binary += [hlo.AndOp, hlo.OrOp, hlo.XorOp]
-    cases = [Case.of(op, a, b, note=op.name) for op in binary]
-    unary = [hlo.NegateOp, hlo.AbsOp, hlo.SignOp, hlo.NotOp]
-    cases += [Case.of(op, numbers, note=op.name) for op in unary]
+    element = ELEMENTS[dtype]
+    for op in hlo.OPERATIONS:
+        if issubclass(op, hlo.BinaryElementwiseOp) and element in op.ELEMENTS:
+            yield Case.of(op, a, b, note=op.name)
+        elif op in (hlo.NegateOp, hlo.AbsOp, hlo.SignOp, hlo.NotOp) and element in op.ELEMENTS:
+            yield Case.of(op, numbers, note=op.name)
     for direction in ("EQ", "NE", "GE", "GT", "LE", "LT"):
-        cases.append(Case.of(lambda x, y, d=direction: hlo.CompareOp(x, y, d, "SIGNED"), a, b))
-    for element in (f32, i32, ui32, i1):
-        cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), numbers))
-    check(cases)
+        yield Case.of(lambda x, y, d=direction: hlo.CompareOp(x, y, d), a, b)
+    for other in ELEMENT_TYPES:
+        yield Case.of(lambda x, e=other: hlo.ConvertOp(x, e), numbers)
+
+
+def test_elementwise_integers():
+    integers = [type for type in ELEMENT_TYPES.values() if type.dtype.kind in "iu"]
+    assert len(integers) == 8
+    check([case for type in integers for case in integer_cases(type.dtype)])
 
 
 def test_elementwise_booleans():
     a, b = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
     cases = [Case.of(op, a, b, note=op.name) for op in (hlo.AndOp, hlo.OrOp, hlo.XorOp)]
     cases.append(Case.of(hlo.NotOp, a))
-    for element in (f32, i32, ui32, i1):
+    for element in ELEMENT_TYPES:
         cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), a))
     x, y = SPECIAL[:4], SPECIAL[4:8]
     cases += [Case.of(hlo.SelectOp, pred, x, y) for pred in (a, np.array(True), np.array(False))]
@@ -443,7 +452,3 @@ def scatter_case(rng: Rng) -> Case:
 
 def test_scatter():
     check(limited(scatter_case, 8, 40))
-
-
-def test_elements_cover_all_types():
-    assert set(ELEMENTS.values()) == {f32, i32, ui32, i1}

@@ -19,7 +19,7 @@ from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims
 from poetc.ir.text import parse_module
-from poetc.ir.types import ui32
+from poetc.ir.types import ELEMENT_TYPES
 from poetc.passes.stablehlo_simplify import RULES, StableHLOSimplifyPass
 from poetc.simplify.driver import Rules, simplify_block
 
@@ -114,10 +114,15 @@ def chlo_function(name: str, size: int) -> ModuleOp:
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -8.0, math.inf, -math.inf, math.nan, 1e-45, 3e38]
 CHOICES = {
     f32: SPECIAL,
-    i32: [0, 1, -1, 2, 7, 2**31 - 1],
-    ui32: [0, 1, 2, 7, 2**32 - 1],
     i1: [False, True],
+    **{
+        type.mlir: [*((-1,) if type.arithmetic == "signed" else ()), 0, 1, 2, 7, limits.max]
+        for type in ELEMENT_TYPES.values()
+        if type.dtype.kind in "iu"
+        for limits in [np.iinfo(type.dtype)]
+    },
 }
+assert CHOICES.keys() == ELEMENT_TYPES.keys()
 SHAPES = [(), (1,), (3,), (1, 3), (2, 3), (3, 1), (2, 1, 3)]
 
 
@@ -126,7 +131,7 @@ class Program:
 
     def __init__(self, rng: random.Random):
         self.rng = rng
-        arguments = [TensorType(t, shape) for shape in SHAPES for t in (f32, i32, ui32, i1)]
+        arguments = [TensorType(t, shape) for shape in SHAPES for t in CHOICES]
         self.function = FuncOp("main", (arguments, []), visibility="public")
         self.values: list[SSAValue] = list(self.function.args)
 
@@ -159,7 +164,7 @@ class Program:
         return self.values[-1]
 
     def constant(self) -> None:
-        shape, element = self.rng.choice(SHAPES), self.rng.choice([f32, i32, ui32, i1])
+        shape, element = self.rng.choice(SHAPES), self.rng.choice([*CHOICES])
         elements = self.rng.choices(CHOICES[element], k=math.prod(shape))
         dtype = dense.dtype_of(element)
         self.add(hlo.ConstantOp(np.array(elements, dtype).reshape(shape)))
@@ -183,8 +188,8 @@ class Program:
 
     def convert(self) -> None:
         # Out-of-range float to integer is not defined to the bit on all processors.
-        operand = self.pick(element=self.rng.choice([i1, i32]))
-        self.add(hlo.ConvertOp(operand, self.rng.choice([i1, i32, f32])))
+        operand = self.pick(element=self.rng.choice([t for t in CHOICES if t != f32]))
+        self.add(hlo.ConvertOp(operand, self.rng.choice([*CHOICES])))
 
     def compare(self) -> None:
         lhs = self.pick()
@@ -246,7 +251,8 @@ class Program:
         self.add(hlo.ReduceOp(x, init, dims, self.rng.choice(kinds)))
 
     def dot(self) -> None:
-        lhs, rhs = self.pick(element=f32), self.pick(element=f32)
+        element = self.rng.choice([t for t in CHOICES if t != i1])
+        lhs, rhs = self.pick(element=element), self.pick(element=element)
         left, right = hlo.shape_of(lhs), hlo.shape_of(rhs)
         pairs = [(a, b) for a, n in enumerate(left) for b, m in enumerate(right) if n == m]
         chosen: list[tuple[int, int]] = []

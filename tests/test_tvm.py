@@ -306,6 +306,20 @@ def test_graphs_that_are_not_ready() -> None:
         relax_module(module)
 
 
+def test_element_types_that_only_c_has() -> None:
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> (tensor<4xi8>, tensor<4xi64>) {
+      %0 = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xi8>
+      %1 = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xi64>
+      return %0, %1 : tensor<4xi8>, tensor<4xi64>
+    }"""
+    module, _ = bring("small", parse_module(text, "small.mlir"), [], []).schedule(None)
+    with pytest.raises(InputError) as error:
+        relax_module(module)
+    for found in (r"small.mlir:3:7: .*type i8; --emit=c has", "small.mlir:4:7: .*type i64"):
+        assert re.search(found, str(error.value)), error.value
+
+
 def test_nothing_is_promised_of_buffers_where_some_overlap() -> None:
     """Parameters are updated in place. TVM would let LLVM take what one kernel promises for all."""
     module = scheduled(prepare("gesture_mlp"), None)

@@ -104,6 +104,17 @@ def graphs(module: ModuleOp) -> tuple[GraphOp, ...]:
     return tuple(op for op in module.ops if isinstance(op, GraphOp))
 
 
+def widest_element_bytes(op: IROperation) -> int:
+    """Bytes of the largest element of any tensor that `op`, or an operation in it, makes or takes:
+    what buffers of these tensors are aligned to, if it is more than `ALIGN_BYTES`."""
+    types = {value.type for inner in op.walk() for value in (*inner.operands, *inner.results)}
+    tensors = {type.tensor if isinstance(type, PageType) else type for type in types}
+    return max(
+        (element_bytes(type.element_type) for type in tensors if isinstance(type, TensorType)),
+        default=1,
+    )
+
+
 def tensor_bytes(type: Attribute) -> int:
     """Bytes of a tensor of static shape, without padding."""
     assert isinstance(type, TensorType)
@@ -350,7 +361,9 @@ class _Numbering:
         stored = v in self.stored
         type_ = value.type.tensor if isinstance(value.type, PageType) else value.type
         not_counted = v in self.free_of_charge or v in self.callers
-        bytes = 0 if not_counted else round_up(tensor_bytes(type_), self.align)
+        assert isinstance(type_, TensorType)
+        own_align = max(self.align, element_bytes(type_.element_type))
+        bytes = 0 if not_counted else round_up(tensor_bytes(type_), own_align)
         pageable = self.storage is not None and bytes > 0
         if stored or self.replaces.get(v) in self.stored:
             pageable = True
@@ -371,6 +384,7 @@ class _Numbering:
             pageout_time_ns=write.time_ns,
             pageout_energy_nj=write.energy_nj,
             replaces=self.replaces.get(v),
+            align=own_align if own_align > self.align else 1,
         )
 
     def _name(self, v: int) -> str:
@@ -384,6 +398,7 @@ class _Numbering:
 
     def _operation(self, op: ComputeOp) -> Operation:
         cost = op.cost or CostAttr(0)
+        widest = widest_element_bytes(op)
         pairs = [*op.inplace_pairs, *(self.may_share(op) if self.may_share else ())]
         return Operation(
             name=op.label.data,
@@ -391,7 +406,8 @@ class _Numbering:
             outputs=tuple(self.index[v] for v in op.results),
             time_ns=cost.time_ns,
             energy_nj=cost.energy_nj,
-            workspace_bytes=round_up(cost.workspace, self.align),
+            workspace_bytes=round_up(cost.workspace, max(self.align, widest)),
+            workspace_align=widest if widest > self.align else 1,
             # An update overwrites what it reads, so it can run only once. What is in a buffer of
             # the caller is written once.
             repeatable=not any(

@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import (
     Signedness,
     f32,
     i1,
+    i8,
+    i16,
     i32,
     i64,
 )
@@ -22,8 +24,7 @@ from xdsl.ir import Attribute
 
 from poetc.errors import InputError
 
-ui32 = IntegerType(32, Signedness.UNSIGNED)
-ui64 = IntegerType(64, Signedness.UNSIGNED)
+ui8, ui16, ui32, ui64 = (IntegerType(n, Signedness.UNSIGNED) for n in (8, 16, 32, 64))
 
 Arithmetic = Literal["float", "signed", "unsigned", "bool"]
 """How numbers of a type are added and compared."""
@@ -44,8 +45,9 @@ class ElementType:
     """In NumPy."""
     c: str
     c_memory: str
-    tvm: str
-    tvm_memory: str
+    tvm: str | None
+    """None where the TVM backend has no code for it."""
+    tvm_memory: str | None
     compare_type: str
     """What `stablehlo.compare` calls its comparison."""
 
@@ -55,21 +57,39 @@ class ElementType:
         return str(self.mlir)
 
 
+def _integer(mlir: IntegerType, tvm: str | None = None) -> ElementType:
+    bits, is_signed = mlir.bitwidth, mlir.signedness.data != Signedness.UNSIGNED
+    kind, prefix = ("signed", "") if is_signed else ("unsigned", "u")
+    dtype, c = np.dtype(f"{prefix}int{bits}"), f"int{bits}_t"
+    return ElementType(mlir, kind, dtype, c, c, tvm, tvm, kind.upper())
+
+
 FLOAT32 = ElementType(
     f32, "float", np.dtype(np.float32), "float", "float", "float32", "float32", "FLOAT"
 )
-INT32 = ElementType(
-    i32, "signed", np.dtype(np.int32), "int32_t", "int32_t", "int32", "int32", "SIGNED"
-)
-UINT32 = ElementType(
-    ui32, "unsigned", np.dtype(np.uint32), "int32_t", "int32_t", "int32", "int32", "UNSIGNED"
-)
+INT32 = _integer(i32, "int32")
 BOOL = ElementType(i1, "bool", np.dtype(np.bool_), "bool", "uint8_t", "bool", "int8", "UNSIGNED")
 
 ELEMENT_TYPES: Mapping[Attribute, ElementType] = MappingProxyType(
-    {type.mlir: type for type in (FLOAT32, INT32, UINT32, BOOL)}
+    {
+        type.mlir: type
+        for type in (
+            FLOAT32,
+            _integer(i8),
+            _integer(i16),
+            INT32,
+            _integer(i64),
+            _integer(ui8),
+            _integer(ui16),
+            _integer(ui32, "int32"),
+            _integer(ui64),
+            BOOL,
+        )
+    }
 )
 """The element types by their attribute in MLIR."""
+
+_BY_DTYPE = {type.dtype: type for type in ELEMENT_TYPES.values()}
 
 
 def listed(conjunction: str) -> str:
@@ -84,11 +104,9 @@ def with_arithmetic(*kinds: Arithmetic) -> tuple[Attribute, ...]:
 
 
 def type_of_array(dtype: np.dtype) -> ElementType:
-    """The element type of an array, by the kind of its numbers: all floats become f32, and so on.
-
-    Raises KeyError for other kinds than those of the table.
-    """
-    return {type.dtype.kind: type for type in ELEMENT_TYPES.values()}[dtype.kind]
+    """The element type of the numbers of an array. Raises KeyError for one that is not in the
+    table."""
+    return _BY_DTYPE[dtype]
 
 
 def type_in_code(type: Attribute) -> ElementType:
@@ -102,12 +120,16 @@ def type_in_code(type: Attribute) -> ElementType:
 def type_in_kernel(type: Attribute) -> Attribute:
     """The type that the arith dialect has for numbers of an element type: it knows signs of
     operations, not of numbers."""
-    return i32 if type == ui32 else type
+    return IntegerType(type.bitwidth) if isinstance(type, IntegerType) else type
+
+
+def sum_type(type: Attribute) -> Attribute:
+    """The element type in which sums of products are made whose results have this one."""
+    return type
 
 
 def narrowed(type: Attribute) -> Attribute:
-    """The type of 32 bits for an integer type of 64, of which programs may have some whose values
-    are known to fit; other types as they are."""
+    """The type of 32 bits for an integer type of 64; other types as they are."""
     return {i64: i32, ui64: ui32}.get(type, type)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 

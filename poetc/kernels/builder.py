@@ -210,8 +210,9 @@ class Builder:
     def constant(self, value: float | int, type: Attribute) -> Val:
         """A scalar constant, at the top of the function."""
         if (code := type_in_kernel(type)) != type:
-            wrapped = (int(value) + (1 << 31)) % (1 << 32) - (1 << 31)
-            return self.constant(wrapped, code).of(type)
+            assert isinstance(code, IntegerType)
+            half = 1 << (code.bitwidth - 1)
+            return self.constant((int(value) + half) % (2 * half) - half, code).of(type)
         is_float = isinstance(type, AnyFloat)
         # By text: -0.0 and 0.0 are equal but not the same, NaN is the same but not equal.
         key = (type, repr(float(value) if is_float else int(value)))

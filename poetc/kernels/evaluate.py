@@ -22,7 +22,8 @@ from poetc.ir.dense import dtype_of, from_array
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.bodies import lower_body
-from poetc.ir.types import type_in_kernel
+from poetc.ir.stablehlo.conversion import converted
+from poetc.ir.types import sum_type, type_in_kernel
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import ZERO, Condition, Dynamic, Index, Quotient, Var, constant, within
@@ -400,21 +401,26 @@ class Evaluator:
                 return self._scatter(description)
             type = element_type_of(value)
             if isinstance(op, stablehlo.ReduceWindowOp):
-                kind, init = op.kind, self.element(op.init, ())
+                kind, summed, init = op.kind, type, self.element(op.init, ())
                 self._check_init(op)
-            elif description.start is not None:
-                kind, init = "add", self.element(*description.start)
             else:
-                kind, init = "add", self.b.constant(0, type)
+                kind, summed = "add", sum_type(type)
+                if description.start is None:
+                    init = self.b.constant(0, summed)
+                else:
+                    init = converted(self.b, self.element(*description.start), summed)
 
             def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
-                terms = [self.element(operand, i) for operand, i in description.reads(positions)]
+                terms = [
+                    converted(self.b, self.element(operand, i), summed)
+                    for operand, i in description.reads(positions)
+                ]
                 term = terms[0]
                 if len(terms) == 2:
                     term = stablehlo.MultiplyOp.scalar(self.b, *terms)
                 return [stablehlo.REDUCERS[kind].scalar(self.b, accs[0], term)]
 
-            return self.fold(description.axes, [init], leaf)[0]
+            return converted(self.b, self.fold(description.axes, [init], leaf)[0], type)
 
     def _count(
         self, value: SSAValue, at: tuple[Index, ...], with_op: Operation | None = None

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerType, i32
+from xdsl.dialects.builtin import IndexType, IntegerType, i32, i64
 from xdsl.ir import Attribute
 
-from poetc.ir.types import ui32
+from poetc.ir.dense import dtype_of
+from poetc.ir.stablehlo.conversion import converted
+from poetc.ir.types import with_arithmetic
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import Index
+
+_INDEX_BYTES = 4
+"""Of a position in generated code."""
 
 
 def from_index(b: Builder, index: Index, to: Attribute) -> Val:
     """A position as a number (stablehlo.iota)."""
     position = b.index_value(index)
-    integer = to if isinstance(to, IntegerType) and to != ui32 else IntegerType(32)
-    number = b.unary(arith.IndexCastOp, position, integer)
-    b.positions[number.ssa] = index
-    return number.of(to) if isinstance(to, IntegerType) else b.unary(arith.SIToFPOp, number, to)
+    number = b.unary(arith.IndexCastOp, position, to if isinstance(to, IntegerType) else i32)
+    if dtype_of(number.type).itemsize >= _INDEX_BYTES:
+        b.positions[number.ssa] = index
+    return number if isinstance(to, IntegerType) else b.unary(arith.SIToFPOp, number, to)
 
 
 def to_index(b: Builder, number: Val) -> Val:
     """An integer as a position."""
     if number.ssa in b.positions:
         return b.index_value(b.positions[number.ssa])
-    if number.type == ui32:
+    if number.type not in with_arithmetic("signed"):
+        if dtype_of(number.type).itemsize < _INDEX_BYTES:
+            return b.unary(arith.IndexCastOp, converted(b, number, i32), IndexType())
         # Any large one is outside of all tensors.
-        signed = number.of(i32)
-        largest = b.constant((1 << 31) - 1, i32)
-        number = b.select(b.compare("slt", signed, b.constant(0, i32)), largest, signed)
+        signed = number.of(None)
+        largest = b.constant(np.iinfo(dtype_of(signed.type)).max, signed.type)
+        number = b.select(b.compare("slt", signed, b.constant(0, signed.type)), largest, signed)
+    if number.type == i64:
+        low, high = (b.constant(bound, i64) for bound in (-1, (1 << 31) - 1))
+        number = b.select(b.compare("slt", number, low), low, number)
+        number = b.select(b.compare("sgt", number, high), high, number)
+        number = b.unary(arith.TruncIOp, number, i32)
     return b.unary(arith.IndexCastOp, number, IndexType())
 
 

@@ -4,6 +4,8 @@ Floats are rounded to nearest even. NaN is one value: which payload an operation
 between processors and no result may depend on it.
 """
 
+import math
+
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -39,7 +41,7 @@ def add_zero(op: hlo.AddOp, rewriter: Rewriter) -> SSAValue | None:
     x + +0.0 -> x only where x cannot be -0.0, because -0.0 + +0.0 is +0.0.
     """
     facts = rewriter.facts
-    if hlo.element_type_of(op.lhs) != hlo.f32:
+    if not hlo.is_float(op.lhs):
         return op.lhs if facts.is_splat(op.rhs, 0) else None
     if facts.is_splat(op.rhs, -0.0):
         return op.lhs
@@ -60,16 +62,14 @@ def multiply_one(op: hlo.MultiplyOp, rewriter: Rewriter) -> SSAValue | None:
 
 def scale_by_minus_one(op: hlo.MultiplyOp | hlo.DivideOp, rewriter: Rewriter) -> SSAValue | None:
     """x * -1, x / -1 -> -x: the sign changes, no rounding."""
-    is_float = hlo.element_type_of(op.lhs) == hlo.f32
-    if not is_float or not rewriter.facts.is_splat(op.rhs, -1.0):
+    if not hlo.is_float(op.lhs) or not rewriter.facts.is_splat(op.rhs, -1.0):
         return None
     return rewriter.emit(hlo.NegateOp(op.lhs))
 
 
 def multiply_int_zero(op: hlo.MultiplyOp, rewriter: Rewriter) -> SSAValue | None:
     """x * 0 -> 0 for integers; a float may be NaN, infinite or negative."""
-    is_int = hlo.element_type_of(op.lhs) != hlo.f32
-    return op.rhs if is_int and rewriter.facts.is_splat(op.rhs, 0) else None
+    return op.rhs if not hlo.is_float(op.lhs) and rewriter.facts.is_splat(op.rhs, 0) else None
 
 
 def divide_one(op: hlo.DivideOp, rewriter: Rewriter) -> SSAValue | None:
@@ -78,18 +78,16 @@ def divide_one(op: hlo.DivideOp, rewriter: Rewriter) -> SSAValue | None:
 
 
 def divide_power_of_two(op: hlo.DivideOp, rewriter: Rewriter) -> SSAValue | None:
-    """x / 2^k -> x * 2^-k: both round the same real number, since 2^-k is exact in float32."""
+    """x / 2^k -> x * 2^-k where 2^-k is exact: both round the same real number."""
     divisor = rewriter.facts.splat(op.rhs)
-    if (
-        divisor is None
-        or divisor.dtype.kind != "f"
-        or not np.isfinite(divisor)
-        or abs(np.frexp(divisor)[0]) != 0.5
-    ):
+    if divisor is None or not hlo.is_float(op.rhs):
+        return None
+    number = float(divisor)
+    if not math.isfinite(number) or abs(math.frexp(number)[0]) != 0.5:
         return None
     with np.errstate(over="ignore"):
-        reciprocal = np.float32(1) / np.float32(divisor)
-    if not np.isfinite(reciprocal):
+        reciprocal = divisor.dtype.type(1 / number)
+    if float(reciprocal) != 1 / number:
         return None
     return rewriter.emit(hlo.MultiplyOp(op.lhs, rewriter.splat(reciprocal, op.rhs.type)))
 
@@ -100,7 +98,7 @@ def negative_constant(op: hlo.MultiplyOp | hlo.DivideOp, rewriter: Rewriter) -> 
     negate = op.lhs.owner
     if constant is None or not isinstance(negate, hlo.NegateOp):
         return None
-    if hlo.element_type_of(op.lhs) != hlo.f32 or np.isnan(constant):
+    if not hlo.is_float(op.lhs) or np.isnan(constant):
         return None
     return rewriter.emit(
         type(op)(negate.operand, rewriter.splat(np.negative(constant), op.rhs.type))
@@ -122,7 +120,7 @@ def negate_scaled(op: hlo.NegateOp, rewriter: Rewriter) -> SSAValue | None:
     if not isinstance(inner, hlo.MultiplyOp | hlo.DivideOp) or not op.operand.has_one_use():
         return None
     constant = rewriter.facts.splat(inner.rhs)
-    if hlo.element_type_of(op.operand) != hlo.f32 or constant is None or np.isnan(constant):
+    if not hlo.is_float(op.operand) or constant is None or np.isnan(constant):
         return None
     return rewriter.emit(
         type(inner)(inner.lhs, rewriter.splat(np.negative(constant), inner.rhs.type))
@@ -182,7 +180,7 @@ def xor_zero(op: hlo.XorOp, rewriter: Rewriter) -> SSAValue | None:
 
 def cancels(op: hlo.XorOp | hlo.SubtractOp, rewriter: Rewriter) -> SSAValue | None:
     """x xor x -> 0, x - x -> 0 for integers; a float may be NaN or infinite."""
-    if op.lhs is not op.rhs or hlo.element_type_of(op.lhs) == hlo.f32:
+    if op.lhs is not op.rhs or hlo.is_float(op.lhs):
         return None
     dtype = dense.dtype_of(hlo.element_type_of(op.lhs))
     return rewriter.splat(dtype.type(0), op.lhs.type)
@@ -191,13 +189,13 @@ def cancels(op: hlo.XorOp | hlo.SubtractOp, rewriter: Rewriter) -> SSAValue | No
 def compare_same(op: hlo.CompareOp, rewriter: Rewriter) -> SSAValue | None:
     """x == x, x <= x, x >= x -> true, x != x, x < x, x > x -> false for integers; a float may be
     NaN."""
-    if op.lhs is not op.rhs or hlo.element_type_of(op.lhs) == hlo.f32:
+    if op.lhs is not op.rhs or hlo.is_float(op.lhs):
         return None
     return rewriter.splat(np.bool_(op.direction in ("EQ", "LE", "GE")), op.result.type)
 
 
 def _all_ones(op: hlo.AndOp | hlo.OrOp) -> int:
-    return 1 if hlo.element_type_of(op.lhs) == hlo.i1 else -1
+    return int(hlo.identity("and", hlo.element_type_of(op.lhs)))
 
 
 def not_not(op: hlo.NotOp, rewriter: Rewriter) -> SSAValue | None:
@@ -233,7 +231,7 @@ def convert_same(op: hlo.ConvertOp, rewriter: Rewriter) -> SSAValue | None:
 
 
 def convert_bool(op: hlo.ConvertOp, rewriter: Rewriter) -> SSAValue | None:
-    """i1 -> i32 -> f32 or i1: straight from i1, since 0 and 1 are exact everywhere."""
+    """i1 -> i32 -> f32 or i1, and such: straight from i1, since 0 and 1 are exact everywhere."""
     inner = op.operand.owner
     if not isinstance(inner, hlo.ConvertOp) or hlo.element_type_of(inner.operand) != hlo.i1:
         return None
@@ -248,7 +246,7 @@ def compare_rectified(op: hlo.CompareOp, rewriter: Rewriter) -> SSAValue | None:
     """
     if op.direction != "GT" or op.is_total or rewriter.facts.splat(op.rhs) != 0:
         return None
-    if hlo.element_type_of(op.lhs) != hlo.f32:
+    if not hlo.is_float(op.lhs):
         return None
     rectified = rewriter.find(hlo.MaximumOp(op.lhs, op.rhs))
     if rectified is None:

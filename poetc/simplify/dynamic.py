@@ -222,10 +222,16 @@ def _integer(value: int, like: SSAValue) -> np.generic:
 
 
 def _clamped(start: SSAValue, limit: int, rewriter: Rewriter) -> SSAValue:
+    """The start from 0 to the limit, of 32 bits."""
+    bytes = _integer(0, start).itemsize
+    if bytes < 4:
+        # The limit need not fit into less.
+        start = rewriter.emit(hlo.ConvertOp(start, hlo.i32))
     at_least = rewriter.splat(_integer(0, start), start.type)
     at_most = rewriter.splat(_integer(limit, start), start.type)
     start = rewriter.emit(hlo.MaximumOp(start, at_least))
-    return rewriter.emit(hlo.MinimumOp(start, at_most))
+    start = rewriter.emit(hlo.MinimumOp(start, at_most))
+    return rewriter.emit(hlo.ConvertOp(start, hlo.i32)) if bytes > 4 else start
 
 
 def _read_at(update: SSAValue, place: SSAValue, dim: int, rewriter: Rewriter) -> SSAValue:

@@ -6,12 +6,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.dense import dtype_of
 from poetc.ir.stablehlo.base import IntRange
 
 # Constants of more elements are never made by folding: they would become data in flash.
 MAX_FOLDED_ELEMENTS = 16
-
-_INT32 = np.iinfo(np.int32)
 
 
 class Facts:
@@ -42,11 +41,11 @@ class Facts:
         return self._arrays.get(value)
 
     def int_range(self, value: SSAValue) -> IntRange | None:
-        """Smallest and largest value that an i32 element can have."""
+        """Smallest and largest value that an integer element can have."""
         return self._ranges.get(value)
 
     def never_negative_zero(self, value: SSAValue) -> bool:
-        """Whether no f32 element can be -0.0, so that adding +0.0 changes no bit."""
+        """Whether no float element can be -0.0, so that adding +0.0 changes no bit."""
         return value in self._never_negative_zero
 
     def learn(self, op: hlo.StablehloOp) -> None:
@@ -67,13 +66,14 @@ class Facts:
                 s is not None and s.tobytes() == first.tobytes() for s in splats
             ):
                 self._splats[result] = first
-        if hlo.element_type_of(result) == hlo.i32:
-            found = self._find_range(op)
-            # i32 wraps around: a sum that may overflow is not in the range computed for it.
-            if found is not None and _INT32.min <= found[0] and found[1] <= _INT32.max:
+        if hlo.is_float(result):
+            if self._lacks_negative_zero(op):
+                self._never_negative_zero.add(result)
+        elif (element := hlo.element_type_of(result)) != hlo.i1:
+            found, limits = self._find_range(op), np.iinfo(dtype_of(element))
+            # Integers wrap around: a sum that may overflow is not in the range computed for it.
+            if found is not None and limits.min <= found[0] and found[1] <= limits.max:
                 self._ranges[result] = found
-        elif hlo.element_type_of(result) == hlo.f32 and self._lacks_negative_zero(op):
-            self._never_negative_zero.add(result)
 
     def _find_range(self, op: hlo.StablehloOp) -> IntRange | None:
         if isinstance(op, hlo.ConstantOp):
@@ -118,9 +118,8 @@ class Facts:
         if isinstance(op, hlo.SelectAndScatterOp):
             return never(op.init)
         if isinstance(op, hlo.DotGeneralOp | hlo.ConvolutionOp | hlo.AbsOp | hlo.ConvertOp):
-            # Contractions are sums that start from +0.0. Integer zero converts to +0.0; a convert
-            # from f32 to f32 is no operation and gone before it gets here.
-            return not isinstance(op, hlo.ConvertOp) or hlo.element_type_of(op.operand) != hlo.f32
+            # Contractions are sums that start from +0.0. Integer zero converts to +0.0.
+            return not isinstance(op, hlo.ConvertOp) or not hlo.is_float(op.operand)
         if isinstance(op, hlo.SelectOp):
             return never(op.on_true) and never(op.on_false)
         if isinstance(op, hlo.GatherOp):

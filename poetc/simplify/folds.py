@@ -101,9 +101,8 @@ def _descending(value: SSAValue) -> Block:
     """The comparator of the largest first."""
     element = hlo.element_type_of(value)
     block = Block(arg_types=[hlo.TensorType(element, ())] * 2)
-    is_float = element == hlo.f32
     left, right = block.args
-    greater = hlo.CompareOp(left, right, "GT", "TOTALORDER" if is_float else None)
+    greater = hlo.CompareOp(left, right, "GT", "TOTALORDER" if hlo.is_float(value) else None)
     block.add_ops((greater, hlo.ReturnOp(greater)))
     return block
 

@@ -191,7 +191,13 @@ def dot_of_transpose(op: hlo.DotGeneralOp, rewriter: Rewriter) -> SSAValue | Non
         if _free(op.lhs, op.lhs_batch, op.lhs_contract, lhs.permutation) is not None:
             return rewriter.emit(
                 hlo.DotGeneralOp(
-                    lhs.operand, op.rhs, contract, op.rhs_contract, batch, op.rhs_batch
+                    lhs.operand,
+                    op.rhs,
+                    contract,
+                    op.rhs_contract,
+                    batch,
+                    op.rhs_batch,
+                    hlo.element_type_of(op.result),
                 )
             )
     if isinstance(rhs, hlo.TransposeOp):
@@ -199,7 +205,13 @@ def dot_of_transpose(op: hlo.DotGeneralOp, rewriter: Rewriter) -> SSAValue | Non
         if _free(op.rhs, op.rhs_batch, op.rhs_contract, rhs.permutation) is not None:
             return rewriter.emit(
                 hlo.DotGeneralOp(
-                    op.lhs, rhs.operand, op.lhs_contract, contract, op.lhs_batch, batch
+                    op.lhs,
+                    rhs.operand,
+                    op.lhs_contract,
+                    contract,
+                    op.lhs_batch,
+                    batch,
+                    hlo.element_type_of(op.result),
                 )
             )
     return None
@@ -237,7 +249,13 @@ def transpose_of_dot(op: hlo.TransposeOp, rewriter: Rewriter) -> SSAValue | None
         return None
     return rewriter.emit(
         hlo.DotGeneralOp(
-            dot.rhs, dot.lhs, dot.rhs_contract, dot.lhs_contract, dot.rhs_batch, dot.lhs_batch
+            dot.rhs,
+            dot.lhs,
+            dot.rhs_contract,
+            dot.lhs_contract,
+            dot.rhs_batch,
+            dot.lhs_batch,
+            hlo.element_type_of(dot.result),
         )
     )
 
@@ -298,4 +316,5 @@ def _with_dims(
         op.feature_groups,
         op.batch_groups,
         op.reversal,
+        hlo.element_type_of(op.result),
     )

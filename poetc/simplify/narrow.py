@@ -1,4 +1,5 @@
-"""Integers of 64 bits -> integers of 32, where all values are known to fit.
+"""Integers of 64 bits -> integers of 32, where all values are known to fit: small processors take
+several instructions for one operation on 64.
 
 JAX counts the elements of random tensors so. What is known are the ranges of constants and counts,
 and of sums and products of these.
@@ -12,33 +13,26 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from poetc.errors import InputError
 from poetc.ir import dense, types
 from poetc.ir import stablehlo as hlo
-from poetc.ir.locations import source_location
 from poetc.ir.stablehlo.base import IntRange
 
 
 def narrow_integers(block: Block) -> None:
-    """Replace the operations on integers of 64 bits by the same on 32.
-
-    Raises InputError for an operation whose results may not fit.
-    """
-    ranges: dict[SSAValue, IntRange] = {}
+    """Replace the operations on integers of 64 bits by the same on 32, where that is possible."""
+    ranges = _fitting(block)
     values: dict[SSAValue, SSAValue] = {}
     replaced: list[Operation] = []
-    for op in block.ops:
-        if not isinstance(op, hlo.StablehloOp) or not any(
-            map(_is_wide, (*op.operand_types, *op.result_types))
-        ):
+    for op in list(block.ops):
+        if values.keys().isdisjoint(op.operands) and ranges.keys().isdisjoint(op.results):
             continue
-        type = _narrowed(op.result.type)
-        if type != op.result.type:
-            ranges[op.result] = _fitting(op, ranges)
+        assert isinstance(op, hlo.StablehloOp)
+        type = _narrowed(op.result.type) if op.result in ranges else op.result.type
         properties = dict(op.properties)
         if isinstance(op, hlo.ConstantOp):
-            array = op.array().astype(dense.dtype_of(type.element_type))
-            properties["value"] = dense.from_array(array, type.element_type)
+            element = hlo.element_type_of(type)
+            array = op.array().astype(dense.dtype_of(element))
+            properties["value"] = dense.from_array(array, element)
         new = op.create(
             operands=[values.get(operand, operand) for operand in op.operands],
             result_types=[type],
@@ -48,10 +42,12 @@ def narrow_integers(block: Block) -> None:
             regions=[region.clone() for region in op.regions],
         )
         block.insert_op_before(new, op)
-        values[op.result] = new.results[0]
         replaced.append(op)
+        if op.result in ranges:
+            values[op.result] = new.results[0]
+        else:
+            op.result.replace_all_uses_with(new.results[0])
     for op in reversed(replaced):
-        op.results[0].replace_all_uses_with(values[op.results[0]])
         block.erase_op(op)
 
 
@@ -72,18 +68,33 @@ def _limits(type: Attribute) -> IntRange:
     return int(limits.min), int(limits.max)
 
 
-def _fitting(op: hlo.StablehloOp, ranges: dict[SSAValue, IntRange]) -> IntRange:
-    """The range of the results, which is inside of that of the narrow type."""
-    least, most = _limits(_narrowed(op.result.type))
-    found = _range(op, ranges)
-    if found is None or found[0] < least or found[1] > most:
-        type = hlo.element_type_of(op.result)
-        raise InputError(
-            f"{op.name}: integers of type {type} are supported where their values are known to fit "
-            f"into 32 bits; these may not: use {types.narrowed(type)}",
-            source_location(op),
-        )
-    return found
+def _fitting(block: Block) -> dict[SSAValue, IntRange]:
+    """The ranges of wide values that are known to fit and that only operations use which can do
+    without wide ones: other operands of theirs, and their results, fit as well."""
+    ranges: dict[SSAValue, IntRange] = {}
+    users: list[Operation] = []
+    for op in block.ops:
+        if any(map(_is_wide, (*op.operand_types, *op.result_types))):
+            users.append(op)
+        if isinstance(op, hlo.StablehloOp) and len(op.results) == 1 and _is_wide(op.result.type):
+            least, most = _limits(_narrowed(op.result.type))
+            found = _range(op, ranges)
+            if found is not None and least <= found[0] and found[1] <= most:
+                ranges[op.result] = found
+    before = -1
+    while len(ranges) != before:
+        before = len(ranges)
+        for op in users:
+            wide = [v for v in (*op.operands, *op.results) if _is_wide(v.type)]
+            is_free = isinstance(op, hlo.ConvertOp) or (
+                isinstance(op, hlo.StablehloOp)
+                and len(op.results) == 1
+                and all(value in ranges for value in wide)
+            )
+            if not is_free:
+                for value in wide:
+                    ranges.pop(value, None)
+    return ranges
 
 
 def _range(op: hlo.StablehloOp, ranges: dict[SSAValue, IntRange]) -> IntRange | None:
@@ -92,7 +103,7 @@ def _range(op: hlo.StablehloOp, ranges: dict[SSAValue, IntRange]) -> IntRange | 
         return (int(array.min()), int(array.max())) if array.size else (0, 0)
     if isinstance(op, hlo.IotaOp):
         return 0, max(0, hlo.shape_of(op)[op.dim] - 1)
-    if isinstance(op, hlo.ConvertOp) and hlo.element_type_of(op.operand) == hlo.f32:
+    if isinstance(op, hlo.ConvertOp) and hlo.is_float(op.operand):
         return None
     operands = op.operands[1:] if isinstance(op, hlo.SelectOp) else op.operands
     known = [ranges.get(operand, _limits(operand.type)) for operand in operands]

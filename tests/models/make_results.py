@@ -37,7 +37,8 @@ def xla_program(text: str) -> Callable[[list[np.ndarray]], Callable[[], list]]:
         program = client.compile_and_load(module, devices, xla_client.CompileOptions())
 
     def bind(arguments: list[np.ndarray]) -> Callable[[], list]:
-        buffers = [jax.device_put(array) for array in arguments]
+        with jax.enable_x64(True):
+            buffers = [jax.device_put(array) for array in arguments]
 
         def step() -> list:
             results = program.execute_sharded(buffers).disassemble_into_single_device_arrays()

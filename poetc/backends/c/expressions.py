@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 from xdsl.dialects import arith, func, math
-from xdsl.dialects.builtin import Float32Type, IntegerType
+from xdsl.dialects.builtin import Float32Type, IndexType, IntegerType, i32
 from xdsl.ir import Attribute, Operation
 
 from poetc.backends.c.indexing import Index, Variable
@@ -61,6 +61,14 @@ _WRAPPING: Mapping[type[Operation], str] = {
     arith.MuliOp: "poetc_mul",
     arith.ShLIOp: "poetc_shift_left",
     arith.ShRSIOp: "poetc_shift_right",
+    math.IPowIOp: "poetc_power",
+}
+"""Functions of `poetc_scalar.h`, one for each type of integers."""
+
+_UNSIGNED: Mapping[type[Operation], str] = {
+    arith.DivUIOp: "/",
+    arith.RemUIOp: "%",
+    arith.ShRUIOp: ">>",
 }
 
 # On i1 these are logical; operands have no effects, so that short-circuiting does no harm.
@@ -119,9 +127,26 @@ def float_literal(value: float) -> Expression:
 
 def integer_literal(value: int) -> Expression:
     value = int(value)
-    if value == -(2**31):
-        return Expression("INT32_MIN")
+    if value in (-(2**31), -(2**63)):
+        return Expression("INT32_MIN" if value == -(2**31) else "INT64_MIN")
+    if not -(2**31) < value < 2**31:
+        return Expression(f"INT64_C({value})")
     return Expression(str(value), Level.UNARY if value < 0 else Level.ATOM)
+
+
+def _unsigned(type_: Attribute) -> str:
+    """Of numbers of that type, and of booleans, as they are without a sign."""
+    return "uint32_t" if type_ == IntegerType(1) else f"u{scalar_c_type(type_)}"
+
+
+def _suffix(type_: Attribute) -> str:
+    """What ends the name of a function on integers of that type."""
+    return "" if type_ in (i32, IndexType()) else f"_{type_}"
+
+
+def _as(type_: Attribute, text: str) -> tuple[str, Level]:
+    """An expression that C computes in int, as a number of the type that it fits into."""
+    return f"({scalar_c_type(type_)})({text})", Level.UNARY
 
 
 def index_level(index: Index) -> Level:
@@ -136,7 +161,7 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
         return f"{name}({', '.join(part.text for part in parts)})", Level.ATOM
 
     boolean = op.operands and op.operands[0].type == IntegerType(1)
-    kind = type(op)
+    kind, type_ = type(op), op.results[0].type
     if kind in BINARY:
         operator, level = BINARY[kind]
         left, right = parts[0].at(level), parts[1].at(Level(level + 1))
@@ -147,9 +172,14 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
             inner = Level(level + 1) if kind is not arith.OrIOp else Level.COMPARE
             return f"{parts[0].at(inner)} {logical} {parts[1].at(inner)}", level
         left, right = (part.at(Level.UNARY) for part in parts)
-        return f"{left} {bitwise} {right}", Level.OR
+        text = f"{left} {bitwise} {right}"
+        return _as(type_, text) if _is_small(type_) else (text, Level.OR)
     if kind in _WRAPPING and not boolean:
-        return call(_WRAPPING[kind])
+        return call(_WRAPPING[kind] + _suffix(type_))
+    if kind in _UNSIGNED:
+        unsigned = _unsigned(type_)
+        left, right = (f"({unsigned}){part.at(Level.UNARY)}" for part in parts)
+        return _as(type_, f"{left} {_UNSIGNED[kind]} {right}")
     if (symbol := _called_function(op)) is not None:
         return call(symbol)
     match op:
@@ -157,11 +187,11 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
             predicate = op.predicate.value.data
             left, right = (part.at(Level.SUM) for part in parts)
             if predicate >= _FIRST_UNSIGNED_CMPI:
-                left, right = (f"(uint32_t){part.at(Level.UNARY)}" for part in parts)
+                unsigned = _unsigned(op.lhs.type)
+                left, right = (f"({unsigned}){part.at(Level.UNARY)}" for part in parts)
             return f"{left} {_CMPI[predicate]} {right}", Level.COMPARE
         case arith.SelectOp():
-            condition, left, right = (part.at(Level.OR) for part in parts)
-            return f"{condition} ? {left} : {right}", Level.CHOICE
+            return conditional(type_, parts[0].at(Level.OR), parts[1], parts[2])
         case arith.NegfOp():
             operand = parts[0].at(Level.ATOM)
             return f"-{operand}", Level.UNARY
@@ -169,19 +199,15 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
             return call("poetc_abs")
         case arith.DivSIOp() | arith.RemSIOp():
             left, right = (part.at(Level.UNARY) for part in parts)
-            return f"{left} {'/' if kind is arith.DivSIOp else '%'} {right}", Level.PRODUCT
-        case arith.DivUIOp() | arith.RemUIOp():
-            left, right = (part.at(Level.UNARY) for part in parts)
-            operator = "/" if kind is arith.DivUIOp else "%"
-            return f"(int32_t)((uint32_t){left} {operator} (uint32_t){right})", Level.UNARY
-        case arith.ShRUIOp():
-            left, right = (part.at(Level.UNARY) for part in parts)
-            return f"(int32_t)((uint32_t){left} >> {right})", Level.UNARY
+            text = f"{left} {'/' if kind is arith.DivSIOp else '%'} {right}"
+            return _as(type_, text) if _is_small(type_) else (text, Level.PRODUCT)
         case arith.BitcastOp():
             to_float = isinstance(op.result.type, Float32Type)
             return call("poetc_as_float" if to_float else "poetc_as_int")
+        case arith.FPToSIOp() if _is_small(type_):
+            return f"({scalar_c_type(type_)}){call('poetc_to_int')[0]}", Level.UNARY
         case arith.FPToSIOp():
-            return call("poetc_to_int")
+            return call(f"poetc_to_int{_suffix(type_)}")
         case arith.SIToFPOp() if not boolean:
             return f"(float){parts[0].at(Level.UNARY)}", Level.UNARY
         case arith.SIToFPOp():
@@ -189,16 +215,38 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
         case arith.UIToFPOp() if boolean:
             return f"{parts[0].at(Level.OR)} ? 1.0f : 0.0f", Level.CHOICE
         case arith.UIToFPOp():
-            return f"(float)(uint32_t){parts[0].at(Level.UNARY)}", Level.UNARY
+            unsigned = _unsigned(op.operands[0].type)
+            return f"(float)({unsigned}){parts[0].at(Level.UNARY)}", Level.UNARY
         case arith.ExtUIOp() if boolean:
             return f"{parts[0].at(Level.OR)} ? 1 : 0", Level.CHOICE
         case arith.ExtSIOp() if boolean:
             return f"{parts[0].at(Level.OR)} ? -1 : 0", Level.CHOICE
         case arith.TruncIOp() if op.result.type == IntegerType(1):
             return f"({parts[0].at(Level.UNARY)} & 1) != 0", Level.COMPARE
+        case arith.TruncIOp() | arith.ExtSIOp():
+            return f"({scalar_c_type(type_)}){parts[0].at(Level.UNARY)}", Level.UNARY
+        case arith.ExtUIOp():
+            unsigned = _unsigned(op.operands[0].type)
+            text = f"({scalar_c_type(type_)})({unsigned}){parts[0].at(Level.UNARY)}"
+            return text, Level.UNARY
+        case arith.IndexCastOp() if type_ not in (i32, IndexType(), IntegerType(1)):
+            return f"({scalar_c_type(type_)}){parts[0].at(Level.UNARY)}", Level.UNARY
         case arith.IndexCastOp():
             return parts[0].text, parts[0].level
     raise InputError(f"the C backend does not know {op.name} of {op.results[0].type}")
+
+
+def _is_small(type_: Attribute) -> bool:
+    """Whether C computes with int in place of the type."""
+    return isinstance(type_, IntegerType) and 1 < type_.bitwidth < 32
+
+
+def conditional(
+    type_: Attribute, condition: str, yes: Expression, no: Expression
+) -> tuple[str, Level]:
+    """One of two numbers of a type."""
+    text = f"{condition} ? {yes.at(Level.OR)} : {no.at(Level.OR)}"
+    return _as(type_, text) if _is_small(type_) else (text, Level.CHOICE)
 
 
 def called_functions(function: func.FuncOp) -> frozenset[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from poetc.backends.c.check import ABOUT
 from poetc.backends.c.expressions import element_c_type
-from poetc.backends.c.layout import TensorPlace
+from poetc.backends.c.layout import TensorPlace, arena_alignment
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.text import c_comment, defines, guarded, wrapped
 from poetc.image import ImageLayout
@@ -89,7 +89,8 @@ def header(program: Program) -> str:
         )
     if program.callers:
         step += (
-            " The other pointers are buffers of the caller, aligned to 4 bytes, that overlap "
+            f" The other pointers are buffers of the caller, aligned to "
+            f"{arena_alignment(program.graph)} bytes, that overlap "
             "neither each other nor anything else: inputs, which are left as they are, and "
             "results, which are good when it returns POETC_OK."
         )

@@ -12,12 +12,15 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from poetc.errors import InputError
-from poetc.ir.graph import round_up, tensor_bytes
+from poetc.ir.graph import ALIGN_BYTES, round_up, tensor_bytes, widest_element_bytes
 from poetc.ir.poet import GraphOp, PageType, offset_of
 from poetc.options import default
 
-ARENA_ALIGNMENT = 4
-"""The arena begins at a multiple of this, so that float and int32_t in it are aligned."""
+
+def arena_alignment(graph: GraphOp) -> int:
+    """The arena begins at a multiple of this, 4 or 8, so that the elements in it are aligned."""
+    return max(ALIGN_BYTES, widest_element_bytes(graph))
+
 
 MAX_BYTES = 2**31 - 1
 """Of the arena, the storage and each tensor. Offsets are uint32_t, subscripts int32_t."""
@@ -84,7 +87,7 @@ def static_ram_bytes(graph: GraphOp) -> int:
     """The `.data` and `.bss` of the generated code: its arena, if that is not empty."""
     if graph.arena_bytes is None:
         raise InputError(f"graph @{graph.sym_name.data} has no arena; run poet-plan-memory first")
-    return round_up(graph.arena_bytes, ARENA_ALIGNMENT)
+    return round_up(graph.arena_bytes, arena_alignment(graph))
 
 
 def arena_offset(value: SSAValue) -> int:

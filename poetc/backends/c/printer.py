@@ -36,6 +36,7 @@ from poetc.backends.c.bindings import LONG, Bindings
 from poetc.backends.c.expressions import (
     Expression,
     Level,
+    conditional,
     element_c_type,
     float_literal,
     integer_literal,
@@ -369,11 +370,11 @@ class _Function:
         ) = saved
         self.bindings.holds = holds
         yes, no = branches
-        text = f"{' && '.join(conditions)} ? {yes.at(Level.OR)} : {no.at(Level.OR)}"
+        text, level = conditional(op.results[0].type, " && ".join(conditions), yes, no)
         if not short or len(text) > LONG:
             return None
         reads = self.bindings.changing(*(self.bindings.index(operand) for operand in op.args))
-        return Expression(text, Level.CHOICE, reads | yes.reads | no.reads)
+        return Expression(text, level, reads | yes.reads | no.reads)
 
     def inline(self, block: Block, results: Sequence[SSAValue]) -> None:
         """Prints a block that always runs where it stands."""

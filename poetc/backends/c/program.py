@@ -18,6 +18,7 @@ from poetc.backends.c.check import check_function
 from poetc.backends.c.expressions import element_c_type
 from poetc.backends.c.layout import (
     TensorPlace,
+    arena_alignment,
     arena_offset,
     argument_places,
     caller_names,
@@ -70,7 +71,7 @@ from poetc.tensors import ProgramTensor, ProgramTensors
 _ARENA = """\
 /* Aligned for the element types of all tensors. */
 static union {{
-    uint32_t alignment;
+    uint{alignment_bits}_t alignment;
     uint8_t bytes[{macro}_ARENA_BYTES];
 }} arena{on_lines};
 """
@@ -266,7 +267,8 @@ class Program:
     def arena(self) -> str:
         """The arena."""
         on_lines = " POETC_ON_LINES" if self.graph.cache_line_bytes else ""
-        return _ARENA.format(macro=self.macro, on_lines=on_lines)
+        bits = 8 * arena_alignment(self.graph)
+        return _ARENA.format(macro=self.macro, on_lines=on_lines, alignment_bits=bits)
 
     def functions(self) -> list[str]:
         """`model_step`, and what it needs."""

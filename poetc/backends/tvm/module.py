@@ -52,10 +52,11 @@ from poetc.backends.tvm.program import (
     Program,
 )
 from poetc.backends.tvm.stores import NEW, OLD, OWN, PAGE
-from poetc.errors import InputError
+from poetc.errors import InputError, collected
 from poetc.image import layout_of
 from poetc.ir.dense import dtype_of, to_array
 from poetc.ir.graph import graphs
+from poetc.ir.locations import source_location
 from poetc.ir.poet import (
     AnyPageOut,
     ComputeOp,
@@ -108,6 +109,20 @@ def program_of(graph: GraphOp) -> Program:
     )
 
 
+def _check_types(graph: GraphOp) -> None:
+    """Raises InputError that lists all operations on elements that TVM code cannot hold."""
+    faults: list[InputError] = []
+    for op in (op for compute in graph.computes for op in compute.block.ops):
+        for type_ in {value.type for value in (*op.operands, *op.results)}:
+            try:
+                if isinstance(type_, TensorType):
+                    element_dtype(type_.element_type)
+            except InputError as error:
+                faults.append(InputError(f"{op.name}: {error.message}", source_location(op)))
+    if faults:
+        raise collected(faults)
+
+
 @dataclass(frozen=True)
 class _Kernel:
     """A kernel in the Relax module, and the tables that it takes behind its other arguments."""
@@ -122,6 +137,7 @@ class _Emitter:
 
     def __init__(self, module: ModuleOp, graph: GraphOp, arrange: Arrangement) -> None:
         check_sizes(graph)
+        _check_types(graph)
         self.graph, self.arrange = graph, arrange
         self.image = layout_of(graph)
         # What `stores.py` calls the kind of a page; others are of kind PAGE.

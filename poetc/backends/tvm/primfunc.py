@@ -55,7 +55,6 @@ from poetc.backends.tvm import mathir, scalars
 from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.scalars import Expr, Scalar, Translator, element_dtype
 from poetc.errors import InputError
-from poetc.ir.types import type_in_code
 
 _ON_STACK = "disable_lower_builtin"
 """Annotation of allocations that keeps them on the stack; TVM would call its runtime for each."""
@@ -419,7 +418,7 @@ class _Function:
 
     def mutable(self, value: SSAValue, default: str) -> _Local:
         """A variable that can be assigned, for a value that loops or guards determine."""
-        type_ = type_in_code(value.type).tvm
+        type_ = scalars.scalar_dtype(value.type)
         return self.local(self.name(value, default), type_, self.lanes(value))
 
     def local(self, name: str, type_: str, lanes: int) -> _Local:
@@ -788,7 +787,7 @@ class _Function:
                 case IntegerAttr() if isinstance(result.type, IndexType):
                     self.define_index(result, at, Index((), op.value.value.data))
                 case IntegerAttr() | FloatAttr():
-                    value = scalars.constant(op.value.value.data, type_in_code(result.type).tvm)
+                    value = scalars.constant(op.value.value.data, scalars.scalar_dtype(result.type))
                     self.define(result, at, value)
                 case _:
                     raise InputError(f"the TVM backend has no constant of {result.type}")

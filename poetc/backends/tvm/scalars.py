@@ -37,7 +37,18 @@ class Scalar(NamedTuple):
 
 def element_dtype(type_: Attribute) -> str:
     """The TVM type of an element in memory. Raises InputError for a type there is none for."""
-    return type_in_code(type_).tvm_memory
+    return _known(type_, type_in_code(type_).tvm_memory)
+
+
+def scalar_dtype(type_: Attribute) -> str:
+    """The TVM type of a number in code. Raises InputError for a type there is none for."""
+    return _known(type_, type_in_code(type_).tvm)
+
+
+def _known(type_: Attribute, name: str | None) -> str:
+    if name is None:
+        raise InputError(f"the TVM backend has no code for elements of type {type_}; --emit=c has")
+    return name
 
 
 class Translator:
@@ -70,7 +81,7 @@ class Translator:
         symbol = mathlib.symbol_of(op)
         if symbol is not None and not isinstance(op, math.SqrtOp | math.RsqrtOp):
             return self.call(symbol, wide)
-        result_type = type_in_code(op.results[0].type).tvm
+        result_type = scalar_dtype(op.results[0].type)
         match op:
             case arith.CmpfOp():
                 return compare_floats(op.predicate.value.data, *wide)

@@ -3,7 +3,8 @@
 Ops have the names, properties and assembly of StableHLO 1.x, in the pretty form that JAX prints and
 in generic form. Constructors take plain Python values and infer result types; lower-case accessors
 return plain ints, tuples and strings. All ops are pure and, but for those with regions that
-`stablehlo-simplify` expands, have one result. Shapes are static; elements are f32, i32, ui32 or i1.
+`stablehlo-simplify` expands, have one result. Shapes are static; the types of elements are those in
+`poetc/ir/types.py`.
 Reductions over one operand have one of `REDUCERS` as their body; all others become folds.
 
 The dialect `resume` has what StableHLO lacks: contractions that go on with sums, and folds.
@@ -35,6 +36,7 @@ from poetc.ir.stablehlo.base import (
     dilated,
     element_count,
     element_type_of,
+    is_float,
     padding_attr,
     shape_of,
     tensor_type,
@@ -269,6 +271,7 @@ __all__ = [
     "i1",
     "i32",
     "identity",
+    "is_float",
     "padding_attr",
     "reducer_kind",
     "shape_of",

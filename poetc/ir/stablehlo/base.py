@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    AnyFloat,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FunctionType,
@@ -55,6 +56,11 @@ def element_type_of(value: Value | Attribute) -> Attribute:
     return tensor_type(value).element_type
 
 
+def is_float(value: Value | Attribute) -> bool:
+    """Whether the elements of a tensor are floats."""
+    return isinstance(element_type_of(value), AnyFloat)
+
+
 def element_count(value: Value | Attribute) -> int:
     """Number of elements of a tensor."""
     return math.prod(shape_of(value))
@@ -80,7 +86,7 @@ def check_tensor(name: str, type: Attribute) -> None:
         raise VerifyException(f"{name} has the dynamic shape {type}")
     if not isinstance(type.encoding, NoneAttr):
         raise VerifyException(f"{name} has an encoding: {type}")
-    if types.narrowed(type.element_type) not in ELEMENT_TYPES:
+    if type.element_type not in ELEMENT_TYPES:
         raise VerifyException(
             f"{name} has elements of type {type.element_type}, supported are {types.listed('and')}"
         )
@@ -88,7 +94,7 @@ def check_tensor(name: str, type: Attribute) -> None:
 
 def check_elements(name: str, value: SSAValue, allowed: Sequence[Attribute]) -> None:
     element = element_type_of(value)
-    if types.narrowed(element) not in allowed:
+    if element not in allowed:
         expected = " or ".join(map(str, allowed))
         raise VerifyException(f"{name} has elements of type {element}, expected {expected}")
 
@@ -193,7 +199,7 @@ Head = tuple[list[UnresolvedOperand], dict[str, Attribute]]
 
 
 IntRange = tuple[int, int]
-"""The smallest and the largest value that an i32 element can have."""
+"""The smallest and the largest value that an integer can have."""
 
 
 Scalar = Any

@@ -63,12 +63,8 @@ class NotOp(UnaryElementwiseOp):
     MEANING: ClassVar = staticmethod(np.invert)
 
 
-_BITS = 32
-"""Of an integer."""
-
-
 def _in_range(b: ScalarBuilder, count: Scalar) -> Scalar:
-    return b.compare("ult", count, b.constant(_BITS, count.type))
+    return b.compare("ult", count, b.constant(count.type.bitwidth, count.type))
 
 
 def _shifted_or_zero(op: type[arith.ShLIOp | arith.ShRUIOp]) -> Any:
@@ -82,7 +78,7 @@ def _shifted_or_zero(op: type[arith.ShLIOp | arith.ShRUIOp]) -> Any:
 
 
 def _shift_right_arithmetic(b: ScalarBuilder, x: Scalar, count: Scalar) -> Scalar:
-    last = b.constant(_BITS - 1, x.type)
+    last = b.constant(x.type.bitwidth - 1, x.type)
     return b.binary(arith.ShRSIOp, x, b.select(_in_range(b, count), count, last))
 
 
@@ -96,7 +92,7 @@ def _bits(x: Array) -> int:
 
 @irdl_op_definition
 class ShiftLeftOp(BinaryElementwiseOp):
-    """lhs * 2^rhs without the bits beyond; 0 where rhs as an unsigned number is 32 or more."""
+    """lhs * 2^rhs without the bits beyond; 0 where rhs as an unsigned number leaves no bit."""
 
     name = "stablehlo.shift_left"
     SCALARS: ClassVar = dict.fromkeys(("signed", "unsigned"), _shifted_or_zero(arith.ShLIOp))
@@ -109,7 +105,7 @@ class ShiftLeftOp(BinaryElementwiseOp):
 
 @irdl_op_definition
 class ShiftRightLogicalOp(BinaryElementwiseOp):
-    """lhs / 2^rhs as unsigned numbers; 0 where rhs is 32 or more."""
+    """lhs / 2^rhs as unsigned numbers; 0 where rhs leaves no bit."""
 
     name = "stablehlo.shift_right_logical"
     SCALARS: ClassVar = dict.fromkeys(("signed", "unsigned"), _shifted_or_zero(arith.ShRUIOp))
@@ -122,34 +118,43 @@ class ShiftRightLogicalOp(BinaryElementwiseOp):
 
 @irdl_op_definition
 class ShiftRightArithmeticOp(BinaryElementwiseOp):
-    """lhs / 2^rhs, rounded down; rhs as an unsigned number counts as 31 if it is more."""
+    """lhs / 2^rhs, rounded down; a rhs that leaves no bit counts as one that leaves the sign."""
 
     name = "stablehlo.shift_right_arithmetic"
     SCALARS: ClassVar = {"signed": _shift_right_arithmetic}
 
     @staticmethod
     def MEANING(x: Array, count: Array) -> Array:
-        return x >> np.minimum(_unsigned(count), _BITS - 1).astype(x.dtype)
+        return x >> np.minimum(_unsigned(count), _bits(x) - 1).astype(x.dtype)
 
 
 def _ones(b: ScalarBuilder, x: Scalar) -> Scalar:
     """Counts ones: in pairs of bits, in fours, in bytes, and the bytes by a product."""
+    bits = x.type.bitwidth
 
-    def masked(x: Scalar, mask: int) -> Scalar:
-        return b.binary(arith.AndIOp, x, b.constant(mask, x.type))
+    def bytes_of(byte: int) -> Scalar:
+        return b.constant(int.from_bytes(bytes([byte] * (bits // 8))), x.type)
+
+    def masked(x: Scalar, byte: int) -> Scalar:
+        return b.binary(arith.AndIOp, x, bytes_of(byte))
 
     def right(x: Scalar, count: int) -> Scalar:
         return b.binary(arith.ShRSIOp, x, b.constant(count, x.type))
 
-    x = b.binary(arith.SubiOp, x, masked(right(x, 1), 0x55555555))
-    x = b.binary(arith.AddiOp, masked(x, 0x33333333), masked(right(x, 2), 0x33333333))
-    x = masked(b.binary(arith.AddiOp, x, right(x, 4)), 0x0F0F0F0F)
-    return right(b.binary(arith.MuliOp, x, b.constant(0x01010101, x.type)), 24)
+    x = b.binary(arith.SubiOp, x, masked(right(x, 1), 0x55))
+    x = b.binary(arith.AddiOp, masked(x, 0x33), masked(right(x, 2), 0x33))
+    x = masked(b.binary(arith.AddiOp, x, right(x, 4)), 0x0F)
+    return x if bits == 8 else right(b.binary(arith.MuliOp, x, bytes_of(0x01)), bits - 8)
+
+
+def _halves(bits: int) -> list[int]:
+    """1, 2, 4 and so on, up to half of the bits."""
+    return [1 << n for n in range(bits.bit_length() - 1)]
 
 
 def _leading_zeros(b: ScalarBuilder, x: Scalar) -> Scalar:
     """Counts the zeros that are left when all bits below the first one are set."""
-    for count in (1, 2, 4, 8, 16):
+    for count in _halves(x.type.bitwidth):
         shifted = b.binary(arith.ShRSIOp, x, b.constant(count, x.type))
         x = b.binary(arith.OrIOp, x, shifted)
     return _ones(b, _inverted(b, x))
@@ -169,12 +174,14 @@ class PopcntOp(UnaryElementwiseOp):
 
 @irdl_op_definition
 class CountLeadingZerosOp(UnaryElementwiseOp):
-    """The number of zeros before the first bit that is one; 32 for 0."""
+    """The number of zeros before the first bit that is one; all bits for 0."""
 
     name = "stablehlo.count_leading_zeros"
     SCALARS: ClassVar = {"signed": _leading_zeros, "unsigned": _leading_zeros}
 
     @staticmethod
     def MEANING(x: Array) -> Array:
-        # A float64 is exact for unsigned numbers of 32 bits.
-        return (_BITS - np.frexp(_unsigned(x).astype(np.float64))[1]).astype(x.dtype)
+        smeared = _unsigned(x)
+        for count in _halves(_bits(x)):
+            smeared = smeared | (smeared >> smeared.dtype.type(count))
+        return PopcntOp.MEANING(np.asarray(~smeared)).astype(x.dtype)

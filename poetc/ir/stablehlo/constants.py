@@ -31,7 +31,7 @@ class ConstantOp(PrettyOp):
     value = prop_def(DenseIntOrFPElementsAttr)
 
     def __init__(self, value: DenseIntOrFPElementsAttr | np.ndarray | np.generic):
-        """From an attribute, or from an array of float32, int32 or bool elements."""
+        """From an attribute, or from an array of elements of a type in the table."""
         if not isinstance(value, DenseIntOrFPElementsAttr):
             array = np.asarray(value)
             value = dense.from_array(array, types.type_of_array(array.dtype).mlir)
@@ -44,7 +44,7 @@ class ConstantOp(PrettyOp):
         return ConstantOp(array)
 
     def array(self) -> np.ndarray:
-        """The elements as float32, int32 or bool, with exactly their bits."""
+        """The elements, with exactly their bits."""
         return dense.to_array(self.value)
 
     @classmethod

@@ -10,15 +10,15 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     IntegerAttr,
     TensorType,
-    f32,
     i1,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from poetc.ir import dense, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
@@ -35,6 +35,7 @@ from poetc.ir.stablehlo.base import (
     check_rank,
     check_type,
     dilated,
+    element_type_of,
     i64s,
     int_attr,
     ints,
@@ -44,7 +45,6 @@ from poetc.ir.stablehlo.base import (
     print_named_dims,
     shape_of,
     window_count,
-    with_shape,
 )
 from poetc.ir.stablehlo_attributes import (
     ConvDims,
@@ -61,16 +61,37 @@ from poetc.ir.stablehlo_attributes import (
 )
 
 
-def _dot_type(lhs: Value, rhs: Value, dims: DotDims) -> TensorType:
+def _check_sums(lhs: SSAValue, rhs: SSAValue, result: SSAValue) -> None:
+    """Operands of one element type; sums of that one, or of a wider one of the same kind."""
+    check_elements("operand 0", lhs, types.with_arithmetic("float", "signed", "unsigned"))
+    element = types.ELEMENT_TYPES[element_type_of(lhs)]
+    check_elements("operand 1", rhs, (element.mlir,))
+    wider = [
+        other
+        for other in types.with_arithmetic(element.arithmetic)
+        if other == element.mlir or types.element_bytes(other) > element.dtype.itemsize
+    ]
+    check_elements("result", result, wider)
+
+
+def _dot_type(
+    lhs: Value, rhs: Value, dims: DotDims, element_type: Attribute | None = None
+) -> TensorType:
     left, right = shape_of(lhs), shape_of(rhs)
     lhs_used = {*dims.lhs_batching_dimensions, *dims.lhs_contracting_dimensions}
     rhs_used = {*dims.rhs_batching_dimensions, *dims.rhs_contracting_dimensions}
-    return with_shape(
-        lhs,
+    return TensorType(
+        element_type or element_type_of(lhs),
         [left[d] for d in dims.lhs_batching_dimensions]
         + [n for d, n in enumerate(left) if d not in lhs_used]
         + [n for d, n in enumerate(right) if d not in rhs_used],
     )
+
+
+def _for_sums(result: SSAValue, operands: Sequence[Array]) -> list[Array]:
+    """The operands in the type that the sums are made in."""
+    dtype = dense.dtype_of(types.sum_type(element_type_of(result)))
+    return [semantics.convert(operand, dtype) for operand in operands]
 
 
 def _precision_attr() -> ArrayAttr:
@@ -96,11 +117,13 @@ class DotBase(PrettyOp):
         rhs_contract: Sequence[int],
         lhs_batch: Sequence[int] = (),
         rhs_batch: Sequence[int] = (),
+        element_type: Attribute | None = None,
     ):
+        """`element_type` is that of the result, by default that of the operands."""
         dims = DotDims(tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract))
         self._init(
             [lhs, rhs],
-            _dot_type(lhs, rhs, dims),
+            _dot_type(lhs, rhs, dims, element_type),
             {"dot_dimension_numbers": DotDimsAttr(dims), "precision_config": _precision_attr()},
         )
 
@@ -176,8 +199,7 @@ class DotBase(PrettyOp):
             raise VerifyException(
                 f"algorithm {self.algorithm.data.name} is not supported, F32_F32_F32 is"
             )
-        check_elements("operand 0", self.lhs, (f32,))
-        check_elements("operand 1", self.rhs, (f32,))
+        _check_sums(self.lhs, self.rhs, self.result)
         left, right = shape_of(self.lhs), shape_of(self.rhs)
         check_dims("dimensions of operand 0", self.lhs_batch + self.lhs_contract, len(left))
         check_dims("dimensions of operand 1", self.rhs_batch + self.rhs_contract, len(right))
@@ -190,10 +212,11 @@ class DotBase(PrettyOp):
                     f"{name} dimensions {list(lhs)} of {self.lhs.type} and {list(rhs)} of "
                     f"{self.rhs.type} differ in size"
                 )
-        self._verify_result(_dot_type(self.lhs, self.rhs, self.dot_dimension_numbers.data))
+        element = element_type_of(self.result)
+        self._verify_result(_dot_type(self.lhs, self.rhs, self.dot_dimension_numbers.data, element))
 
     def evaluate(self, *operands: Array) -> Array:
-        *init, lhs, rhs = operands
+        *init, lhs, rhs = _for_sums(self.result, operands)
         return semantics.dot_general(
             lhs, rhs, self.lhs_batch, self.rhs_batch, self.lhs_contract, self.rhs_contract, *init
         )
@@ -230,6 +253,7 @@ def _conv_type(
     lhs_dilation: Sequence[int],
     rhs_dilation: Sequence[int],
     batch_groups: int,
+    element_type: Attribute | None = None,
 ) -> TensorType:
     source, kernel = shape_of(lhs), shape_of(rhs)
     shape = [0] * len(source)
@@ -239,7 +263,7 @@ def _conv_type(
         extent = dilated(kernel[dims.kernel_spatial[i]], rhs_dilation[i])
         size = source[dims.input_spatial[i]]
         shape[d] = window_count(size, padding[i], lhs_dilation[i], extent, strides[i])
-    return with_shape(lhs, shape)
+    return TensorType(element_type or element_type_of(lhs), shape)
 
 
 class ConvolutionBase(PrettyOp):
@@ -280,7 +304,9 @@ class ConvolutionBase(PrettyOp):
         feature_groups: int = 1,
         batch_groups: int = 1,
         reversal: Sequence[bool] | None = None,
+        element_type: Attribute | None = None,
     ):
+        """`element_type` is that of the result, by default that of the operands."""
         rank = len(dims.input_spatial)
         ones, zeros = (1,) * rank, ((0, 0),) * rank
         properties: dict[str, Attribute | None] = {
@@ -303,6 +329,7 @@ class ConvolutionBase(PrettyOp):
             lhs_dilation or ones,
             rhs_dilation or ones,
             batch_groups,
+            element_type,
         )
         self._init([lhs, rhs], result_type, properties)
 
@@ -411,8 +438,7 @@ class ConvolutionBase(PrettyOp):
         printer.print_operation_type(self)
 
     def verify_op(self) -> None:
-        check_elements("operand 0", self.lhs, (f32,))
-        check_elements("operand 1", self.rhs, (f32,))
+        _check_sums(self.lhs, self.rhs, self.result)
         dims, lhs, rhs = self.dims, shape_of(self.lhs), shape_of(self.rhs)
         rank = self._rank
         for name, spatial, shape in (
@@ -454,11 +480,12 @@ class ConvolutionBase(PrettyOp):
                 self.lhs_dilation,
                 self.rhs_dilation,
                 batch_groups,
+                element_type_of(self.result),
             )
         )
 
     def evaluate(self, *operands: Array) -> Array:
-        *init, lhs, rhs = operands
+        *init, lhs, rhs = _for_sums(self.result, operands)
         pairs = zip(self.dims.kernel_spatial, self.reversal, strict=True)
         rhs = np.flip(rhs, tuple(dim for dim, reverse in pairs if reverse))
         return semantics.convolution(

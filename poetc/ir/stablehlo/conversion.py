@@ -46,6 +46,8 @@ class BitcastConvertOp(UnaryElementwiseOp):
         check_elements("operand 0", self.operand, self.ELEMENTS)
         check_elements("result", self.result, self.ELEMENTS)
         self._verify_result(with_shape(self.result, shape_of(self.operand)))
+        sizes = [types.element_bytes(element_type_of(v)) for v in (self.operand, self.result)]
+        check(sizes[0] == sizes[1], f"operand and result have elements of {sizes} bytes")
 
     def evaluate(self, *operands: Array) -> Array:
         return (
@@ -61,7 +63,8 @@ class BitcastConvertOp(UnaryElementwiseOp):
 
 @irdl_op_definition
 class ConvertOp(UnaryElementwiseOp):
-    """The value in another element type: to i1 by `!= 0`, f32 to integers towards zero."""
+    """The value in another element type: to i1 by `!= 0`, floats to integers towards zero,
+    integers by their low bits."""
 
     name = "stablehlo.convert"
     ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -91,18 +94,19 @@ def converted(b: ScalarBuilder, x: Scalar, to: Attribute) -> Scalar:
             wider = to.bitwidth > x.type.bitwidth
             return b.unary(arith.ExtFOp if wider else arith.TruncFOp, x, to)
         assert isinstance(to, IntegerType)
-        return _to_unsigned(b, x) if to == types.ui32 else _to_integer(b, x, to)
+        is_signed = types.ELEMENT_TYPES[to].arithmetic == "signed"
+        return _to_integer(b, x, to) if is_signed else _to_unsigned(b, x, to)
     if to == i1:
         return b.compare("ne", x, zero)
+    is_signed = types.ELEMENT_TYPES[x.type].arithmetic == "signed"
     if isinstance(to, AnyFloat):
-        is_signed = types.ELEMENT_TYPES[x.type].arithmetic == "signed"
         return b.unary(arith.SIToFPOp if is_signed else arith.UIToFPOp, x, to)
-    if types.ui32 in (x.type, to) and x.type != i1:
-        return b.unary(arith.BitcastOp, x, to)
     assert isinstance(x.type, IntegerType) and isinstance(to, IntegerType)
+    if to.bitwidth == x.type.bitwidth:
+        return b.unary(arith.BitcastOp, x, to)
     if to.bitwidth < x.type.bitwidth:
         return b.unary(arith.TruncIOp, x, to)
-    return b.unary(arith.ExtUIOp if x.type == i1 else arith.ExtSIOp, x, to)
+    return b.unary(arith.ExtSIOp if is_signed else arith.ExtUIOp, x, to)
 
 
 def _to_integer(b: ScalarBuilder, x: Scalar, to: IntegerType) -> Scalar:
@@ -119,17 +123,18 @@ def _to_integer(b: ScalarBuilder, x: Scalar, to: IntegerType) -> Scalar:
     return b.select(below, b.constant(-limit, to), number)
 
 
-def _to_unsigned(b: ScalarBuilder, x: Scalar) -> Scalar:
+def _to_unsigned(b: ScalarBuilder, x: Scalar, to: IntegerType) -> Scalar:
     """As `_to_integer`, through which large numbers go less half of the range."""
-    half, whole = (b.constant(2.0**bits, x.type) for bits in (31, 32))
+    signed = IntegerType(to.bitwidth)
+    half, whole = (b.constant(2.0**bits, x.type) for bits in (to.bitwidth - 1, to.bitwidth))
     is_upper = b.compare("oge", x, half)
     low = b.select(is_upper, b.binary(arith.SubfOp, x, half), x)
     low = b.select(b.compare("ogt", x, b.constant(0, x.type)), low, b.constant(0, x.type))
-    number = _to_integer(b, low, i32)
-    upper = b.binary(arith.XOrIOp, number, b.constant(-(1 << 31), i32))
+    number = _to_integer(b, low, signed)
+    upper = b.binary(arith.XOrIOp, number, b.constant(-(1 << to.bitwidth - 1), signed))
     number = b.select(is_upper, upper, number)
-    number = b.select(b.compare("oge", x, whole), b.constant(-1, i32), number)
-    return b.unary(arith.BitcastOp, number, types.ui32)
+    number = b.select(b.compare("oge", x, whole), b.constant(-1, signed), number)
+    return b.unary(arith.BitcastOp, number, to)
 
 
 @irdl_op_definition

@@ -130,7 +130,7 @@ def _choice(predicate: str) -> Callable[..., Scalar]:
 
 @irdl_op_definition
 class AddOp(BinaryElementwiseOp):
-    """lhs + rhs; i32 wraps, i1 is or."""
+    """lhs + rhs; integers wrap, i1 is or."""
 
     name = "stablehlo.add"
     SCALARS: ClassVar = {
@@ -149,7 +149,7 @@ class AddOp(BinaryElementwiseOp):
 
 @irdl_op_definition
 class SubtractOp(BinaryElementwiseOp):
-    """lhs - rhs; i32 wraps."""
+    """lhs - rhs; integers wrap."""
 
     name = "stablehlo.subtract"
     SCALARS: ClassVar = {
@@ -167,7 +167,7 @@ class SubtractOp(BinaryElementwiseOp):
 
 @irdl_op_definition
 class MultiplyOp(BinaryElementwiseOp):
-    """lhs * rhs; i32 wraps, i1 is and."""
+    """lhs * rhs; integers wrap, i1 is and."""
 
     name = "stablehlo.multiply"
     SCALARS: ClassVar = {
@@ -326,7 +326,7 @@ def _is_finite(b: ScalarBuilder, x: Scalar) -> Scalar:
 
 @irdl_op_definition
 class NegateOp(UnaryElementwiseOp):
-    """-operand: flips the sign bit of f32."""
+    """-operand: flips the sign bit of a float."""
 
     name = "stablehlo.negate"
     SCALARS: ClassVar = {"float": arith.NegfOp, "signed": _negated, "unsigned": _negated}
@@ -335,7 +335,7 @@ class NegateOp(UnaryElementwiseOp):
 
 @irdl_op_definition
 class AbsOp(UnaryElementwiseOp):
-    """Absolute value: clears the sign bit of f32."""
+    """Absolute value: clears the sign bit of a float."""
 
     name = "stablehlo.abs"
     SCALARS: ClassVar = {"float": math.AbsFOp, "signed": _magnitude}
@@ -344,7 +344,7 @@ class AbsOp(UnaryElementwiseOp):
 
 @irdl_op_definition
 class SignOp(UnaryElementwiseOp):
-    """-1, 0 or 1 with the operand's sign; f32 keeps -0.0 and NaN."""
+    """-1, 0 or 1 with the operand's sign; floats keep -0.0 and NaN."""
 
     name = "stablehlo.sign"
     SCALARS: ClassVar = {"float": _sign, "signed": _sign}
@@ -483,7 +483,7 @@ class CompareOp(ElementwiseOp):
         check_type("operand 1", self.rhs.type, self.lhs.type)
         self._verify_result(TensorType(i1, shape_of(self.lhs)))
         element = element_type_of(self.lhs)
-        expected = types.ELEMENT_TYPES[types.narrowed(element)].compare_type
+        expected = types.ELEMENT_TYPES[element].compare_type
         check(
             self.compare_type in (None, expected) or (self.is_total and expected == "FLOAT"),
             f"compare type {self.compare_type} does not fit {element}, expected {expected}",

@@ -7,16 +7,42 @@ from xdsl.dialects import arith, math
 from xdsl.irdl import irdl_op_definition
 
 from poetc.ir import mathlib
+from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import Array, Scalar, ScalarBuilder
 from poetc.ir.stablehlo.elementwise import BinaryElementwiseOp, UnaryElementwiseOp
 
 
+def _integer_power(b: ScalarBuilder, x: Scalar, n: Scalar) -> Scalar:
+    """Of 1 and -1 all powers are 1 and -1, so that the lowest bit of the exponent is enough."""
+    zero, one, minus_one = (b.constant(value, x.type) for value in (0, 1, -1))
+    is_negative = b.compare("slt", n, zero)
+    is_unit = b.binary(arith.OrIOp, b.compare("eq", x, one), b.compare("eq", x, minus_one))
+    exponent = b.select(is_negative, b.binary(arith.AndIOp, n, one), n)
+    power = b.binary(math.IPowIOp, x, exponent)
+    return b.select(is_negative, b.select(is_unit, power, zero), power)
+
+
+def _unsigned_power(b: ScalarBuilder, x: Scalar, n: Scalar) -> Scalar:
+    """The power of the square, whose exponent is half as large and so has no sign."""
+    one = b.constant(1, x.type)
+    half = b.binary(arith.ShRUIOp, n, one)
+    is_odd = b.compare("ne", b.binary(arith.AndIOp, n, one), b.constant(0, x.type))
+    power = b.binary(math.IPowIOp, b.binary(arith.MuliOp, x, x), half)
+    return b.binary(arith.MuliOp, power, b.select(is_odd, x, one))
+
+
 @irdl_op_definition
 class PowerOp(BinaryElementwiseOp):
-    """lhs to the power of rhs."""
+    """lhs to the power of rhs; of integers, a negative exponent gives the quotient of 1 and the
+    power, towards zero, and 0 for 0."""
 
     name = "stablehlo.power"
-    SCALARS: ClassVar = {"float": math.PowFOp}
+    SCALARS: ClassVar = {
+        "float": math.PowFOp,
+        "signed": _integer_power,
+        "unsigned": _unsigned_power,
+    }
+    MEANING: ClassVar = staticmethod(semantics.power)
 
 
 @irdl_op_definition

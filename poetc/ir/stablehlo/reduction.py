@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, TensorType, f32
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, region_def
 from xdsl.parser import Parser, UnresolvedOperand
@@ -499,7 +499,8 @@ class SelectAndScatterOp(StablehloOp):
         return body_kind(self.scatter_body)
 
     def verify_op(self) -> None:
-        check_elements("operand 0", self.operand, (f32,))
+        allowed = types.with_arithmetic("float", "signed", "unsigned")
+        check_elements("operand 0", self.operand, allowed)
         check_padding(self.padding_attr, self._rank)
         for name in ("window", "strides"):
             check_rank(name, getattr(self, name), self._rank)

@@ -52,18 +52,31 @@ def sign(x: Array) -> Array:
 
 
 def divide(a: Array, b: Array) -> Array:
-    """a / b, of integers towards zero; -1 for b = 0, and the smallest number by -1 is itself."""
+    """a / b, of integers towards zero; all bits for b = 0, and the smallest by -1 is itself."""
     if a.dtype.kind == "f":
         return np.divide(a, b)
-    wide = a.astype(np.int64)
-    divisor = np.where(b == 0, 1, b)
-    quotient = np.sign(wide) * np.sign(divisor) * (np.abs(wide) // np.abs(divisor.astype(np.int64)))
-    return np.where(b == 0, -1, quotient).astype(a.dtype)
+    one = a.dtype.type(1)
+    divisor = np.where(b == 0, one, b)
+    # The quotient is rounded down: one more where it is negative and something is left.
+    down = np.floor_divide(a, divisor)
+    quotient = down + ((np.fmod(a, divisor) != 0) & ((a < 0) != (divisor < 0)))
+    return np.where(b == 0, ~a.dtype.type(0), quotient).astype(a.dtype)
 
 
 def remainder(a: Array, b: Array) -> Array:
     """a - b * (a / b) of integers, with the sign of a; a for b = 0."""
-    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b)))
+    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, a.dtype.type(1), b)))
+
+
+def power(x: Array, exponent: Array) -> Array:
+    """Integers to the power of integers; of a negative exponent only 1 and -1 leave anything."""
+    negative = exponent < 0
+    base, left = x, np.where(negative, exponent & x.dtype.type(1), exponent)
+    result = np.ones_like(base)
+    while left.any():
+        result = np.where(left & 1, result * base, result)
+        base, left = base * base, left >> 1
+    return np.where(negative & (x != 1) & (x + x.dtype.type(1) != 0), 0, result).astype(x.dtype)
 
 
 def rounded(function: Callable[[float], float], x: Array) -> Array:

@@ -98,7 +98,10 @@ def lay_out(problem: Problem, steps: Sequence[Step]) -> Layout:
                 takes_over = dict(pairs)
                 if operation.workspace_bytes:
                     scratch = ram.begin(
-                        f"workspace of {operation.name}", operation.workspace_bytes, s
+                        f"workspace of {operation.name}",
+                        operation.workspace_bytes,
+                        s,
+                        operation.workspace_align,
                     )
                     ram.end(scratch, s)
                 taken = {o: stay.pop(i) for o, i in takes_over.items()}

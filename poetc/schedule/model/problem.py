@@ -63,7 +63,7 @@ class Operation:
 
     `inplace` lists the pairs (output, input) that may share a buffer when the input dies here; a
     pair whose output `replaces` the input always shares it. An operation that is not `repeatable`
-    runs once.
+    runs once. Its workspace begins at a multiple of `workspace_align`, a power of two.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Operation:
     time_ns: int
     energy_nj: int
     workspace_bytes: int = 0
+    workspace_align: int = 1
     repeatable: bool = True
     inplace: tuple[tuple[int, int], ...] = ()
 

@@ -227,7 +227,7 @@ def _measured_source(places: Sequence[_Places], arena_bytes: int, model: str) ->
 #include "measure.h"
 
 static union {{
-    uint32_t alignment;
+    uint64_t alignment;
     uint8_t bytes[MEASURED_ARENA_BYTES];
 }} arena;
 

@@ -70,34 +70,63 @@ static inline int32_t poetc_as_int(float value)
     return (int32_t)poetc_bits(value);
 }
 
-/* Integer arithmetic modulo 2^32. */
-static inline int32_t poetc_add(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a + (uint32_t)b);
-}
+/* Integer arithmetic modulo 2 to the number of bits; shifts by less than that, of which the one to
+ * the right keeps the sign; powers with an exponent that is not negative.
+ */
+#define POETC_INTEGERS(suffix, type, wide)                         \
+    static inline type poetc_add##suffix(type a, type b)           \
+    {                                                              \
+        return (type)((wide)a + (wide)b);                          \
+    }                                                              \
+                                                                   \
+    static inline type poetc_sub##suffix(type a, type b)           \
+    {                                                              \
+        return (type)((wide)a - (wide)b);                          \
+    }                                                              \
+                                                                   \
+    static inline type poetc_mul##suffix(type a, type b)           \
+    {                                                              \
+        return (type)((wide)a * (wide)b);                          \
+    }                                                              \
+                                                                   \
+    static inline type poetc_shift_left##suffix(type a, type n)    \
+    {                                                              \
+        return (type)((wide)a << n);                               \
+    }                                                              \
+                                                                   \
+    static inline type poetc_shift_right##suffix(type a, type n)   \
+    {                                                              \
+        return (type)(a < 0 ? ~(~a >> n) : a >> n);                \
+    }                                                              \
+                                                                   \
+    static inline type poetc_power##suffix(type a, type n)         \
+    {                                                              \
+        wide base = (wide)a;                                       \
+        wide power = 1;                                            \
+        for (; n > 0; n = (type)(n >> 1)) {                        \
+            power = (n & 1) != 0 ? power * base : power;           \
+            base *= base;                                          \
+        }                                                          \
+        return (type)power;                                        \
+    }
 
-static inline int32_t poetc_sub(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a - (uint32_t)b);
-}
-
-static inline int32_t poetc_mul(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a * (uint32_t)b);
-}
-
-/* Shifts by 0 <= n < 32; the right shift keeps the sign. */
-static inline int32_t poetc_shift_left(int32_t a, int32_t n)
-{
-    return (int32_t)((uint32_t)a << n);
-}
-
-static inline int32_t poetc_shift_right(int32_t a, int32_t n)
-{
-    return a < 0 ? ~(~a >> n) : a >> n;
-}
+POETC_INTEGERS(, int32_t, uint32_t)
+POETC_INTEGERS(_i8, int8_t, uint32_t)
+POETC_INTEGERS(_i16, int16_t, uint32_t)
+POETC_INTEGERS(_i64, int64_t, uint64_t)
 
 /* Towards zero; NaN gives 0 and what is out of range the nearest integer in range. */
+static inline int64_t poetc_to_int_i64(float value)
+{
+    if (value >= 9223372036854775808.0f) {
+        return INT64_MAX;
+    }
+    if (value < -9223372036854775808.0f) {
+        return INT64_MIN;
+    }
+    return value == value ? (int64_t)value : 0;
+}
+
 static inline int32_t poetc_to_int(float value)
 {
     if (value >= 2147483648.0f) {
