@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from compiled import prepare
@@ -23,10 +24,11 @@ from poetc.errors import TimeLimitError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
-from poetc.planning import search
+from poetc.planning import fit, search
 from poetc.planning.plan import schedule_and_plan
 from poetc.request import Options
 from poetc.schedule import strategies
+from poetc.schedule.arena.memory import MemoryPlan, plan_memory
 from poetc.schedule.search.state import Progress
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
@@ -310,6 +312,26 @@ def test_interrupted_search_keeps_the_best_schedule() -> None:
     graph = graphs(model.module)[0]
     report = schedule_and_plan(graph, model.options(least, gap=0.0), press_ctrl_c)
     assert report.interrupted
+    assert run_graph(graph, model.arguments, least, arena=True).peak_bytes <= least
+
+
+def test_ctrl_c_while_buffers_are_packed_keeps_the_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pressed: list[str] = []
+
+    def packed_once_interrupted(*args: Any, **options: Any) -> MemoryPlan:
+        if not pressed:
+            pressed.append("Ctrl-C")
+            raise KeyboardInterrupt
+        return plan_memory(*args, **options)
+
+    monkeypatch.setattr(fit, "plan_memory", packed_once_interrupted)
+    model = prepare("gesture_mlp")
+    least = model.least_ram_bytes()
+    graph = graphs(model.module)[0]
+    report = schedule_and_plan(graph, model.options(least, gap=0.0))
+    assert pressed and report.interrupted
     assert run_graph(graph, model.arguments, least, arena=True).peak_bytes <= least
 
 

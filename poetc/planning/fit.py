@@ -46,12 +46,23 @@ class Fit:
     def run(self) -> ScheduleReport:
         """A schedule with a memory plan whose arena is within the RAM.
 
-        Where no arena fits, buffers move on the way (`schedule/relocate.py`). If that is not
-        possible, or costs more than the gap that is asked for, less RAM is tried as well. Raises
-        UnscheduledError like `Solver.solve`, and where no arena fits.
+        Where no arena fits, buffers move on the way (`arena/relocate.py`). If that is not possible,
+        or costs more than the gap that is asked for, less RAM is tried as well. On Ctrl-C the first
+        schedule gets an arena in little time. Raises UnscheduledError like `Solver.solve`, and
+        where no arena fits; SolverInterrupted on Ctrl-C without a schedule that fits.
         """
+        first = self.solver.solve(self.options.arena_bytes, ARENA_SHARE)
+        try:
+            return self._fitted(first)
+        except KeyboardInterrupt:
+            if first.interrupted:
+                raise
+            self.solver.hurry()
+            return self._fitted(replace(first, interrupted=True))
+
+    def _fitted(self, first: ScheduleReport) -> ScheduleReport:
+        """What `run` returns, from the schedule for all of the RAM."""
         ram, align = self.options.arena_bytes, self.options.align
-        first = self.solver.solve(ram, ARENA_SHARE)
         report, excess = self.plan(first)
         best = report if not excess else self.moved(first, ram)
         solve_s = first.solve_s

@@ -162,6 +162,12 @@ class _Search:
         try:
             asked = replace(step.asked, time_limit_s=left_s, patience=patience)
             report = plan_graph(step.graph, asked, self.progress)
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            best = self.best
+            self.best = replace(best, report=replace(best.report, interrupted=True))
+            return
         except UnscheduledError as error:
             spent_s = time.monotonic() - begin_s
             found = error.diagnosis

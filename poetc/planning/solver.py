@@ -38,6 +38,9 @@ GRACE_S, GRACE_SHARE = 0.7, 0.07
 """The search for an arena ends so long after the time limit at the latest, or after that share of
 it, whichever is more."""
 
+HURRY_S = 0.3
+"""How long the search for an arena goes on after Ctrl-C."""
+
 
 class Solver:
     """Solves one problem, possibly several times with less RAM, until `end_s` on the clock.
@@ -102,6 +105,7 @@ class Solver:
             if stop.schedule is None:
                 raise
             schedule, interrupted = stop.schedule, True
+            self.hurry()
         except StrategyUndefinedError as error:
             name = self.view.graph.sym_name.data
             raise InputError(f"graph @{name}: {error}") from error
@@ -126,6 +130,11 @@ class Solver:
             interrupted=interrupted,
             params=options.params,
         )
+
+    def hurry(self) -> None:
+        """Ends the time for schedules, and soon that for arenas."""
+        self.end_s = self.patient_until_s = time.monotonic()
+        self.latest_s = self.end_s + HURRY_S
 
     def _diagnosis(self, error: SolveError, problem: Problem, seconds: float) -> Diagnosis:
         """What the solver says of `problem`, which it spent `seconds` on, in the user's terms."""
