@@ -22,6 +22,7 @@ from poetc.schedule.heuristics.order import footprint
 from poetc.schedule.heuristics.reorder import orders, permuted
 from poetc.schedule.heuristics.timeline import Timeline
 from poetc.schedule.model.checker import check
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem, predecessors
 from poetc.schedule.model.rebuild import rebuild
@@ -105,7 +106,7 @@ def test_orders_exceed_the_ram_less(seed: int) -> None:
         during = footprint(problem, order).during_bytes
         return sum(max(0, used - limit) for used in during)
 
-    found = orders(Instance(replace(problem, ram_bytes=limit)), lambda: False)
+    found = orders(Instance(replace(problem, ram_bytes=limit)), Effort())
     assert found and excess(found[0]) < excess(range(80))
     for order in found:
         permuted(problem, order)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import threading
 
 import pytest
 from schedule_problems import random_problem
@@ -16,6 +15,7 @@ from poetc.schedule.exact.checkpoints import Checkpoints, choose, relax
 from poetc.schedule.heuristics.repair import repair
 from poetc.schedule.heuristics.timeline import Timeline
 from poetc.schedule.model.checker import replay
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem
@@ -56,7 +56,7 @@ def repaired_sequences(seed: int) -> int:
         for gradually in (False, True):
             found = []
             inner = Instance(limit)
-            repair(inner, ram, found.append, lambda: False, patience=10, gradually=gradually)
+            repair(inner, ram, found.append, Effort(), patience=10, gradually=gradually)
             for events in found:
                 replay(limit, rebuild(instance, events))
             count += len(found)
@@ -69,8 +69,8 @@ def test_gradual_mending_gets_to_limits_that_are_out_of_reach_at_once() -> None:
     instance = Instance(problem)
     assert problem.ram_bytes is not None
     at_once, step_by_step = [], []
-    repair(instance, problem.ram_bytes, at_once.append, lambda: bool(at_once))
-    repair(instance, problem.ram_bytes, step_by_step.append, lambda: False, gradually=True)
+    repair(instance, problem.ram_bytes, at_once.append, Effort(ended=lambda: bool(at_once)))
+    repair(instance, problem.ram_bytes, step_by_step.append, Effort(), gradually=True)
     assert not at_once and step_by_step
     for events in step_by_step:
         replay(problem, rebuild(instance, events))
@@ -129,7 +129,7 @@ def bounded_by_checkpoints(seed: int) -> bool:
             model = Checkpoints(
                 instance, choose(instance, problem.ram_bytes, most), math.inf, depth
             )
-            outcome = relax(model, 10, threading.Event())
+            outcome = relax(model, Effort())
             assert not outcome.infeasible
             assert model.value(outcome.bound) <= best + 1e-3
     return True

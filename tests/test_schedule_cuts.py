@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +21,7 @@ from poetc.schedule.exact.cuts import Cut, Cuts, Tight
 from poetc.schedule.exact.highs import solve_lp, solve_mip
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.slots import all_slots, slots_where
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place, Problem
 from poetc.schedule.search.bounding import Bounding
@@ -29,11 +29,9 @@ from poetc.schedule.search.first import first_schedules
 from poetc.schedule.search.milps import Guide
 from poetc.schedule.search.state import Search
 
-STOP = threading.Event()
-
 
 def optimum(model: SlotModel) -> float:
-    outcome = solve_mip(model.lp, 30, STOP)
+    outcome = solve_mip(model.lp, Effort())
     assert outcome.finished
     return model.value(outcome.objective)
 
@@ -49,7 +47,7 @@ def test_cuts_keep_the_optimum(problem: Problem, relaxation: bool, early: bool) 
     instance = Instance(problem)
     model = SlotModel(instance, all_slots(instance), relaxation=relaxation)
     plain = optimum(model)
-    tight = Tight(model, STOP)
+    tight = Tight(model)
     rows = []
     if early:
         # Every cut there is, whether or not a point breaks it.
@@ -61,7 +59,7 @@ def test_cuts_keep_the_optimum(problem: Problem, relaxation: bool, early: bool) 
         rows = tight.cuts.rows(cut for cut in cuts if _reads(model, cut))
         if rows:
             tight.add(rows)
-    assert tight.rounds(30, float("inf"))
+    assert tight.rounds(Effort(), float("inf"))
     if rows or tight.found:
         reached("cut")
     model.lp = tight.settled()
@@ -89,15 +87,15 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
     instance = Instance(problem)
     model = SlotModel(instance, all_slots(instance), relaxation=True)
     plain = optimum(model)
-    tight = Tight(model, STOP)
-    assert tight.rounds(30, float("inf"))
+    tight = Tight(model)
+    assert tight.rounds(Effort(), float("inf"))
     last = len(model.slots) - 1
     bounds = [(s, min(s + width, last)) for s in range(0, last + 1, width)]
-    rows = block_rows(tight, bounds, 30, STOP, 2)
+    rows = block_rows(tight, bounds, Effort(), 2)
     if rows:
         reached("rows")
         tight.add(rows)
-        assert tight.solve(30)
+        assert tight.solve(Effort())
     model.lp = tight.settled()
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
 
@@ -115,20 +113,20 @@ def test_fixing_keeps_the_optimum(
     model = SlotModel(instance, all_slots(instance), relaxation=relaxation)
     plain = optimum(model)
     goal = (plain + above_nj) / model.scale
-    tight = Tight(model, STOP)
+    tight = Tight(model)
     if cut:
         rows = tight.cuts.rows(tight.cuts.lasting())
         if rows:
             tight.add(rows)
-    assert tight.rounds(30, float("inf")) if cut else tight.solve(30)
+    assert tight.rounds(Effort(), float("inf")) if cut else tight.solve(Effort())
     for _ in range(2):
         # The second time with what is fixed already.
         if tight.fix(goal):
             reached("fixed")
-        budget = pages.budget(tight, goal, 30, STOP)
+        budget = pages.budget(tight, goal, Effort())
         if budget is not None:
             tight.add([budget])
-        assert tight.solve(30)
+        assert tight.solve(Effort())
     model.lp = tight.settled()
     assert optimum(model) == pytest.approx(plain, abs=1e-3)
 
@@ -138,8 +136,8 @@ def test_fixing_follows_what_belongs_together() -> None:
     """Reduced costs of single columns fix less."""
     instance = Instance(training_step(16, 700))
     model = SlotModel(instance, all_slots(instance), relaxation=True)
-    tight = Tight(model, STOP)
-    assert tight.rounds(30, float("inf"))
+    tight = Tight(model)
+    assert tight.rounds(Effort(), float("inf"))
     assert tight.outcome is not None and tight.outcome.duals is not None
     goal = optimum(model) / model.scale
     alone = np.count_nonzero(np.abs(tight.outcome.duals) > goal - tight.outcome.objective + 1e-3)
@@ -159,7 +157,7 @@ def test_what_the_relaxation_leaves_has_the_optimum(problem: Problem) -> None:
     reached("bounded")
     bounding = Bounding(search, Guide())
     bounding.cut(1.0)
-    bounding.rest(30)
+    bounding.rest(Effort())
     assert search.energy_nj == pytest.approx(expected, abs=1)
     assert search.bound_nj <= expected + 1e-3
     assert search.optimal
@@ -178,7 +176,7 @@ def test_the_budget_of_pages_leaves_out_what_is_written_anyway() -> None:
     bounding = Bounding(search, Guide())
     bounding.cut(1.0)
     bounding.fix()
-    row = pages.budget(bounding.tight, search.goal() / bounding.model.scale, 30, STOP)
+    row = pages.budget(bounding.tight, search.goal() / bounding.model.scale, Effort())
     anyway = {bounding.model.write[v] for v in ends}
     assert len(anyway) == 2 and row is not None and anyway.isdisjoint(row.index)
     assert optimum(bounding._left(row)) == pytest.approx(
@@ -191,33 +189,33 @@ def test_cuts_and_blocks_raise_the_bound() -> None:
     instance = Instance(problem)
     model = SlotModel(instance, all_slots(instance), relaxation=True)
     whole = SlotModel(instance, all_slots(instance))
-    loose = solve_lp(model.lp, 30, STOP).objective
-    assert solve_lp(whole.lp, 30, STOP).objective <= loose + 1e-6
-    tight = Tight(model, STOP)
-    assert tight.rounds(30, float("inf"))
+    loose = solve_lp(model.lp, Effort()).objective
+    assert solve_lp(whole.lp, Effort()).objective <= loose + 1e-6
+    tight = Tight(model)
+    assert tight.rounds(Effort(), float("inf"))
     assert tight.outcome is not None
     cut = tight.outcome.objective
     assert cut > loose
     rows = block_rows(
-        tight, [(0, len(model.slots) // 2), (len(model.slots) // 2, 10**6)], 30, STOP, 2
+        tight, [(0, len(model.slots) // 2), (len(model.slots) // 2, 10**6)], Effort(), 2
     )
     assert rows
     tight.add(rows)
-    assert tight.solve(30)
+    assert tight.solve(Effort())
     assert tight.outcome.objective > cut
 
 
 def test_cuts_of_a_smaller_model_hold_in_a_larger_one() -> None:
     instance = Instance(training_step(16, 700))
     small = SlotModel(instance, slots_where(instance, lambda t, k: k in instance.depth[t]))
-    tight = Tight(small, STOP)
-    assert tight.rounds(30, float("inf"))
+    tight = Tight(small)
+    assert tight.rounds(Effort(), float("inf"))
     assert tight.found
     large = SlotModel(instance, all_slots(instance), relaxation=True)
     rows = Cuts(large).rows(sorted(tight.found, key=Cut.key))
     assert rows
-    raised = Tight(large, STOP)
+    raised = Tight(large)
     raised.add(rows)
-    assert raised.solve(30)
+    assert raised.solve(Effort())
     assert raised.outcome is not None
-    assert raised.outcome.objective > solve_lp(large.lp, 30, STOP).objective
+    assert raised.outcome.objective > solve_lp(large.lp, Effort()).objective

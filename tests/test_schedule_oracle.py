@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from schedule_problems import problems
 
 from poetc.schedule.exact.highs import solve_mip
 from poetc.schedule.model.checker import check
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem, Schedule
@@ -182,7 +182,7 @@ def test_poet_is_never_better(problem: Problem, remat: bool, paging: bool) -> No
 @given(problems(max_operations=5, plain=True))
 def test_poet_is_the_model_of_the_paper(problem: Problem) -> None:
     model = poet._Model(Instance(problem), transfers_count=False)
-    outcome = solve_mip(model.lp, 30, threading.Event())
+    outcome = solve_mip(model.lp, Effort())
     expected = cheapest_of_paper(problem)
     assert outcome.infeasible == (expected is None)
     if expected is not None:

@@ -6,7 +6,6 @@ import math
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -21,6 +20,7 @@ from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.points import point, sequence, violation
 from poetc.schedule.exact.slots import all_slots
 from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, SolverInterrupted, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Operation, PageIn, Place, Problem, Tensor
@@ -310,33 +310,33 @@ def test_highs_answers() -> None:
     x, y = lp.column(cost=-3), lp.column(cost=-2)
     lp.row((x, y), (2, 2), upper=3)
     lp.offset = 10.0
-    stop = threading.Event()
-    assert solve_lp(lp, 5, stop).objective == pytest.approx(6.0)
-    outcome = solve_mip(lp, 5, stop)
+    assert solve_lp(lp, Effort()).objective == pytest.approx(6.0)
+    outcome = solve_mip(lp, Effort())
     assert outcome.finished
     assert outcome.objective == pytest.approx(7.0)
     # The cutoff counts the offset.
-    assert solve_mip(lp, 5, stop, cutoff=7.0).objective == pytest.approx(7.0)
-    nothing = solve_mip(lp, 5, stop, cutoff=6.9)
+    assert solve_mip(lp, Effort(), cutoff=7.0).objective == pytest.approx(7.0)
+    nothing = solve_mip(lp, Effort(), cutoff=6.9)
     assert nothing.infeasible or nothing.bound >= 6.9
     lp.row((x, y), (1, 1), lower=2)
-    assert solve_mip(lp, 5, stop).infeasible
-    assert solve_lp(lp, 5, stop).infeasible
+    assert solve_mip(lp, Effort()).infeasible
+    assert solve_lp(lp, Effort()).infeasible
 
 
 def test_highs_answers_where_there_is_nothing_to_decide() -> None:
     lp = LinearProgram()
     lp.offset = 3.0
-    for outcome in (solve_lp(lp, 5, threading.Event()), solve_mip(lp, 5, threading.Event())):
+    for outcome in (solve_lp(lp, Effort()), solve_mip(lp, Effort())):
         assert outcome.finished and not outcome.infeasible
         assert outcome.x is not None
         assert outcome.objective == outcome.bound == 3.0
 
 
 LEFT_BEHIND = """
-import threading
+import time
 import numpy as np
 from poetc.schedule.exact import highs
+from poetc.schedule.model.clock import Effort
 
 highs.GRACE_S = 0.0  # A HiGHS that is late is left behind at once.
 rng = np.random.default_rng(1)
@@ -346,7 +346,9 @@ for _ in range(3000):
 for _ in range(600):
     index = rng.choice(3000, 60, replace=False)
     lp.row(index.tolist(), rng.integers(1, 50, 60).astype(float).tolist(), upper=300.0)
-print(highs.solve_mip(lp, 0.2, threading.Event()).status)
+begin = time.monotonic()
+effort = Effort(ended=lambda: time.monotonic() - begin > 0.2)
+print(highs.solve_mip(lp, effort).status)
 """
 
 

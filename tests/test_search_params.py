@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from schedule_oracle import cheapest
 from schedule_problems import random_problem
 
+from benchmarks.instances import SHAPES, layered, peak_bytes
+from poetc.schedule.exact.cuts import Cut, Cuts
+from poetc.schedule.exact.highs import Row
 from poetc.schedule.model.checker import check
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
+from poetc.schedule.model.rebuild import Event
 from poetc.schedule.params import DEFAULTS, SearchParams
+from poetc.schedule.search.state import Search
 from poetc.schedule.solve import solve
 
 AS_LARGE = SearchParams(small=-1, tiny=-1, block_stages=2)
@@ -40,3 +50,43 @@ def test_a_technique_is_not_needed_for_what_holds(technique: str, params: Search
 def test_an_unknown_technique_is_refused() -> None:
     with pytest.raises(ValueError, match="no technique 'magic'"):
         DEFAULTS.without("magic")
+
+
+def test_a_slower_machine_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = layered(60, SHAPES["narrow"])
+    problem = replace(problem, ram_bytes=int(0.7 * peak_bytes(problem)))
+    # So little effort that the gap stays open, and so much time that it is not what ends it.
+    params = SearchParams(pace=0.03, tiny=0, small=100)
+    fast = solve(problem, gap=0.0, time_limit_s=40, params=params)
+    assert fast.status == "feasible"
+    rounds = iter(range(10**9))
+    separate, offer = Cuts.separate, Search.offer
+
+    def slow_separate(self: Cuts, x: np.ndarray) -> tuple[list[Cut], list[Row]]:
+        time.sleep(0.02)
+        return separate(self, x)
+
+    def slow_offer(self: Search, events: Sequence[Event], source: str = "") -> bool:
+        time.sleep(0.02 * (next(rounds) % 3))
+        return offer(self, events, source)
+
+    monkeypatch.setattr(Cuts, "separate", slow_separate)
+    monkeypatch.setattr(Search, "offer", slow_offer)
+    slow = solve(problem, gap=0.0, time_limit_s=40, params=params)
+    assert next(rounds) > 5
+    assert (slow.steps, slow.bound_nj) == (fast.steps, fast.bound_nj)
+
+
+def test_effort_is_counted_and_ends() -> None:
+    effort = Effort(1.0)
+    part = effort.part(0.5)
+    part.spend(0.25)
+    assert part.left == 0.25
+    assert effort.left == 0.75
+    assert effort.part(1.0, most=0.1).left == pytest.approx(0.1)
+    alone = effort.apart(2.0)
+    alone.spend(2.0)
+    assert alone.over
+    assert effort.left == 0.75
+    assert effort.unless(lambda: True).over
+    assert effort.unless(lambda: True).left == 0.0

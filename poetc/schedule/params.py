@@ -3,7 +3,8 @@
 A *technique* can be switched off, and the search goes on without it: it finds a dearer schedule, or
 proves less, or takes longer, but what it says is still true. `benchmarks/ablation.py` does so, one
 at a time; [docs/ablation.md](../../docs/ablation.md) has what each of them gains. The rest are
-numbers. A *share* is one of the effort that is left when a step begins.
+numbers. A *share* is one of the effort that is left when a step begins; effort is counted as work
+(`model/clock.py`).
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ class SearchParams:
     neighbours: bool = _technique("searches orders near the given one, and of low peak")
     again: bool = _technique("goes on with other random numbers while the gap is open")
 
+    # Effort.
+    pace: float = 0.7
+    """Seconds of work for each second of the time limit. Where that takes longer the limit cuts the
+    search short; on all faster machines the search is the same, and ends before it."""
+
     # How large a problem is, in optional slots, or in recomputes that are possible.
     tiny: int = 300
     """Up to here problems are solved to a gap that nobody asks for: `tiny_gap`."""
@@ -67,8 +73,9 @@ class SearchParams:
     """From here on no model over slots is built."""
 
     # First schedules.
-    greedy_s: float = 2.0
-    """Seconds for all greedy schedules."""
+    greedy_share: float = 0.25
+    """For all greedy schedules, and their most work."""
+    greedy_work: float = 2.0
     greedy_chain: int = 30
     """Recomputes that the greedy makes in a row at most to get a tensor back."""
     repair_share: float = 0.25
@@ -85,9 +92,10 @@ class SearchParams:
     """Attempts at a first schedule."""
     baselines_most: int = 600
     """Operations up to which the constructive strategies are made."""
-    baseline_s: float = 2.0
-    """Seconds for each of them, and their share before the search; how late they may be after."""
     baseline_share: float = 0.03
+    """For each of them before the search, their most work, and seconds by which they may be late
+    after it."""
+    baseline_work: float = 2.0
     baseline_late_s: float = 0.3
 
     # MILPs over some of the slots.
@@ -99,12 +107,10 @@ class SearchParams:
     window_depth: int = 8
     window_patience: int = 12
     """Windows in a row without success that are enough."""
-    window_s: float = 8.0
-    """Seconds for a window."""
+    window_work: float = 8.0
+    """Most work for a window."""
     milp_cut_share: float = 0.3
     """Of the effort for a MILP, for its cuts."""
-    build_s: float = 2e-4
-    """Seconds to build a model, per slot: what there is no time to build is not begun."""
     serial_shares: tuple[float, ...] = (1.0, 0.5, 0.25)
     """Shares of the time of transfers that are added to that of computing, one model after another,
     where the makespan with DMA is not known. With all of it the model is safe."""
@@ -201,12 +207,11 @@ class SearchParams:
     exact_most: int = 2_000
     """Optional slots up to which exact models are tried for a message."""
     least_order_share: float = 0.8
-    """For the least RAM in one order; of that, for repairing and for greedy schedules where the
-    exact model has the rest, and where it is too large."""
+    """For the least RAM in one order; of that, for repairing where the exact model has the rest,
+    and where it is too large; for greedy schedules before the exact model."""
     least_repair_share: float = 0.4
-    least_greedy_share: float = 0.2
     least_repair_alone_share: float = 0.7
-    least_greedy_alone_share: float = 0.3
+    least_greedy_share: float = 0.3
     least_orders: int = 60
     """Orders that are tried for less RAM where the exact model takes no time, and elsewhere."""
     least_few_orders: int = 8

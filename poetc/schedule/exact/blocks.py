@@ -16,7 +16,6 @@ the whole would have to combine their cases. (Lagrangian relaxation by blocks of
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from poetc.schedule.exact.cuts import Tight
 from poetc.schedule.exact.highs import INF, LinearProgram, Row, solve_mip
+from poetc.schedule.model.clock import Effort
 
 # Costs are rounded to whole multiples of this, and what HiGHS may be wrong by is left out.
 GRAIN = 2.0**-20
@@ -50,7 +50,7 @@ class Blocks:
         self.x, self.duals = outcome.x, outcome.duals
         self.prices = outcome.prices
 
-    def row(self, first: int, last: int, seconds: float, stop: threading.Event) -> Row | None:
+    def row(self, first: int, last: int, effort: Effort) -> Row | None:
         """The row of the block of slots `first` to `last`, None where the optimum does not break
         it."""
         chosen = np.flatnonzero((self.labels >= first) & (self.labels <= last))
@@ -79,7 +79,7 @@ class Blocks:
         params = self.tight.model.instance.params
         # Not searched further: its bound is then not the best there is.
         options = {"mip_max_nodes": params.block_nodes}
-        outcome = solve_mip(lp, seconds, stop, absolute_gap=gap, options=options)
+        outcome = solve_mip(lp, effort, absolute_gap=gap, options=options)
         if not np.isfinite(outcome.bound):
             return None
         bound = outcome.bound - SAFETY * max(1.0, abs(outcome.bound))
@@ -90,29 +90,31 @@ class Blocks:
 
 
 def block_rows(
-    tight: Tight,
-    bounds: Sequence[tuple[int, int]],
-    seconds: float,
-    stop: threading.Event,
-    threads: int,
+    tight: Tight, bounds: Sequence[tuple[int, int]], effort: Effort, threads: int
 ) -> list[Row]:
-    """The rows of blocks (first and last slot) that the optimum breaks, as far as there is time, so
-    many `threads` at a time."""
+    """The rows of blocks (first and last slot) that the optimum breaks, as far as the effort goes,
+    so many `threads` at a time; what they find does not depend on how many."""
     blocks = Blocks(tight)
-    until = time.monotonic() + seconds
-    most = seconds * tight.model.instance.params.one_block_share
+    most = effort.left * tight.model.instance.params.one_block_share
     halt = threading.Event()
 
-    def row(block: tuple[int, int]) -> Row | None:
-        left = min(until - time.monotonic(), most)
-        if left <= 0 or stop.is_set() or halt.is_set():
-            return None
-        return blocks.row(*block, left, halt)
+    def row(block: tuple[int, int]) -> tuple[Row | None, float]:
+        alone = effort.apart(most).unless(lambda: halt.is_set() or effort.over)
+        begin = alone.clock.work
+        return blocks.row(*block, alone), alone.clock.work - begin
 
+    rows: list[Row] = []
     with ThreadPoolExecutor(threads) as pool:
         try:
-            return [found for found in pool.map(row, bounds) if found is not None]
+            for found, work in pool.map(row, bounds):
+                # What began before the effort was at an end may be late.
+                if effort.over:
+                    break
+                effort.spend(work)
+                rows += [found] if found is not None else []
         except BaseException:
             # Ctrl-C: the threads are not waited for longer than HiGHS takes to stop.
             halt.set()
             raise
+        halt.set()
+    return rows

@@ -17,19 +17,21 @@ away from what is alive than `DEPTH` edges, tensors count as there for nothing a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import numpy as np
 
 from poetc.schedule.exact.highs import LinearProgram, Outcome, solve_lp, solve_mip
 from poetc.schedule.heuristics.timeline import Timeline
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place
 from poetc.schedule.model.rebuild import share
 
 # The objective is scaled so that the energy that no schedule can avoid is this much.
 SCALE = 1e4
+# Work to build the model, for each entry of its matrix.
+BUILD = 5e-6
 
 
 def choose(instance: Instance, ram_bytes: int, most: int) -> list[int]:
@@ -197,23 +199,24 @@ class Checkpoints:
             lp.row((load[v], self.write[v]), (1, -1), upper=0)
 
 
-def relax(model: Checkpoints, seconds: float, stop: threading.Event) -> Outcome:
+def relax(model: Checkpoints, effort: Effort) -> Outcome:
     """The LP relaxation of the model."""
-    return solve_lp(model.lp, seconds, stop)
+    return solve_lp(model.lp, effort)
 
 
 def bound(
     model: Checkpoints,
-    seconds: float,
-    stop: threading.Event,
+    effort: Effort,
     gap: float,
+    enough_nj: float,
     on_bound: Callable[[float], object],
 ) -> Outcome:
-    """Branch and bound on the model; `on_bound` is told energies in nJ."""
+    """Branch and bound on the model, up to a bound of `enough_nj`; `on_bound` is told energies in
+    nJ."""
     return solve_mip(
         model.lp,
-        seconds,
-        stop,
+        effort,
         relative_gap=gap,
+        enough=enough_nj / model.scale,
         on_bound=lambda objective: on_bound(model.value(objective)),
     )

@@ -16,8 +16,6 @@ breaks most.
 from __future__ import annotations
 
 import copy
-import threading
-import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -28,9 +26,12 @@ from poetc.schedule.exact.highs import LinearProgram, Outcome, Relaxation, Row
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.reduced_costs import Paths
 from poetc.schedule.exact.slots import NONE, Slot
+from poetc.schedule.model.clock import Effort
 
 # A cut that a point breaks by less is left alone.
 VIOLATION = 1e-3
+# Seconds of work to look for cuts and to fix columns, for an entry of the matrix.
+SEPARATE = 1e-6
 
 
 class Tight:
@@ -42,10 +43,9 @@ class Tight:
     def __init__(
         self,
         model: SlotModel,
-        stop: threading.Event,
         on_outcome: Callable[[Outcome], object] = lambda outcome: None,
     ) -> None:
-        self.model, self.stop, self.on_outcome = model, stop, on_outcome
+        self.model, self.on_outcome = model, on_outcome
         self.cuts = Cuts(model)
         self.relaxation = Relaxation(model.lp)
         self.rows: list[Row] = []
@@ -53,9 +53,9 @@ class Tight:
         self.outcome: Outcome | None = None
         self.lower, self.upper = np.array(model.lp.lower), np.array(model.lp.upper)
 
-    def solve(self, seconds: float) -> bool:
-        """Solves it; False when that takes too long (it is of no more use then)."""
-        outcome = self.relaxation.solve(seconds, self.stop)
+    def solve(self, effort: Effort) -> bool:
+        """Solves it; False when that takes too much (it is of no more use then)."""
+        outcome = self.relaxation.solve(effort)
         if outcome.finished:
             self.outcome = outcome
             self.on_outcome(outcome)
@@ -66,15 +66,15 @@ class Tight:
         self.rows += rows
         self.relaxation.add(rows)
 
-    def rounds(self, seconds: float, goal: float, patience: int = 1) -> bool:
+    def rounds(self, effort: Effort, goal: float, patience: int = 1) -> bool:
         """Adds cuts for as long as they bring the bound nearer to the objective `goal`, and until
-        so many rounds in a row have not. False when that took too long."""
+        so many rounds in a row have not. False when that took too much."""
         params = self.model.instance.params
-        begin = time.monotonic()
         before = -np.inf
         idle = 0
         for _ in range(params.cut_rounds):
-            if not self.solve(seconds - (time.monotonic() - begin)):
+            effort.spend(SEPARATE * len(self.model.lp.index))
+            if not self.solve(effort):
                 return False
             outcome = self.outcome
             assert outcome is not None

@@ -10,18 +10,18 @@ most, and a tensor whose page costs more is not written.
 from __future__ import annotations
 
 import math
-import threading
 
 import numpy as np
 
 from poetc.schedule.exact.cuts import Tight
 from poetc.schedule.exact.highs import Row, solve_lp
 from poetc.schedule.exact.slots import NONE
+from poetc.schedule.model.clock import Effort
 
 
-def budget(tight: Tight, goal: float, seconds: float, stop: threading.Event) -> Row | None:
+def budget(tight: Tight, goal: float, effort: Effort) -> Row | None:
     """The row that says so, over the write columns, for every schedule better than the objective
-    `goal`; None where there are no pages or HiGHS takes too long."""
+    `goal`; None where there are no pages or HiGHS takes too much."""
     model = tight.model
     _, in_cost, out_cost = model.costs
     lp = tight.settled()
@@ -41,7 +41,7 @@ def budget(tight: Tight, goal: float, seconds: float, stop: threading.Event) -> 
     lp.offset = 0.0
     for column in range(lp.columns):
         lp.cost[column] = -price.get(column, 0.0)
-    outcome = solve_lp(lp, seconds, stop)
+    outcome = solve_lp(lp, effort)
     if not outcome.finished or outcome.infeasible:
         return None
     # HiGHS may be wrong by a little.

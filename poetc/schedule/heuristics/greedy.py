@@ -4,12 +4,16 @@ evict the tensor that is cheapest to get back for the bytes and the time that it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place
 from poetc.schedule.model.rebuild import Event, Load, Run, share
+
+# Work to price a tensor, and to bring the operands of a run into RAM.
+PRICING, GATHERING = 4.5e-6, 4.5e-5
 
 
 class _NoRoomError(Exception):
@@ -17,7 +21,7 @@ class _NoRoomError(Exception):
 
 
 class _TooLateError(Exception):
-    """Told to stop."""
+    """The effort is at an end."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,12 @@ def greedy(
     instance: Instance,
     ram_bytes: float,
     priority: Priority,
-    stop: Callable[[], bool] = lambda: False,
+    effort: Effort | None = None,
 ) -> list[Event] | None:
     """A sequence that fits in `ram_bytes`, or None where this priority leads to a dead end or
-    `stop` says that it takes too long."""
+    it takes more than the effort."""
     try:
-        return _Greedy(instance, ram_bytes, priority, stop).sequence()
+        return _Greedy(instance, ram_bytes, priority, effort or Effort()).sequence()
     except (_NoRoomError, _TooLateError, RecursionError):
         return None
 
@@ -74,9 +78,10 @@ class _State:
 
 class _Greedy:
     def __init__(
-        self, instance: Instance, ram_bytes: float, priority: Priority, stop: Callable[[], bool]
+        self, instance: Instance, ram_bytes: float, priority: Priority, effort: Effort
     ) -> None:
-        self.instance, self.limit, self.priority, self.stop = instance, ram_bytes, priority, stop
+        self.instance, self.limit = instance, ram_bytes
+        self.priority, self.effort = priority, effort
         problem = instance.problem
         self.size = [t.bytes for t in problem.tensors]
         ram = {v for v, t in enumerate(problem.tensors) if t.start is Place.RAM}
@@ -147,7 +152,8 @@ class _Greedy:
     def _recompute_price(self, v: int, stage: int, known: dict[int, float], depth: int) -> float:
         if v in known:
             return known[v]
-        if self.stop():
+        self.effort.spend(PRICING)
+        if self.effort.over:
             raise _TooLateError
         k = self.instance.producer[v]
         if k is None or depth == 0 or self.instance.last_recompute[k] < stage or k >= stage:
@@ -204,7 +210,8 @@ class _Greedy:
 
     def gather(self, needed: set[int], pinned: frozenset[int]) -> frozenset[int]:
         """Brings `needed` into RAM; what is recomputed comes first, as remaking takes room."""
-        if self.stop():
+        self.effort.spend(GATHERING)
+        if self.effort.over:
             raise _TooLateError
         pinned = pinned | (needed & self.state.ram)
         missing = [v for v in sorted(needed) if v not in self.state.ram]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from poetc.schedule.heuristics.order import candidates
 from poetc.schedule.heuristics.repair import fit, thin
 from poetc.schedule.heuristics.timeline import Timeline
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import (
     Compute,
@@ -29,6 +30,10 @@ from poetc.schedule.model.problem import (
 )
 from poetc.schedule.model.rebuild import Event, Run, prune, share
 from poetc.schedule.params import SearchParams
+
+# Work for a round that changes an order, for each position, and for each operation of the stretch;
+# for each run of a sequence whose order is changed together with its recomputes.
+ROUND, POSITION, MOVE, UNROLL = 2e-5, 5e-8, 4e-6, 4e-5
 
 
 def permuted(problem: Problem, order: Sequence[int]) -> Problem:
@@ -43,7 +48,7 @@ def renamed(step: Step, order: Sequence[int]) -> Step:
     return step
 
 
-def orders(instance: Instance, stop: Callable[[], bool], count: int = 2) -> list[tuple[int, ...]]:
+def orders(instance: Instance, effort: Effort, count: int = 2) -> list[tuple[int, ...]]:
     """Up to `count` other orders, those that exceed the RAM of the problem least first."""
     problem = instance.problem
     limit = problem.ram_bytes
@@ -52,11 +57,11 @@ def orders(instance: Instance, stop: Callable[[], bool], count: int = 2) -> list
     given = tuple(range(len(problem.operations)))
     found: dict[tuple[int, ...], float] = {}
     for index, (order, footprint) in enumerate(candidates(problem)[: count + 1]):
-        if stop():
+        if effort.over:
             break
         search = _Reorder(problem, limit, order, random.Random(index), instance.params)
         if footprint.peak_bytes > limit:
-            search.run(stop)
+            search.run(effort)
         found[tuple(search.order)] = search.excess()
         if search.excess() == 0:
             break
@@ -160,17 +165,18 @@ class _Reorder:
         """Sum over the positions of the bytes above the limit."""
         return sum(b - self.limit for b in self.during if b > self.limit)
 
-    def run(self, stop: Callable[[], bool], patience: int | None = None) -> None:
-        """Improves the order until nothing more is found for a while, or told to stop."""
+    def run(self, effort: Effort, patience: int | None = None) -> None:
+        """Improves the order until nothing more is found for a while, or out of effort."""
         n, rng, limit = len(self.order), self.rng, self.limit
         patience = self.params.reorder_patience * n if patience is None else patience
         idle = 0
         excess = self.excess()
-        while idle < patience and excess and not (idle % 16 == 0 and stop()):
+        while idle < patience and excess and not effort.over:
             idle += 1
             over = [at for at, used in enumerate(self.during) if used > limit]
             centre = rng.choice(over)
             length = rng.choice(self.params.stretches)
+            effort.spend(ROUND + POSITION * n + MOVE * length)
             first = max(0, min(centre - rng.randrange(length), n - length))
             last = min(n, first + length)
             new = self._another(first, last)
@@ -292,7 +298,7 @@ def polish(
     order: Sequence[int],
     events: Sequence[Event],
     found: Callable[[tuple[int, ...], list[Event]], object],
-    stop: Callable[[], bool],
+    effort: Effort,
     seed: int = 0,
 ) -> None:
     """Looks for cheaper sequences by changing order and recomputes together.
@@ -309,21 +315,22 @@ def polish(
     present = [order[event.operation] for event in kept if isinstance(event, Run)]
     price = best = _price(instance, present)
     idle = 0
-    while idle < instance.params.polish_patience and price > 0 and not stop():
+    while idle < instance.params.polish_patience and price > 0 and not effort.over:
         idle += 1
+        effort.spend(UNROLL * len(present))
         runs = _without_some(instance, present, rng)
         problem = unrolled(instance.problem, runs)
         search = _Reorder(problem, limit, range(len(runs)), rng, instance.params)
-        search.run(stop, instance.params.polish_rounds)
+        search.run(effort, instance.params.polish_rounds)
         runs = [runs[at] for at in search.order]
         order = tuple(dict.fromkeys(runs))
         inner = _instance(instance, order)
         line = Timeline(inner, limit)
         line.add(_repairs(runs, order))
         ceiling = price * (1.02 if rng.random() < 0.1 else 1.0)
-        if not fit(line, rng, 0.5, stop, price * 1.05):
+        if not fit(line, rng, 0.5, effort, price * 1.05):
             continue
-        thin(line, stop)
+        thin(line, effort)
         if line.total_excess() > 0 or line.price > ceiling + 1e-9 or line.paged:
             continue
         price = line.price

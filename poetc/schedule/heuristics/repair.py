@@ -13,19 +13,22 @@ from collections.abc import Callable
 
 from poetc.schedule.heuristics.evictions import Plan, idle, page_price, plans, relief
 from poetc.schedule.heuristics.timeline import Repair, Timeline
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.rebuild import Event
 
+# Work for a round of repairs, for each tensor and each candidate in it, for the plans for one, for
+# a repair that is taken out on trial, and for taking some out, for each tensor.
+ROUND, TENSOR, CANDIDATE, PLAN, CHANGE, RUIN = 5e-5, 1e-7, 5e-6, 6e-5, 1.5e-4, 4e-6
 
-def fit(
-    line: Timeline, rng: random.Random, noise: float, stop: Callable[[], bool], ceiling: float
-) -> bool:
-    """Repairs until nothing exceeds the RAM. False when it is stuck, told to stop, or dearer than
+
+def fit(line: Timeline, rng: random.Random, noise: float, effort: Effort, ceiling: float) -> bool:
+    """Repairs until nothing exceeds the RAM. False when it is stuck, out of effort, or dearer than
     `ceiling`. `noise` is the spread of the random factors on the prices."""
     rate = 0.0
     params = line.instance.params
     enough = params.repair_plans
-    while not stop():
+    while not effort.over:
         total = line.total_excess()
         if total <= 0:
             return True
@@ -44,6 +47,7 @@ def fit(
             if least < math.inf:
                 factor = 1.0 + noise * rng.random()
                 candidates.append((least * factor / gone, v, before, after, gone, factor))
+        effort.spend(ROUND + TENSOR * len(line.keys) + CANDIDATE * len(candidates))
         candidates.sort()
         chosen: list[tuple[float, Plan]] = []
         for least, v, before, after, gone, factor in candidates:
@@ -51,6 +55,7 @@ def fit(
             if len(chosen) >= enough and least >= chosen[enough - 1][0]:
                 break
             most = chosen[enough - 1][0] * gone / factor if len(chosen) >= enough else math.inf
+            effort.spend(PLAN)
             for plan in plans(line, v, before, after, 2 * rate or least, excess, most):
                 gain = gone - plan.harm
                 score = plan.price * factor / gain if gain > 0 else math.inf
@@ -71,7 +76,7 @@ def fit(
     return False
 
 
-def thin(line: Timeline, stop: Callable[[], bool]) -> None:
+def thin(line: Timeline, effort: Effort) -> None:
     """Takes out the repairs, dearest first, that nothing needs any more."""
     found = line.repairs()
 
@@ -79,7 +84,8 @@ def thin(line: Timeline, stop: Callable[[], bool]) -> None:
         return line.run_price[repair[1]] if repair[2] < 0 else line.in_price[repair[2]]
 
     for repair in sorted(found, key=lambda m: (-price(m), m)):
-        if stop():
+        effort.spend(CHANGE)
+        if effort.over:
             return
         mark, before = len(line.journal), line.price
         line.remove([repair])
@@ -91,12 +97,12 @@ def squeeze(
     instance: Instance,
     least: int,
     found: Callable[[list[Event]], object],
-    stop: Callable[[], bool],
+    effort: Effort,
     seed: int = 0,
 ) -> None:
     """Looks for sequences with less and less RAM, whatever they cost, down to `least` bytes."""
     line = Timeline(instance, math.inf)
-    _descend(line, random.Random(seed), least, lambda: found(line.events()), stop)
+    _descend(line, random.Random(seed), least, lambda: found(line.events()), effort)
 
 
 def _descend(
@@ -104,17 +110,17 @@ def _descend(
     rng: random.Random,
     least: float,
     found: Callable[[], object],
-    stop: Callable[[], bool],
+    effort: Effort,
 ) -> bool:
     """Repairs for less and less RAM, down to `least` bytes, and calls `found` at each step. False
     where it does not get there; the repairs are then anything."""
     best = int(line.peak.max())
     # At first all the way; what is left of that is where the search by steps begins.
     step, failures = 1.0, 0
-    while best > least and failures < line.instance.params.repair_attempts and not stop():
+    while best > least and failures < line.instance.params.repair_attempts and not effort.over:
         line.limit = max(least, min(best - 1, int(best - (best - least) * step)))
         mark = len(line.journal)
-        enough = fit(line, rng, float(failures > 0), stop, math.inf)
+        enough = fit(line, rng, float(failures > 0), effort, math.inf)
         peak = int(line.peak.max())
         if peak < best:
             best = peak
@@ -127,12 +133,12 @@ def _descend(
     return best <= least
 
 
-def _at_once(line: Timeline, rng: random.Random, stop: Callable[[], bool]) -> bool:
+def _at_once(line: Timeline, rng: random.Random, effort: Effort) -> bool:
     """Repairs for the limit of the line. False where that does not succeed."""
     for attempt in range(line.instance.params.repair_attempts):
-        if fit(line, rng, float(attempt > 0), stop, math.inf):
+        if fit(line, rng, float(attempt > 0), effort, math.inf):
             return True
-        if stop():
+        if effort.over:
             return False
         _ruin(line, rng)
     return False
@@ -142,7 +148,7 @@ def repair(
     instance: Instance,
     limit: float,
     found: Callable[[list[Event]], object],
-    stop: Callable[[], bool],
+    effort: Effort,
     *,
     patience: int | None = None,
     time_weight: float = 0.0,
@@ -152,7 +158,7 @@ def repair(
     """Looks for cheap sequences within `limit` bytes of RAM; calls `found` with each better one.
 
     Ends after `patience` rounds in a row without a better one, by default those of the parameters,
-    or when `stop` says so.
+    or when the effort is at an end.
     `time_weight` is added to the energy (nJ) for each ns. The first sequence is repaired for the
     whole excess at once, or `gradually` for less and less RAM: that is dearer and takes longer, but
     gets to limits that are out of reach at once.
@@ -161,24 +167,25 @@ def repair(
     rng = random.Random(seed)
     line = Timeline(instance, limit, time_weight)
     if gradually:
-        enough = _descend(line, rng, limit, lambda: None, stop)
+        enough = _descend(line, rng, limit, lambda: None, effort)
         line.limit = limit
     else:
-        enough = _at_once(line, rng, stop)
+        enough = _at_once(line, rng, effort)
     if not enough:
         return
-    thin(line, stop)
+    thin(line, effort)
     best = present = line.price
     found(line.events())
     unsuccessful = 0
-    while unsuccessful < patience and present > 0 and not stop():
+    while unsuccessful < patience and present > 0 and not effort.over:
         unsuccessful += 1
         line.journal.clear()
+        effort.spend(RUIN * len(line.keys))
         _ruin(line, rng)
         # A little dearer is taken now and then, to get out of dead ends.
         ceiling = present + (best * 0.02 * rng.random() ** 3 if rng.random() < 0.3 else 0.0)
-        if fit(line, rng, 0.5, stop, ceiling * 1.05 + 1e-9):
-            thin(line, stop)
+        if fit(line, rng, 0.5, effort, ceiling * 1.05 + 1e-9):
+            thin(line, effort)
         if line.total_excess() > 0 or line.price > ceiling:
             line.undo(0)
             continue

@@ -12,11 +12,12 @@ import numpy as np
 from poetc.schedule.exact import checkpoints, pages
 from poetc.schedule.exact.blocks import block_rows
 from poetc.schedule.exact.cuts import Cut, Tight
-from poetc.schedule.exact.highs import Either, Outcome, Row, solve_mip
+from poetc.schedule.exact.highs import Outcome, Row, solve_mip
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.points import sequence
 from poetc.schedule.exact.slots import NONE, slots_where
-from poetc.schedule.search.milps import Guide
+from poetc.schedule.model.clock import Effort
+from poetc.schedule.search.milps import BUILD, Guide
 from poetc.schedule.search.state import Search
 
 
@@ -30,7 +31,7 @@ def relaxation(search: Search) -> None:
 
 def checkpointed(search: Search, counts: Sequence[int], share: float) -> None:
     """Bounds by what RAM a few stages need, for these numbers of stages in turn: the relaxation,
-    and branch and bound for a share of the remaining time."""
+    and branch and bound for a share of the remaining effort."""
     instance = search.instance
     limit = instance.problem.ram_bytes
     if limit is None or not search.params.checkpoints:
@@ -40,21 +41,17 @@ def checkpointed(search: Search, counts: Sequence[int], share: float) -> None:
             return
         stages = checkpoints.choose(instance, limit, count)
         model = checkpoints.Checkpoints(instance, stages, search.overhead_nj)
+        search.clock.work += checkpoints.BUILD * len(model.lp.index)
         ceiling = search.energy_nj
-        enough = threading.Event()
 
-        def on_bound(bound: float, ceiling=ceiling, enough=enough) -> None:
+        def on_bound(bound: float, ceiling=ceiling) -> None:
             search.raise_bound(min(bound, ceiling))
-            if search.optimal or search.stop.is_set():
-                enough.set()
 
-        seconds = search.remaining * search.params.checkpoint_relax_share
-        outcome = checkpoints.relax(model, seconds, search.stop)
+        outcome = checkpoints.relax(model, search.part(search.params.checkpoint_relax_share))
         on_bound(ceiling if outcome.infeasible else model.value(outcome.bound))
         if not search.finished and share > 0:
-            stop = Either(search.stop, enough)
-            seconds = search.remaining * share
-            checkpoints.bound(model, seconds, stop, search.gap / 10, on_bound)
+            enough_nj = min(search.goal(), ceiling)
+            checkpoints.bound(model, search.part(share), search.gap / 10, enough_nj, on_bound)
         search.note(f"{len(stages)} checkpoints, bound {search.bound_nj:.6g}")
 
 
@@ -66,6 +63,7 @@ class Bounding:
         slots = slots_where(search.instance, search.affordable())
         self.model = SlotModel(search.instance, slots, overhead=search.overhead_nj, relaxation=True)
         lp = self.model.lp
+        search.clock.work += BUILD * len(slots)
         search.note(f"relaxation of {lp.columns} columns, {lp.rows} rows")
         # The bound holds up to here: the model leaves out what dearer schedules may do.
         self.ceiling = search.energy_nj
@@ -74,8 +72,8 @@ class Bounding:
         # Blocks that are solved at a time.
         self.threads = search.params.block_threads
         # Another thread may set it.
-        self.halt = Either(search.stop)
-        self.tight = Tight(self.model, self.halt, self._on_outcome)
+        self.halt = threading.Event()
+        self.tight = Tight(self.model, self._on_outcome)
         cuts = self.tight.cuts
         rows = cuts.rows(sorted(guide.cuts.union(cuts.lasting()), key=Cut.key))
         if rows:
@@ -94,30 +92,35 @@ class Bounding:
     def infeasible(self) -> bool:
         return self.tight.outcome is not None and self.tight.outcome.infeasible
 
+    def _part(self, share: float) -> Effort:
+        """A share of the remaining effort."""
+        return self.search.part(share).unless(self.halt.is_set)
+
     @property
     def _ended(self) -> bool:
         """Nothing more to do, or nothing more that can be done."""
         return self.search.finished or not self.usable or self.infeasible or self.halt.is_set()
 
     def cut(self, share: float, patience: int = 1) -> None:
-        """Adds cuts, for at most a share of the remaining time (`Tight.rounds`)."""
+        """Adds cuts, for at most a share of the remaining effort (`Tight.rounds`)."""
         search = self.search
-        seconds = search.remaining * share
-        self.usable = self.tight.rounds(seconds, search.goal() / self.model.scale, patience)
+        self.usable = self.tight.rounds(
+            self._part(share), search.goal() / self.model.scale, patience
+        )
         search.note(f"cuts: {len(self.tight.rows)}, bound {search.bound_nj:.6g}")
 
-    def tighten(self, until: float) -> None:
+    def tighten(self, effort: Effort) -> None:
         """Adds cuts, first tries of branch and bound, and the bounds of blocks."""
         search = self.search
         self.cut(search.params.relaxation_share)
         self.branch(search.params.branch_share)
-        self.rest((until - search.seconds) * search.params.rest_share)
+        self.rest(effort.part(search.params.rest_share))
         if not self._ended and self.model.lp.columns <= search.params.branch_most:
             before = search.bound_nj
             self.cut(search.params.cut_share, search.params.cut_patience)
             if search.bound_nj > before:
                 self.branch(search.params.branch_share)
-        self.blocks(until)
+        self.blocks(effort)
 
     def fix(self) -> None:
         """Fixes the columns that no schedule of interest has."""
@@ -129,22 +132,21 @@ class Bounding:
             self.ceiling = min(self.ceiling, target)
             self.fixed = True
 
-    def blocks(self, until: float) -> None:
+    def blocks(self, effort: Effort) -> None:
         """Adds the bounds of blocks of stages, shifted from pass to pass, for as long as they help
-        and at most until then."""
+        and the effort lasts."""
         search, n = self.search, self.search.instance.n
         stage = np.array([slot.stage for slot in self.model.slots])
         for shift in itertools.cycle((0, search.params.block_stages // 2)):
-            left = until - search.seconds
-            if not search.params.blocks or self._ended or left <= 0:
+            if not search.params.blocks or self._ended or effort.over:
                 return
             self.fix()
             firsts = [max(0, t) for t in range(-shift, n + 1, search.params.block_stages)]
             edges = np.searchsorted(stage, [*firsts, n + 1])
             bounds = [(a, b - 1) for a, b in itertools.pairwise(edges.tolist()) if a < b]
             before = search.bound_nj
-            seconds = left * search.params.block_share
-            rows = block_rows(self.tight, bounds[::-1], seconds, self.halt, self.threads)
+            passing = effort.part(search.params.block_share)
+            rows = block_rows(self.tight, bounds[::-1], passing, self.threads)
             if not rows:
                 return
             self.tight.add(rows)
@@ -154,8 +156,8 @@ class Bounding:
                 return
 
     def branch(self, share: float) -> None:
-        """The MILP of the relaxation, for at most a share of the remaining time. It says nothing of
-        memory in recomputes: what it finds is no schedule."""
+        """The MILP of the relaxation, for at most a share of the remaining effort. It says nothing
+        of memory in recomputes: what it finds is no schedule."""
         search, tight = self.search, self.tight
         if not search.params.branch or self._ended:
             return
@@ -165,26 +167,22 @@ class Bounding:
 
         def on_bound(bound: float) -> None:
             search.raise_bound(min(self.model.value(bound), self.ceiling))
-            if search.optimal:
-                enough.set()
 
-        enough = Either(self.halt)
         outcome = solve_mip(
             tight.settled(),
-            search.remaining * share,
-            enough,
+            self._part(share),
             relative_gap=search.gap / 10,
             cutoff=self.ceiling / self.model.scale,
+            enough=search.goal() / self.model.scale,
             on_bound=on_bound,
         )
         on_bound(math.inf if outcome.infeasible else outcome.bound)
         search.note(f"HiGHS: {outcome.status}, bound {search.bound_nj:.6g}")
 
-    def rest(self, seconds: float) -> None:
+    def rest(self, effort: Effort) -> None:
         """The MILP with memory in recomputes as well, where the relaxation leaves few of them. Its
         points are schedules."""
         search, relaxation, tight = self.search, self.model, self.tight
-        until = search.seconds + seconds
         if not search.params.rest or self._ended:
             return
         self.fix()
@@ -194,7 +192,7 @@ class Bounding:
         target = self.ceiling / relaxation.scale
         row = None
         if search.params.page_budget:
-            row = pages.budget(tight, target, (until - search.seconds) / 4, self.halt)
+            row = pages.budget(tight, target, effort.part(0.25))
         if row is not None:
             tight.add([row])
             prices = zip(row.index, row.value, strict=True)
@@ -208,27 +206,25 @@ class Bounding:
 
         def on_bound(bound: float) -> None:
             search.raise_bound(min(model.value(bound), self.ceiling))
-            if search.optimal:
-                enough.set()
 
         def on_outcome(outcome: Outcome) -> None:
             on_bound(math.inf if outcome.infeasible else outcome.objective)
 
-        enough = Either(self.halt)
-        bounded = Tight(model, enough, on_outcome)
+        effort.spend(BUILD * len(model.slots))
+        bounded = Tight(model, on_outcome)
         cuts = self.guide.cuts.union(tight.found, tight.cuts.lasting())
         rows = bounded.cuts.rows(sorted(cuts, key=Cut.key))
         if rows:
             bounded.add(rows)
-        if not bounded.rounds((until - search.seconds) / 2, target) or enough.is_set():
+        if not bounded.rounds(effort.part(0.5), target) or search.optimal:
             return
         bounded.fix(target)
         outcome = solve_mip(
             bounded.settled(),
-            until - search.seconds,
-            enough,
+            effort,
             relative_gap=search.gap / 10,
             cutoff=target,
+            enough=search.goal() / model.scale,
             on_point=lambda x: search.offer(sequence(model, x), "MILP"),
             on_bound=on_bound,
         )

@@ -25,15 +25,11 @@ def first_schedules(search: Search) -> None:
                 repaired(search, restricted, share=params.restricted_repair_share)
     if not params.greedy:
         return
-    until = search.seconds + min(params.greedy_s, search.remaining / 4)
-
-    def late() -> bool:
-        return search.finished or search.seconds > until
-
+    effort = search.part(params.greedy_share, params.greedy_work).unless(lambda: search.optimal)
     for priority in priorities(instance):
-        if late():
+        if effort.over:
             break
-        events = greedy(instance, ram, priority, late)
+        events = greedy(instance, ram, priority, effort)
         if events is not None:
             search.offer(events, f"greedy {priority}")
 
@@ -66,15 +62,16 @@ def repaired(
     if instance.problem.deadline_ns is not None:
         weights += [w * instance.base_energy / max(instance.base_time_ns, 1) for w in (1.0, 10.0)]
     for weight in weights:
-        until = search.seconds + search.remaining * share / len(weights)
+        limited = search.part(share / len(weights))
+        # A first schedule may take all of the effort.
+        effort = search.part().unless(
+            lambda limited=limited: search.optimal or (search.steps is not None and limited.over)
+        )
         repair(
             instance,
             limit,
             lambda events: search.offer(events, "repaired"),
-            # A first schedule may take all of the time.
-            lambda until=until: (
-                search.finished or (search.steps is not None and search.seconds > until)
-            ),
+            effort,
             time_weight=weight,
             gradually=gradually,
             seed=seed,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from poetc.schedule.exact import bounds
@@ -23,7 +22,8 @@ from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Place, Problem, Step
 from poetc.schedule.model.rebuild import Event, Load, Run, rebuild
 from poetc.schedule.params import DEFAULTS
-from poetc.schedule.search.state import TOLERANCE, Search
+from poetc.schedule.search.milps import BUILD
+from poetc.schedule.search.state import OFFER, TOLERANCE, Search
 
 # Price of a recompute where a page-in costs 1 nJ.
 RECOMPUTE_NJ = 4
@@ -46,10 +46,13 @@ def _variant(instance: Instance, **changes) -> Instance:
     return dataclasses.replace(instance, problem=dataclasses.replace(instance.problem, **changes))
 
 
-def _try(instance: Instance, events: list[Event] | None) -> tuple[Report, tuple[Step, ...]] | None:
+def _try(
+    search: Search, instance: Instance, events: list[Event] | None
+) -> tuple[Report, tuple[Step, ...]] | None:
     if events is None:
         return None
     steps = rebuild(instance, events)
+    search.clock.work += OFFER * len(steps)
     try:
         return replay(instance.problem, steps), steps
     except ScheduleError:
@@ -117,7 +120,7 @@ class _LeastRam:
 
     def __init__(self, given: Instance, bound: int, seconds: float) -> None:
         self.given, self.bound = given, bound
-        self.clock = Search(given, seconds, 0.0)
+        self.search = Search(given, seconds, 0.0)
         self.report: Report | None = None
         self.steps: tuple[Step, ...] = ()
 
@@ -127,58 +130,50 @@ class _LeastRam:
 
     @property
     def late(self) -> bool:
-        return self.clock.remaining <= 0
+        return self.search.remaining <= 0
 
     def within(
         self, instance: Instance, share: float, order: Sequence[int] | None = None
     ) -> int | None:
-        """Looks for less in one order, for a share of the remaining time. What is proven about that
-        order, or None."""
-        clock, params = self.clock, instance.params
-        seconds = clock.remaining * share
+        """Looks for less in one order, for a share of the remaining effort. What is proven about
+        that order, or None."""
+        search, params = self.search, instance.params
+        effort = search.part(share)
 
         def offer(events: list[Event] | None) -> bool:
-            found = _try(instance, events)
+            found = _try(search, instance, events)
             if found is None or found[0].peak_bytes >= self.known:
                 return False
             self.report, steps = found
             self.steps = steps if order is None else tuple(renamed(s, order) for s in steps)
             return True
 
-        def until(share: float) -> Callable[[], bool]:
-            end = clock.seconds + seconds * share
-            return lambda: clock.seconds > end
-
         offer(keep_all.sequence(instance))
         offer(_paging_all(instance))
         if self.known <= self.bound:
             return None
         exact = instance.recomputes <= params.exact_most
-        squeeze(
-            instance,
-            self.bound,
-            offer,
-            until(params.least_repair_share if exact else params.least_repair_alone_share),
-        )
+        share = params.least_repair_share if exact else params.least_repair_alone_share
+        squeeze(instance, self.bound, offer, effort.part(share))
         kinds = list(priorities(instance))
-        for priority in kinds:
-            share = params.least_greedy_share if exact else params.least_greedy_alone_share
-            stop = until(share / len(kinds))
+        for number, priority in enumerate(kinds):
+            share = params.least_greedy_share if exact else 1.0
+            trying = effort.part(share / (len(kinds) - number))
             low, high = self.bound, min(self.known, 2 * sum(t.bytes for t in instance.tensors))
-            while low < high and not stop():
+            while low < high and not trying.over:
                 middle = int(low + high) // 2
-                if offer(greedy(instance, middle, priority, stop)):
+                if offer(greedy(instance, middle, priority, trying)):
                     high = min(middle, self.known)
                 else:
                     low = middle + 1
         if self.known <= self.bound or not exact:
             return None
         model = SlotModel(instance, all_slots(instance), minimise="ram")
+        effort.spend(BUILD * len(model.slots))
         model.lp.lower[model.ram] = math.ceil(self.bound / instance.unit)
         outcome = solve_mip(
             model.lp,
-            min(clock.remaining, seconds),
-            threading.Event(),
+            effort,
             on_point=lambda x: offer(sequence(model, x)),
         )
         if outcome.x is not None:
@@ -217,7 +212,7 @@ def fastest(instance: Instance, seconds: float = DEFAULTS.message_s) -> Least:
 
     def offer(events: list[Event] | None) -> None:
         nonlocal best
-        found = _try(free, events)
+        found = _try(search, free, events)
         if found and (best is None or found[0].makespan_ns < best):
             best = found[0].makespan_ns
 
@@ -225,28 +220,23 @@ def fastest(instance: Instance, seconds: float = DEFAULTS.message_s) -> Least:
     hurried = _variant(free, deadline_ns=bound)
     limit = free.problem.ram_bytes
     if limit is not None and (best is None or best > bound):
-        until = search.seconds + seconds * params.least_repair_share
         repair(
             free,
             limit,
             offer,
-            lambda: search.seconds > until,
+            search.part(params.least_repair_share),
             time_weight=1e3 * max(free.base_energy, 1.0) / max(bound, 1),
         )
     for priority in priorities(hurried):
-        until = search.seconds + seconds * params.least_greedy_share
-
-        def late(until=until) -> bool:
-            return search.seconds > until or search.remaining < seconds / 3
-
-        if (best is None or best > bound) and not late():
-            offer(greedy(hurried, math.inf if limit is None else limit, priority, late))
+        trying = search.part(params.least_greedy_share)
+        if (best is None or best > bound) and not trying.over:
+            offer(greedy(hurried, math.inf if limit is None else limit, priority, trying))
     if (best is None or best > bound) and free.recomputes <= params.exact_most:
         model = SlotModel(free, all_slots(free), minimise="time", overlap=True)
+        search.clock.work += BUILD * len(model.slots)
         outcome = solve_mip(
             model.lp,
-            search.remaining,
-            search.stop,
+            search.part(),
             on_point=lambda x: offer(sequence(model, x)),
         )
         if outcome.x is not None:
@@ -339,7 +329,8 @@ def _refuse_keep_all(search: Search) -> None:
 
 def _seconds(search: Search) -> float:
     params = search.params
-    return min(params.message_s, max(params.hopeless_s, search.remaining * params.message_share))
+    left_s = search.remaining / params.pace
+    return min(params.message_s, max(params.hopeless_s, left_s * params.message_share))
 
 
 def _who(problem: Problem, operation: int | None) -> str:

@@ -15,10 +15,14 @@ from poetc.schedule.exact.highs import Outcome, solve_mip
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.points import point, sequence
 from poetc.schedule.exact.slots import NONE, Slot, slots_where
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.rebuild import Run, prune, stages
 from poetc.schedule.search.state import Search
 
 Allowed = Callable[[int, int], bool]
+
+# Work to build a model, for each slot, and to choose slots, for each that is possible.
+BUILD, LOOK = 6e-5, 1e-6
 
 
 @dataclass
@@ -51,8 +55,8 @@ class Guide:
 
 
 def no_time_for(search: Search, slots: list[Slot]) -> bool:
-    """Would building a model take most of the time that is left?"""
-    return len(slots) * search.params.build_s > search.remaining / 2
+    """Would building a model take most of the effort that is left?"""
+    return len(slots) * BUILD > search.remaining / 2
 
 
 def near(search: Search, guide: Guide, depth: int) -> None:
@@ -64,7 +68,7 @@ def near(search: Search, guide: Guide, depth: int) -> None:
         guide,
         f"depth {depth}",
         lambda stage, operation: above[stage].get(operation, math.inf) <= depth,
-        search.remaining * search.params.near_share,
+        search.part(search.params.near_share),
         search.gap,
         gathering=True,
     )
@@ -74,21 +78,20 @@ def windows(
     search: Search, guide: Guide, share: float, patience: float | None = None, seed: int = 0
 ) -> None:
     """Improves the best schedule in one window of stages after another, mostly where it recomputes
-    or pages in something, for at most a share of the remaining time and until
+    or pages in something, for at most a share of the remaining effort and until
     so many in a row have not, `patience` or those of the parameters."""
     params = search.params
     if not params.windows:
         return
     patience = params.window_patience if patience is None else patience
-    until = search.seconds + search.remaining * share
+    effort = search.part(share)
     n, above = search.instance.n, search.instance.depth
     rng = random.Random(seed)
     failures = 0
     for width in itertools.cycle(params.window_stages):
         if search.finished or search.steps is None or failures >= patience:
             return
-        seconds = min(params.window_s, until - search.seconds)
-        if seconds <= 0:
+        if effort.over:
             return
         busy = sorted({slot.stage for slot in recomputes(search)}) or list(range(n))
         first = max(0, rng.choice(busy) - rng.randrange(width))
@@ -100,7 +103,7 @@ def windows(
 
         # A window changes little: there the gap of the whole would hide what there is to gain.
         name, gap = f"stages {first} to {first + width - 1}", search.gap / 10
-        neighbourhood(search, guide, name, allowed, seconds, gap)
+        neighbourhood(search, guide, name, allowed, effort.part(1.0, params.window_work), gap)
         failures = 0 if search.energy_nj < energy else failures + 1
 
 
@@ -109,7 +112,7 @@ def neighbourhood(
     guide: Guide,
     name: str,
     allowed: Allowed,
-    seconds: float,
+    effort: Effort,
     gap: float,
     gathering: bool = False,
 ) -> None:
@@ -128,12 +131,13 @@ def neighbourhood(
         return allowed(stage, operation) and affordable(stage, operation) and not hopeless(slot)
 
     slots = slots_where(search.instance, wanted)
+    effort.spend(LOOK * search.instance.recomputes)
     if no_time_for(search, slots):
         return
     model = SlotModel(search.instance, slots, overhead=search.overhead_nj)
     search.note(f"{name}: {len(slots)} slots, {model.lp.columns} columns")
     learner = guide if gathering and search.params.guide else None
-    run_model(search, model, False, seconds, gap, learner)
+    run_model(search, model, False, effort, gap, learner)
 
 
 def recomputes(search: Search) -> set[Slot]:
@@ -164,7 +168,7 @@ def exact(search: Search, guide: Guide | None = None, gap: float | None = None) 
     overlap = problem.dma and time_matters
     model = SlotModel(instance, slots, overhead=search.overhead_nj, overlap=overlap)
     search.note(f"all: {len(slots)} slots, {model.lp.columns} columns, {model.lp.rows} rows")
-    infeasible = run_model(search, model, bounding=True, gap=gap)
+    infeasible = run_model(search, model, True, search.part(), gap)
     if overlap and search.params.serial and not infeasible:
         # With DMA the model's makespan is a lower bound: what it takes for fast may wait for
         # transfers.
@@ -173,7 +177,7 @@ def exact(search: Search, guide: Guide | None = None, gap: float | None = None) 
                 break
             model = SlotModel(instance, slots, overhead=search.overhead_nj, serial=serial)
             search.note(f"all, with computing and {serial:.0%} of transfers for the makespan")
-            run_model(search, model, False, search.remaining / 2, gap)
+            run_model(search, model, False, search.part(0.5), gap)
     return infeasible
 
 
@@ -181,24 +185,24 @@ def run_model(
     search: Search,
     model: SlotModel,
     bounding: bool,
-    seconds: float = math.inf,
+    effort: Effort,
     gap: float | None = None,
     guide: Guide | None = None,
 ) -> bool:
     """Solves `model` from the best schedule. With `bounding` its bound counts, up to the energy
     that the model was cut down for. True when there provably is no schedule at all."""
     ceiling = search.energy_nj
-    seconds = min(search.remaining, seconds)
-    begin = search.seconds
+    effort.spend(BUILD * len(model.slots))
 
     def on_outcome(outcome: Outcome) -> None:
         if bounding and not outcome.infeasible:
             search.raise_bound(min(model.value(outcome.objective), ceiling))
 
-    tight = Tight(model, search.stop, on_outcome)
+    tight = Tight(model, on_outcome)
     target = search.goal(gap) / model.scale
     # With a guide the cuts are of use in larger models, even where this one is of no more interest.
-    tight.rounds(seconds * search.params.milp_cut_share, math.inf if guide is not None else target)
+    cutting = effort.part(search.params.milp_cut_share)
+    tight.rounds(cutting, math.inf if guide is not None else target)
     if guide is not None:
         guide.cuts |= tight.found
     relaxed = tight.outcome
@@ -208,8 +212,7 @@ def run_model(
             return False
         tight.fix(search.energy_nj / model.scale)
         model.lp = tight.settled()
-    seconds -= search.seconds - begin
-    infeasible = solve_model(search, model, ceiling if bounding else -math.inf, seconds, gap)
+    infeasible = solve_model(search, model, ceiling if bounding else -math.inf, effort, gap)
     if not (bounding and infeasible):
         return False
     if search.steps is None:
@@ -222,7 +225,7 @@ def solve_model(
     search: Search,
     model: SlotModel,
     ceiling: float,
-    seconds: float = math.inf,
+    effort: Effort,
     gap: float | None = None,
 ) -> bool:
     """Solves `model` from the best schedule; its bound counts up to `ceiling` nJ. True when it is
@@ -238,8 +241,7 @@ def solve_model(
 
     outcome = solve_mip(
         model.lp,
-        min(search.remaining, seconds),
-        search.stop,
+        effort,
         relative_gap=search.gap if gap is None else gap,
         start=start,
         on_point=on_point,

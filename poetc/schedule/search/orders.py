@@ -19,6 +19,10 @@ from poetc.schedule.search.portfolio import improve, portfolio
 from poetc.schedule.search.state import TOLERANCE, Progress, Search
 from poetc.schedule.strategies import constructive
 
+# Work for another order and for a constructive strategy, for each operation, and for a turn of what
+# is left to try.
+LANE, CONSTRUCT, TURN = 1e-5, 4e-4, 1e-2
+
 
 def several_orders(search: Search) -> bool:
     """Looks in the given order and, unless nothing is left to save, in others. True when there
@@ -70,20 +74,23 @@ class _Orders:
         in the given order and none is found in another."""
         proven = self._search() or self._go_on()
         if self.search.relative_gap > TOLERANCE and not self.search.stop.is_set():
-            self._construct(self.params.baseline_late_s)
+            self._construct(late=True)
         return proven and self.search.steps is None
 
-    def _construct(self, late_s: float | None = None) -> None:
+    def _construct(self, late: bool = False) -> None:
         """Makes the schedules of the constructive strategies, so that none of them is better."""
         search = self.search
         for strategy in list(self.waiting):
-            if late_s is None:
-                seconds = min(self.params.baseline_s, search.remaining * self.params.baseline_share)
-            else:
-                seconds = min(self.params.baseline_s, search.time_limit_s + late_s - search.seconds)
-            if seconds <= 0 or search.stop.is_set():
+            effort = search.part(self.params.baseline_share, self.params.baseline_work)
+            baseline = search.inner(search.instance, effort)
+            if late:
+                # The search is at an end, but none of these is to be better.
+                late_s = self.params.baseline_late_s
+                baseline.time_limit_s += late_s
+                baseline.until = search.until + late_s * self.params.pace
+            if baseline.remaining <= 0:
                 return
-            baseline = Search(search.instance, seconds, search.gap)
+            search.clock.work += CONSTRUCT * search.instance.n
             try:
                 strategy.run(baseline)
             except StrategyUndefinedError as error:
@@ -103,6 +110,7 @@ class _Orders:
         whole, turn = True, 0
         while self.params.again and not search.finished:
             turn += 1
+            search.clock.work += TURN
             for instance in restricted if turn == 1 else ():
                 if not search.finished:
                     self._restricted(instance)
@@ -137,8 +145,7 @@ class _Orders:
     def _restricted(self, instance: Instance) -> None:
         """Searches a restriction of the problem; what is found is a schedule of the whole."""
         search = self.search
-        inner = Search(instance, search.remaining * self.params.again_restricted_share, search.gap)
-        inner.stop = search.stop
+        inner = search.inner(instance, search.part(self.params.again_restricted_share))
         portfolio(inner)
         if inner.steps is not None and inner.better_than(search):
             self._take(inner, "restricted")
@@ -183,14 +190,12 @@ class _Orders:
 
     def _begin(self, lane: Search) -> bool:
         """What the search in the given order begins with. In large problems with a schedule nearly
-        all of the time is for its bound."""
+        all of the effort is for its bound."""
         first.first_schedules(lane)
         if not self.tiny and not self.search.finished:
             self._construct()
         if not self.small and lane.steps is not None:
-            lane.time_limit_s = (
-                self.search.seconds + self.search.remaining * self.params.begin_share
-            )
+            lane.within(self.search.part(self.params.begin_share))
         return improve(lane, briefly=True)
 
     def _in_further_orders(self, proven: bool) -> bool:
@@ -212,7 +217,7 @@ class _Orders:
         search, problem = self.search, self.search.instance.problem
         if not self.params.neighbours:
             return
-        until = search.seconds + search.remaining * share
+        effort = search.part(share)
         gap = 0.0 if self.tiny else search.gap
         tries = self.params.further_least
         if self.tiny:
@@ -225,16 +230,16 @@ class _Orders:
             least = search.energy_nj * (1 - max(gap, TOLERANCE)) <= search.instance.base_energy
             if least or count >= tries or search.stop.is_set():
                 return
-            if search.seconds > until:
+            if effort.over:
                 if more:
                     return
-                search.note(f"the clock ends the search in other orders after {count} of {tries}")
+                search.note(f"the effort ends the search in other orders after {count} of {tries}")
                 return
             lane = self._lane(order)
             if bounds.ram_needed(lane.instance)[0] > (problem.ram_bytes or 0):
                 continue
             lane.ceiling_nj = search.energy_nj * (1 - self.margin)
-            lane.time_limit_s = until
+            lane.within(effort)
             lane.gap = gap
             begin, before = len(lane.log), search.energy_nj
             if not self.tiny:
@@ -248,14 +253,9 @@ class _Orders:
     def _others(self) -> None:
         """First schedules in other orders."""
         search = self.search
-        until = search.seconds + search.remaining * self.params.orders_share
-        instance = search.instance
+        effort = search.part(self.params.orders_share).unless(lambda: search.optimal)
         lanes: list[_Lane] = []
-
-        def stop() -> bool:
-            return search.finished or search.seconds > until
-
-        for order in orders(instance, stop, 2 if self.params.reorder else 0):
+        for order in orders(search.instance, effort, 2 if self.params.reorder else 0):
             lanes.append(self._lane(order))
             if not search.finished:
                 self._within(self.params.first_share, lanes[-1], first.first_schedules)
@@ -272,7 +272,7 @@ class _Orders:
             return
         if any(isinstance(event, Load) for event in best.events):
             return
-        until = search.seconds + search.remaining * self.params.polish_share
+        effort = search.part(self.params.polish_share).unless(lambda: search.optimal)
         seed = 0
 
         def found(order: tuple[int, ...], events: list[Event]) -> None:
@@ -280,23 +280,22 @@ class _Orders:
             lane.offer(events, "recomputes and order")
             search.log += lane.log
 
-        def stop() -> bool:
-            return search.finished or search.seconds > until
-
         # Each round begins with the best so far.
-        while not stop() and len(self.best.events) > search.instance.n:
-            polish(search.instance, self.best.order, self.best.events, found, stop, seed)
+        while not effort.over and len(self.best.events) > search.instance.n:
+            polish(search.instance, self.best.order, self.best.events, found, effort, seed)
             seed += 1
 
     def _within(self, share: float, lane: _Lane, step: Callable[[Search], bool | None]) -> bool:
-        """Runs a step of the search in one order, in a share of the remaining time."""
+        """Runs a step of the search in one order, with a share of the remaining effort."""
         search = self.search
         if search.finished:
             return False
         # Without any schedule the first steps get more time.
         share = max(share, self.params.haste_share) if search.steps is None else share
-        lane.time_limit_s = search.seconds + search.remaining * share
-        lane.patience_s = search.patience_s if search.impatient else math.inf
+        lane.within(search.part(share))
+        impatient = search.impatient
+        lane.patience_s = search.patience_s if impatient else math.inf
+        lane.patient_until = search.patient_until if impatient else math.inf
         begin = len(lane.log)
         try:
             return bool(step(lane))
@@ -321,8 +320,9 @@ class _Orders:
                 search.adopt(steps, min(self.given.bound_nj, lane.bound_nj))
             search.raise_bound(min(self.given.bound_nj, self.best.bound_nj))
 
-        lane = _Lane(instance, search.time_limit_s, search.gap, progress)
-        lane.begin, lane.stop, lane.enough_nj = search.begin, search.stop, search.enough_nj
+        search.clock.work += LANE * instance.n
+        lane = _Lane(instance, search.time_limit_s, search.gap, progress, clock=search.clock)
+        lane.stop, lane.enough_nj = search.stop, search.enough_nj
         lane.bound_nj = instance.base_energy
         lane.order = order
         return lane

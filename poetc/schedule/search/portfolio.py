@@ -18,7 +18,7 @@ from collections.abc import Callable
 from poetc.schedule.exact.slots import slots_where
 from poetc.schedule.search.bounding import Bounding, checkpointed, relaxation
 from poetc.schedule.search.first import first_schedules
-from poetc.schedule.search.milps import Guide, exact, near, no_time_for, windows
+from poetc.schedule.search.milps import BUILD, Guide, exact, near, no_time_for, windows
 from poetc.schedule.search.state import TOLERANCE, Search
 
 
@@ -31,7 +31,7 @@ def portfolio(search: Search) -> bool:
 def improve(search: Search, briefly: bool = False) -> bool:
     """Goes on from the first schedules, or from where it was before, as `portfolio` does; `briefly`
     only with the steps of large problems that are enough for most of them."""
-    if search.relative_gap <= TOLERANCE or search.remaining <= 0 or search.stop.is_set():
+    if search.relative_gap <= TOLERANCE or search.remaining <= 0:
         return False
     optional = sum(slot.optional for slot in slots_where(search.instance, search.affordable()))
     if optional <= search.params.tiny:
@@ -78,7 +78,7 @@ class Large:
         for depth in params.depths if params.near else ():
             if not search.finished:
                 near(search, self.guide, depth)
-        if search.finished or self.optional * search.params.build_s >= search.remaining / 2:
+        if search.finished or self.optional * BUILD >= search.remaining / 2:
             return
         self.bounding = Bounding(search, self.guide)
         if search.steps is None:
@@ -112,17 +112,17 @@ class Large:
         """Proves bounds by the relaxation over all slots, and by checkpoints beside it."""
         search, bounding = self.search, self.bounding
         assert bounding is not None
-        until = search.seconds + search.remaining * search.params.race_share
+        effort = search.part(search.params.race_share).unless(bounding.halt.is_set)
         bounding.threads = 1
 
         def side(other: Search) -> None:
-            other.time_limit_s = until
+            other.within(effort)
             if search.params.ladder:
                 checkpointed(other, search.params.ladder_counts, 1.0)
             # What blocks say does not depend on how many are solved at a time.
             bounding.threads = search.params.block_threads
 
-        self._together(lambda: bounding.tighten(until), side, race=True)
+        self._together(lambda: bounding.tighten(effort), side, race=True)
 
     def _together(
         self, prove: Callable[[], object], side: Callable[[Search], object], race: bool = False
@@ -132,7 +132,7 @@ class Large:
         What both find does not depend on how fast each is: the side's schedule is taken when both
         have ended, and not at all where the bound is enough for the present one. In a `race` both
         prove bounds for the same schedule, and who gets to the gap first stops the other; the bound
-        is then that of the gap, whoever it was.
+        is then that of the gap, whoever it was, and no effort counts for it.
         """
         search, bounding = self.search, self.bounding
         assert bounding is not None
@@ -141,6 +141,7 @@ class Large:
         if race:
             search.most_nj = search.goal()
         other = search.fork()
+        begin = search.clock.work
         failures: list[BaseException] = []
 
         def run() -> None:
@@ -156,7 +157,7 @@ class Large:
         interrupted = True
         try:
             prove()
-            if not search.finished:
+            if not (search.optimal or search.ended()):
                 thread.join()
             interrupted = False
         finally:
@@ -166,5 +167,9 @@ class Large:
             if interrupted or race or not search.optimal:
                 search.join(other)
             search.most_nj = math.inf
+            if not search.optimal:
+                search.clock.work = max(search.clock.work, other.clock.work)
+            elif race:
+                search.clock.work = begin
         if failures:
             raise failures[0]

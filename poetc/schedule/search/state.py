@@ -6,12 +6,12 @@ import copy
 import dataclasses
 import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from poetc.schedule.model.checker import Report, replay
+from poetc.schedule.model.clock import Clock, Effort
 from poetc.schedule.model.errors import ScheduleError
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Schedule, Step
@@ -21,6 +21,9 @@ from poetc.schedule.params import SearchParams
 
 if TYPE_CHECKING:
     from poetc.schedule.search.portfolio import Large
+
+# Work for a step of a schedule that is offered, and for one that a move of `hurried` passes.
+OFFER, HURRY = 1.2e-5, 5e-6
 
 # A gap below this is rounding in HiGHS, whose rows hold to 1e-6.
 TOLERANCE = 2e-6
@@ -55,10 +58,14 @@ class Search:
         progress: Callable[[Progress], bool | None] | None = None,
         patience_s: float = math.inf,
         enough_nj: float = math.inf,
+        clock: Clock | None = None,
     ) -> None:
         self.instance, self.gap, self.progress = instance, gap, progress
-        self.begin = time.monotonic()
+        self.clock = clock or Clock()
         self.time_limit_s, self.patience_s, self.enough_nj = time_limit_s, patience_s, enough_nj
+        # The work at which it ends, and at which it does without a schedule that is good enough.
+        self.until = self.clock.work + time_limit_s * self.params.pace
+        self.patient_until = self.clock.work + patience_s * self.params.pace
         self.stop = threading.Event()
         self.bound_nj = 0.0
         self.steps: tuple[Step, ...] | None = None
@@ -76,18 +83,32 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self.begin
+        return self.clock.seconds
 
     @property
     def remaining(self) -> float:
-        limit = self.time_limit_s
+        """The work that is left; 0 where the search has been ended."""
+        until = min(self.until, self.patient_until) if self.impatient else self.until
+        return 0.0 if self.ended() else max(0.0, until - self.clock.work)
+
+    def ended(self) -> bool:
+        """Whether the time is over, or it was told to stop."""
+        limit_s = self.time_limit_s
         if self.impatient:
-            limit = min(limit, self.patience_s)
-        return max(0.0, limit - self.seconds)
+            limit_s = min(limit_s, self.patience_s)
+        return self.seconds >= limit_s or self.stop.is_set()
+
+    def part(self, share: float = 1.0, most: float = math.inf) -> Effort:
+        """A share of the remaining work, and at most so much."""
+        return Effort(min(self.remaining * share, most), self.clock, self.ended)
+
+    def within(self, effort: Effort) -> None:
+        """Makes the search end with `effort`."""
+        self.until = effort.until
 
     @property
     def impatient(self) -> bool:
-        """Whether the search ends after `patience_s`: without a schedule of `enough_nj` or less."""
+        """Whether the search ends earlier: without a schedule of `enough_nj` or less."""
         return self.steps is None or self.energy_nj > self.enough_nj
 
     @property
@@ -106,8 +127,8 @@ class Search:
 
     @property
     def finished(self) -> bool:
-        """Nothing more to do: within the gap, out of time, or told to stop."""
-        return self.optimal or self.remaining <= 0 or self.stop.is_set()
+        """Nothing more to do: within the gap, without effort left, or ended."""
+        return self.optimal or self.remaining <= 0
 
     @property
     def overhead_nj(self) -> float:
@@ -141,6 +162,7 @@ class Search:
         """Takes a sequence if its schedule passes the checker and beats the best; says whether."""
         problem = self.instance.problem
         steps = rebuild(self.instance, events)
+        self.clock.work += OFFER * len(steps)
         try:
             if problem.dma:
                 order = overlap_transfers(problem, steps)
@@ -169,6 +191,9 @@ class Search:
         better = report.energy_nj - saved_nj < self.energy_nj
         if not (better and (late or saved_nj > 0) and self.params.hurry):
             return steps
+        self.clock.work += HURRY * min(
+            self.params.shuffle_steps, self.params.shuffle_rounds * len(steps) ** 2
+        )
         return hurried(problem, steps, self.params.shuffle_rounds, self.params.shuffle_steps)
 
     def adopt(self, steps: tuple[Step, ...], bound_nj: float) -> None:
@@ -180,11 +205,19 @@ class Search:
             self.bound_nj = bound_nj
             self.tell()
 
+    def inner(self, instance: Instance, effort: Effort) -> Search:
+        """A search in another instance with the same clock, which ends with `effort`."""
+        other = Search(instance, self.time_limit_s, self.gap, clock=self.clock)
+        other.stop = self.stop
+        other.within(effort)
+        return other
+
     def fork(self) -> Self:
-        """A search with the same clock that begins with what is known now, for another thread. It
+        """A search that begins with what is known now and the same effort, for another thread. It
         tells nobody of what it finds; `join` takes that."""
         other = copy.copy(self)
         other.progress, other.stop, other.log = None, threading.Event(), []
+        other.clock = self.clock.fork()
         return other
 
     def join(self, other: Search) -> None:

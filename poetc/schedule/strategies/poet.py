@@ -43,8 +43,7 @@ def poet(search: Search) -> bool:
         model = _Model(search.instance, transfers)
         outcome = solve_mip(
             model.lp,
-            search.remaining,
-            search.stop,
+            search.part(),
             relative_gap=search.gap,
             on_point=lambda x, model=model: search.offer(model.sequence(x), "poet"),
         )

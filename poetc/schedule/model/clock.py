@@ -1,0 +1,69 @@
+"""Effort: what a search does, counted as work, so that its results do not depend on the machine.
+
+Work is counted where it is done, by what is done: iterations of the simplex method, looks of branch
+and bound at its limits, tensors that a heuristic weighs. Each has a price in *seconds of work*,
+about the seconds that it takes on one core of a desktop computer. What a step of the search may do
+is a share of the work that is left. The clock on the wall only cuts off.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+
+class Clock:
+    """The work that has been done, in seconds of work, and the seconds since it began."""
+
+    def __init__(self) -> None:
+        self.begin = time.monotonic()
+        self.work = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.begin
+
+    def fork(self) -> Clock:
+        """One that goes on from here, for another thread."""
+        other = Clock()
+        other.begin, other.work = self.begin, self.work
+        return other
+
+
+class Effort:
+    """What a step may do: `work` from now on by `clock`, unless `ended` says that it is over."""
+
+    def __init__(
+        self,
+        work: float = math.inf,
+        clock: Clock | None = None,
+        ended: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.clock, self.ended = clock or Clock(), ended
+        self.until = self.clock.work + work
+
+    @property
+    def left(self) -> float:
+        """The work that it may still do, 0 where it is over."""
+        return 0.0 if self.ended() else max(0.0, self.until - self.clock.work)
+
+    @property
+    def over(self) -> bool:
+        return self.clock.work >= self.until or self.ended()
+
+    def spend(self, work: float) -> None:
+        """Counts work that was done."""
+        self.clock.work += work
+
+    def part(self, share: float, most: float = math.inf) -> Effort:
+        """A share of what is left, and at most so much work."""
+        return Effort(min(self.left * share, most), self.clock, self.ended)
+
+    def apart(self, work: float) -> Effort:
+        """So much work in another thread, which this one does not count."""
+        return Effort(work, self.clock.fork(), self.ended)
+
+    def unless(self, ended: Callable[[], bool]) -> Effort:
+        """The same, which is over when `ended` says so, too."""
+        return Effort(self.left, self.clock, lambda: self.ended() or ended())
