@@ -5,7 +5,8 @@ the expected tensor: single elements near zero say nothing. Where a whole tensor
 (the gradient of a bias that a softmax takes out again, say), all of it is what rounding has left,
 and nothing relative to it means anything. What rounding leaves is of the size of the rounding error
 of what it was computed from, so no difference is relative to less than the *floor*: the rounding
-error of single precision at the largest element of the step.
+error, at the largest element of the step, of the floats with the fewest digits that it computes
+with.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from ml_dtypes import finfo
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation
+
+from poetc.ir.types import ELEMENT_TYPES, is_float
 
 TOLERANCE = 1e-4
 """What a difference may be in one step of a model that is computed in another order: with those of
@@ -21,17 +27,32 @@ the tests it is less than a third of this."""
 ROUNDING = float(np.finfo(np.float32).eps)
 
 
-def floor(step: Iterable[np.ndarray]) -> float:
-    """What differences are relative to at least, given the arguments or expected results of a step.
+def rounding_of(step: Operation) -> float:
+    """The rounding error of the floats with the fewest digits in a step."""
+    types = {value.type for op in step.walk() for value in (*op.operands, *op.results)}
+    elements = (type.element_type for type in types if isinstance(type, TensorType))
+    known = (ELEMENT_TYPES[element].dtype for element in elements if element in ELEMENT_TYPES)
+    return max((float(finfo(dtype).eps) for dtype in known if is_float(dtype)), default=ROUNDING)
+
+
+def tolerance(rounding: float) -> float:
+    """What a difference may be in one step that rounds so. With few digits it is a few roundings,
+    because other compilers leave some out."""
+    return max(TOLERANCE, 4 * rounding)
+
+
+def floor(step: Iterable[np.ndarray], rounding: float = ROUNDING) -> float:
+    """What differences are relative to at least, given the arguments or expected results of a step
+    that rounds so.
 
     Only floating-point numbers that are finite count; 0 where there are none.
     """
     most = 0.0
     for array in step:
-        if array.dtype.kind == "f":
+        if is_float(array.dtype):
             sizes = np.abs(array.astype(np.float64))
             most = max(most, float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))))
-    return ROUNDING * most
+    return rounding * most
 
 
 def scale(expected: np.ndarray, at_least: float) -> float:

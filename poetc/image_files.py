@@ -17,6 +17,7 @@ from poetc.description import check_description
 from poetc.errors import InputError
 from poetc.files import write_whole
 from poetc.image import ImageLayout, pack, unpack
+from poetc.ir.types import BFLOAT16
 from poetc.lock import locked
 
 SUFFIX = "_image.json"
@@ -26,6 +27,8 @@ SUFFIX = "_image.json"
 _MOST_LAYOUT_BYTES = 1 << 26
 _MOST_HEADER_BYTES = 1 << 16
 """Of an array in an `.npz` file, beside its elements."""
+_SAVED_BFLOAT16 = np.dtype("V2")
+"""What NumPy, which does not know bf16, makes of it in a file."""
 
 _NOT_ARRAYS = (
     ValueError,
@@ -135,7 +138,8 @@ class ArrayFile(Mapping[str, np.ndarray]):
         if math.prod(shape) * dtype.itemsize > self.most_bytes:
             shape = "x".join(map(str, shape))
             raise InputError(f"{self.path}: {name} of shape {shape} has {self._excess()}")
-        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+        array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+        return array.view(BFLOAT16.dtype) if array.dtype == _SAVED_BFLOAT16 else array
 
     def _excess(self) -> str:
         return f"more than the {self.most_bytes:,} bytes that any array of the model has"

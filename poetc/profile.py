@@ -38,6 +38,7 @@ from poetc.costmodel.profile import KEY_DIGITS, BlockBuffer, Profile, Transfers,
 from poetc.errors import InputError, SourceLocation
 from poetc.interpreter.functions import run_block, tensor_of
 from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.types import is_float
 from poetc.ir.unschedule import unscheduled
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.pipeline import front_passes, run_passes
@@ -146,7 +147,7 @@ def _synthetic(graph: GraphOp, whole: Mapping[int, Type]) -> dict[int, np.ndarra
     random = np.random.default_rng(_SEED)
     arrays: dict[int, np.ndarray] = {}
     for i, (shape, dtype) in whole.items():
-        if dtype.kind != "f":
+        if not is_float(dtype):
             most = 2 if dtype == np.bool_ else _SYNTHETIC_INTEGERS
             arrays[i] = random.integers(0, most, shape).astype(dtype)
             continue

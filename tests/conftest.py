@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import Phase, settings
+from ml_dtypes import bfloat16
 from xdsl.dialects.builtin import ModuleOp
 
 # Whoever runs the tests in the background has them ignore Ctrl-C, which some of them press.
@@ -76,6 +77,10 @@ def read_model(name: str) -> ModuleOp:
 def load_arrays(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Arguments and XLA's results in order."""
     with np.load(path) as arrays:
-        count = {p: sum(k.startswith(p) for k in arrays) for p in ("arg", "out")}
-        arguments = [arrays[f"arg{i}"] for i in range(count["arg"])]
-        return arguments, [arrays[f"out{i}"] for i in range(count["out"])]
+        # NumPy saves bf16 as two bytes of no type.
+        whole = {k: a.view(bfloat16) if a.dtype == "V2" else a for k, a in arrays.items()}
+    arguments, results = ({k: a for k, a in whole.items() if k[:3] == p} for p in ("arg", "out"))
+    return (
+        [arguments[f"arg{i}"] for i in range(len(arguments))],
+        [results[f"out{i}"] for i in range(len(results))],
+    )

@@ -18,7 +18,7 @@ from poetc.backends.c.printer import Signature, print_function, print_table
 from poetc.interpreter.functions import run_block
 from poetc.ir import mathlib, poet
 from poetc.ir.dense import dtype_of
-from poetc.ir.types import ELEMENT_TYPES
+from poetc.ir.types import ELEMENT_TYPES, is_float
 from poetc.kernels import analysis
 from poetc.kernels.lower import lower_kernel
 
@@ -165,9 +165,9 @@ def same_bits(a: Array, b: Array) -> bool:
     """Equal bit for bit, any NaN being equal to any other."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    if a.dtype.kind != "f":
+    if not is_float(a.dtype):
         return bool((a == b).all())
-    equal = a.view(np.int32) == b.view(np.int32)
+    equal = a.view(f"i{a.itemsize}") == b.view(f"i{b.itemsize}")
     return bool((equal | (np.isnan(a) & np.isnan(b))).all())
 
 

@@ -18,7 +18,7 @@ from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo.chlo import PolygammaOp
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
-from poetc.ir.types import ui32
+from poetc.ir.types import is_float, ui32
 
 Shape = tuple[int, ...]
 Instance = tuple[Callable[..., Any], Sequence[Array]]
@@ -38,7 +38,7 @@ def numbers(element: Attribute, shape: Sequence[int], seed: int = 0) -> Array:
     dtype = dense.dtype_of(element)
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
-    if dtype.kind == "f":
+    if is_float(dtype):
         return rng.standard_normal(shape).astype(dtype)
     small = rng.integers(-9, 9, shape)
     # Unsigned numbers wrap to large ones.
@@ -94,11 +94,11 @@ def _bitcast(element: Attribute, shape: Shape) -> Iterator[Instance]:
 
 def _reduce_precision(element: Attribute, shape: Shape) -> Iterator[Instance]:
     x = numbers(element, shape)
-    if x.dtype.kind != "f":
+    if not is_float(x.dtype):
         return
     for bits in ((8, 7), (5, 10), (4, 3), (8, 23), (2, 1)):
         yield lambda x, bits=bits: hlo.ReducePrecisionOp(x, *bits), [x]
-        yield lambda x, bits=bits: hlo.ReducePrecisionOp(x, *bits), [x * x.dtype.type(70000)]
+        yield lambda x, bits=bits: hlo.ReducePrecisionOp(x, *bits), [x * x.dtype.type(60000)]
 
 
 def _compare(element: Attribute, shape: Shape) -> Iterator[Instance]:

@@ -14,10 +14,12 @@ import pytest
 from compiled import SANITIZE, bring, build, run
 from conftest import load_arrays
 
+from poetc.compare import ROUNDING, rounding_of
 from poetc.interpreter import run_func
 from poetc.ir.dense import dtype_of
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.text import parse_module
+from poetc.ir.types import is_float
 
 CASES = Path(__file__).parent / "cases"
 FLOOR = 1e-6
@@ -40,7 +42,8 @@ def test_case(path: Path, tmp_path: Path):
     else:
         arguments = numbers_for(main.function_type.inputs.data)  # pyright: ignore
         expected = run_func(module, arguments)
-    assert_close(run_func(module, arguments), expected)
+    rounding = rounding_of(module)
+    assert_close(run_func(module, arguments), expected, rounding)
     model = bring(path.stem, module, arguments, expected)
     unlimited, _ = model.schedule(None)
     least, _ = model.schedule(max(model.least_ram_bytes(), 4))
@@ -48,17 +51,20 @@ def test_case(path: Path, tmp_path: Path):
     for i, scheduled in enumerate((unlimited, least)):
         program = build(scheduled, tmp_path / str(i), *SANITIZE, "-O0")
         found.append(run(program, arguments, expected))
-        assert_close(found[-1], expected)
+        assert_close(found[-1], expected, rounding)
     for a, b in zip(*found, strict=True):
         assert a.tobytes() == b.tobytes()
 
 
-def assert_close(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
-    """Within rounding relative to the largest element of each tensor."""
+def assert_close(found: list[np.ndarray], expected: list[np.ndarray], rounding: float) -> None:
+    """Within a few roundings, or for those of 16 bits one, relative to the largest element of each
+    tensor."""
     for a, b in zip(found, expected, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        if b.dtype.kind == "f":
+        if is_float(b.dtype):
+            a, b = (x.astype(np.float32) for x in (a, b))
             scale = float(np.max(np.abs(b), initial=0, where=np.isfinite(b)))
-            np.testing.assert_allclose(a, b, rtol=0, atol=max(1e-5 * scale, FLOOR))
+            atol = (1e-5 if rounding == ROUNDING else rounding) * scale
+            np.testing.assert_allclose(a, b, rtol=0, atol=max(atol, FLOOR))
         else:
             np.testing.assert_array_equal(a, b)

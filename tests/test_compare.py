@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from poetc.compare import ROUNDING, difference, differences, floor
+from poetc.compare import (
+    ROUNDING,
+    TOLERANCE,
+    difference,
+    differences,
+    floor,
+    rounding_of,
+    tolerance,
+)
+from poetc.ir.text import parse_module
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 TENSORS = arrays.arrays(np.float32, arrays.array_shapes(max_side=4), elements=FLOATS)
@@ -55,6 +64,21 @@ def test_other_types_and_shapes() -> None:
     assert difference(np.array([True]), np.array([False]), 1e-7) > 1
     assert difference(array(1.0), array(1.0, 1.0), 0.0) == float("inf")
     assert difference(array(), array(), 0.0) == 0 and floor([three]) == 0
+
+
+def test_a_step_is_as_exact_as_its_shortest_floats() -> None:
+    def rounding(*types: str) -> float:
+        lines = "".join(
+            f"%{i} = stablehlo.convert %x : (tensor<2xf32>) -> tensor<2x{type}>\n"
+            for i, type in enumerate(types)
+        )
+        head = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+        return rounding_of(parse_module(f"{head}{lines}return %x : tensor<2xf32>\n}}"))
+
+    assert rounding("i8", "i64") == ROUNDING and tolerance(ROUNDING) == TOLERANCE
+    assert rounding("f16", "i8") == 2.0**-10 and rounding("f16", "bf16") == 2.0**-7
+    assert tolerance(2.0**-7) == 2.0**-5
+    assert floor([array(8.0)], 2.0**-7) == 2.0**-4
 
 
 @given(TENSORS, TENSORS, st.sampled_from((0.0, 1e-7, 1.0)), st.sampled_from((2.0, 0.25)))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from poetc.ir import stablehlo as hlo
 from poetc.ir.dense import dtype_of
 from poetc.ir.stablehlo import semantics
+from poetc.ir.types import is_float
 
 F32 = np.float32
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 1e-45, 3e38], F32)
@@ -38,7 +39,7 @@ def assert_same_bits(actual, expected):
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.dtype == expected.dtype
     assert actual.shape == expected.shape
-    if actual.dtype.kind == "f":
+    if is_float(actual.dtype):
         nan = np.isnan(expected)
         assert (np.isnan(actual) == nan).all()
         actual = np.where(nan, 0, actual).astype(F32).view(np.int32)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernel_harness import ELEMENTS, Array, Case, check
+from ml_dtypes import bfloat16
 from xdsl.dialects.builtin import TensorType, f32, i32
 
 from poetc.ir import stablehlo as hlo
@@ -68,6 +69,20 @@ def test_elementwise_floats():
         )
     for element in ELEMENT_TYPES:
         cases.append(Case.of(lambda x, e=element: hlo.ConvertOp(x, e), SPECIAL))
+    check(cases)
+
+
+def test_conversions_of_half_precision():
+    """All floats of 16 bits; those of 32 bits between two of them, in the middle and beside it."""
+    halves = [np.arange(1 << 16, dtype=np.uint16).view(t) for t in (np.float16, bfloat16)]
+    cases = [Case.of(lambda x: hlo.ConvertOp(x, f32), half) for half in halves]
+    for half in halves:
+        numbers = half.astype(np.float32)
+        numbers = np.sort(numbers[np.isfinite(numbers)])
+        middle = (numbers[1:] / 2 + numbers[:-1] / 2).astype(np.float32)
+        beside = [np.nextafter(middle, np.float32(end)) for end in (-np.inf, np.inf)]
+        x = np.concatenate([numbers, middle, *beside, SPECIAL])
+        cases.append(Case.of(lambda x, t=ELEMENTS[half.dtype]: hlo.ConvertOp(x, t), x))
     check(cases)
 
 

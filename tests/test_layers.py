@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[1]
 
 LAYERS = (
     ("errors",),
-    ("units", "names", "files", "lock", "page", "compare", "description", "terminal"),
+    ("units", "names", "files", "lock", "page", "description", "terminal"),
     ("budget", "diagnosis", "splits"),
     ("schedule",),
     ("options",),
     ("ir",),
     ("kernels",),
     ("interpreter",),
-    ("simplify", "costmodel", "image", "image_files", "tensors", "step_data"),
+    ("simplify", "costmodel", "image", "image_files", "tensors", "step_data", "compare"),
     ("backends",),
     ("planning",),
     ("passes",),

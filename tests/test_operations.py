@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from compiled import FLAGS, SANITIZE, bring, build, run
 from kernel_harness import Array, Case, check, module_of, same_bits
+from ml_dtypes import finfo
 from operation_instances import MAKERS, instances
 
 from poetc.interpreter import run_func
 from poetc.ir import stablehlo as hlo
 from poetc.ir.text import module_text, parse_module
+from poetc.ir.types import is_float
 from tests.models.make_results import xla_results
 
 OPERATIONS = [op for dialect in (hlo.StableHLO, hlo.CHLO, hlo.Resume) for op in dialect.operations]
@@ -73,9 +75,12 @@ def test_xla_does_what_the_interpreter_does():
 def assert_close(found: Array, expected: Array, message: str) -> None:
     """Equal, floats within a few roundings relative to the largest element."""
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype), message
-    if found.dtype.kind == "f":
-        scale = np.max(np.abs(expected), initial=0, where=np.isfinite(expected))
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * scale, err_msg=message)
+    if is_float(found.dtype):
+        # Of 16 bits: XLA rounds where it stores.
+        rounding = max(2e-6, 4 * float(finfo(found.dtype).eps) if found.itemsize == 2 else 0.0)
+        a, b = found.astype(np.float32), expected.astype(np.float32)
+        scale = np.max(np.abs(b), initial=0, where=np.isfinite(b))
+        np.testing.assert_allclose(a, b, rtol=0, atol=rounding * scale, err_msg=message)
     else:
         np.testing.assert_array_equal(found, expected, err_msg=message)
 

@@ -299,6 +299,20 @@ def test_tensors_that_are_there_to_be_moved() -> None:
     assert re.search(r"^  stalls .* most .* for the page-(in|out) of [wx]$", text, re.MULTILINE)
 
 
+def test_floats_of_16_bits_take_half_of_the_ram() -> None:
+    text = optimiser_steps.momentum()
+    single, half = (
+        compiled(parse_module(text.replace("f32", name), "step.mlir"), options())[1]
+        for name in ("f32", "bf16")
+    )
+    assert single.ram.arena_bytes == single.ram.peak.bytes > 1000
+    assert half.ram.arena_bytes == half.ram.peak.bytes
+    # All but the loss, which takes four bytes anyway.
+    assert 2 * half.ram.peak.bytes == single.ram.peak.bytes + 4
+    for kind in ("parameters", "optimiser_state", "activations"):
+        assert 2 * half.ram.most[kind] == single.ram.most[kind] > 0
+
+
 @pytest.mark.slow
 def test_report_of_a_tight_schedule() -> None:
     module = prepare("gesture_mlp").module

@@ -27,9 +27,10 @@ from poetc.errors import InfeasibleError, InputError, PoetcError, TimeLimitError
 from poetc.image import ImageLayout, layout_of, pack, unpack
 from poetc.interpreter import run_func, run_graph
 from poetc.ir.aliasing import updates_of
+from poetc.ir.dense import dtype_of
 from poetc.ir.graph import graphs
 from poetc.ir.poet import PART, Part
-from poetc.ir.stablehlo import shape_of
+from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import main_of, split_parameters, splittable
@@ -240,14 +241,19 @@ def test_random_steps_keep_their_bits(program: Program) -> None:
 @pytest.mark.parametrize("splits", ["0@0:3,1@1:2", "2@1:5", "1@0:16"])
 @pytest.mark.parametrize(
     "text",
-    [optimiser_steps.momentum(), optimiser_steps.adam(), optimiser_steps.adam(clip=True)],
-    ids=["momentum", "adam", "clipped"],
+    [
+        optimiser_steps.momentum(),
+        optimiser_steps.momentum().replace("f32", "bf16"),
+        optimiser_steps.adam(),
+        optimiser_steps.adam(clip=True),
+    ],
+    ids=["momentum", "bf16", "adam", "clipped"],
 )
 def test_optimisers_keep_their_bits(text: str, splits: str) -> None:
     """Weights are split with their state, and updated with it in one kernel for each part."""
     module = simplified(parse_module(text, "step.mlir"))
     arguments = [
-        np.random.default_rng(i).uniform(0.1, 1.0, shape_of(a)).astype(np.float32)
+        np.random.default_rng(i).uniform(0.1, 1.0, shape_of(a)).astype(dtype_of(element_type_of(a)))
         for i, a in enumerate(main_of(module).body.block.args)
     ]
     expected = run_func(module, arguments)

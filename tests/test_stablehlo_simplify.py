@@ -10,7 +10,7 @@ from conftest import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, bf16, f16, f32, i1, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
@@ -112,8 +112,9 @@ def chlo_function(name: str, size: int) -> ModuleOp:
 # --- random programs ----------------------------------------------------------------------------
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -8.0, math.inf, -math.inf, math.nan, 1e-45, 3e38]
+FLOATS = [f32, bf16, f16]
 CHOICES = {
-    f32: SPECIAL,
+    **dict.fromkeys(FLOATS, SPECIAL),
     i1: [False, True],
     **{
         type.mlir: [*((-1,) if type.arithmetic == "signed" else ()), 0, 1, 2, 7, limits.max]
@@ -166,8 +167,9 @@ class Program:
     def constant(self) -> None:
         shape, element = self.rng.choice(SHAPES), self.rng.choice([*CHOICES])
         elements = self.rng.choices(CHOICES[element], k=math.prod(shape))
-        dtype = dense.dtype_of(element)
-        self.add(hlo.ConstantOp(np.array(elements, dtype).reshape(shape)))
+        with np.errstate(over="ignore"):
+            array = np.array(elements, dense.dtype_of(element))
+        self.add(hlo.ConstantOp(array.reshape(shape)))
 
     def iota(self) -> None:
         shape = self.rng.choice(SHAPES[1:])
@@ -188,7 +190,7 @@ class Program:
 
     def convert(self) -> None:
         # Out-of-range float to integer is not defined to the bit on all processors.
-        operand = self.pick(element=self.rng.choice([t for t in CHOICES if t != f32]))
+        operand = self.pick(element=self.rng.choice([t for t in CHOICES if t not in FLOATS]))
         self.add(hlo.ConvertOp(operand, self.rng.choice([*CHOICES])))
 
     def compare(self) -> None:
@@ -333,8 +335,10 @@ def arguments_of(module: ModuleOp, seed: int) -> list[np.ndarray]:
     arrays = []
     for argument in main.args:
         shape, element = hlo.shape_of(argument), hlo.element_type_of(argument)
-        choices = [*CHOICES[element], *([1.5, -2.25, 0.1] if element == f32 else [])]
-        arrays.append(rng.choice(np.array(choices, dense.dtype_of(element)), shape))
+        choices = [*CHOICES[element], *([1.5, -2.25, 0.1] if element in FLOATS else [])]
+        with np.errstate(over="ignore"):
+            choices = np.array(choices, dense.dtype_of(element))
+        arrays.append(rng.choice(choices, shape))
     return [np.asarray(array) for array in arrays]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import MODELS
+from ml_dtypes import bfloat16
 
 from poetc.backends.c.libraries.step import COMPARE
 from poetc.backends.c.step_files import compare_sources
@@ -177,17 +178,16 @@ def test_differences_are_those_of_the_one_definition(tmp_path: Path) -> None:
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, 1.0], np.float32)
     expected: list[np.ndarray] = []
     got: list[np.ndarray] = []
-    for k in range(120):
+    for k in range(240):
+        dtype = (np.float32, np.float32, np.float16, bfloat16)[k // 2 % 4]
         size = int(rng.integers(0, 9))
         a = rng.standard_normal(size) * 10.0 ** float(rng.integers(-44, 38))
         with np.errstate(all="ignore"):
-            b = (a * (1 + rng.standard_normal(size) * 10.0 ** float(rng.integers(-9, 3)))).astype(
-                np.float32
-            )
-        a = a.astype(np.float32)
+            b = a * (1 + rng.standard_normal(size) * 10.0 ** float(rng.integers(-9, 3)))
+            a, b, values = (x.astype(np.float32).astype(dtype) for x in (a, b, special))
         for array in (a, b) if k % 2 else (a,):
             where = rng.random(size) < 0.2
-            array[where] = rng.choice(special, int(where.sum()))
+            array[where] = rng.choice(values, int(where.sum()))
         expected.append(a)
         got.append(b if k % 7 else a.copy())
     at_least = floor(expected[:40]) * 1e-30

@@ -11,10 +11,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
+    BFloat16Type,
     BytesAttr,
     ComplexType,
     DenseIntOrFPElementsAttr,
@@ -41,7 +43,12 @@ _MAX_BYTES = 1 << 28
 # Before the elements of a resource.
 _ALIGNMENT_BYTES = 4
 
-_FLOAT_DTYPES = {Float16Type: np.float16, Float32Type: np.float32, Float64Type: np.float64}
+_FLOAT_DTYPES = {
+    BFloat16Type: ml_dtypes.bfloat16,
+    Float16Type: np.float16,
+    Float32Type: np.float32,
+    Float64Type: np.float64,
+}
 
 
 def dtype_of(element_type: Attribute) -> np.dtype:

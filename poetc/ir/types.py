@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import (
     FixedBitwidthType,
     IndexType,
     IntegerType,
     Signedness,
+    bf16,
+    f16,
     f32,
     i1,
     i8,
@@ -35,8 +38,9 @@ class ElementType:
     """An element type, by all of its names.
 
     A number has one type where code computes with it and may have another one in memory: a boolean
-    takes a byte there. In code an unsigned number is a signed one with the same bits, and
-    operations on it are those that take them for an unsigned number.
+    takes a byte there, and a float of 16 bits is one of 32 in code, which is rounded after each
+    operation. In code an unsigned number is a signed one with the same bits, and operations on it
+    are those that take them for an unsigned number.
     """
 
     mlir: Attribute
@@ -67,6 +71,10 @@ def _integer(mlir: IntegerType, tvm: str | None = None) -> ElementType:
 FLOAT32 = ElementType(
     f32, "float", np.dtype(np.float32), "float", "float", "float32", "float32", "FLOAT"
 )
+BFLOAT16, FLOAT16 = (
+    ElementType(mlir, "float", np.dtype(dtype), "uint16_t", "uint16_t", None, None, "FLOAT")
+    for mlir, dtype in ((bf16, ml_dtypes.bfloat16), (f16, np.float16))
+)
 INT32 = _integer(i32, "int32")
 BOOL = ElementType(i1, "bool", np.dtype(np.bool_), "bool", "uint8_t", "bool", "int8", "UNSIGNED")
 
@@ -75,6 +83,8 @@ ELEMENT_TYPES: Mapping[Attribute, ElementType] = MappingProxyType(
         type.mlir: type
         for type in (
             FLOAT32,
+            BFLOAT16,
+            FLOAT16,
             _integer(i8),
             _integer(i16),
             INT32,
@@ -118,14 +128,28 @@ def type_in_code(type: Attribute) -> ElementType:
 
 
 def type_in_kernel(type: Attribute) -> Attribute:
-    """The type that the arith dialect has for numbers of an element type: it knows signs of
-    operations, not of numbers."""
+    """The type that memory of kernels has for numbers of an element type: the arith dialect knows
+    signs of operations, not of numbers."""
     return IntegerType(type.bitwidth) if isinstance(type, IntegerType) else type
 
 
-def sum_type(type: Attribute) -> Attribute:
-    """The element type in which sums of products are made whose results have this one."""
-    return type
+def computed_type(type: Attribute) -> Attribute:
+    """The element type in which code computes with numbers of one: f32 for floats of 16 bits.
+
+    A result of an element-wise operation is rounded to its own type at once, that of a reduction
+    or contraction at the end of all sums.
+    """
+    return f32 if type in (BFLOAT16.mlir, FLOAT16.mlir) else type
+
+
+def computed_dtype(dtype: np.dtype) -> np.dtype:
+    """The same for NumPy's types."""
+    return FLOAT32.dtype if dtype in (BFLOAT16.dtype, FLOAT16.dtype) else dtype
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Whether numbers of a type of NumPy are floats: bf16 is of no kind that NumPy knows."""
+    return dtype.kind == "f" or dtype == BFLOAT16.dtype
 
 
 def narrowed(type: Attribute) -> Attribute:

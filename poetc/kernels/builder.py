@@ -23,7 +23,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from poetc.ir.types import type_in_kernel
+from poetc.ir.dense import dtype_of
+from poetc.ir.types import computed_type, type_in_kernel
 from poetc.kernels.index import (
     ZERO,
     Atom,
@@ -209,6 +210,9 @@ class Builder:
 
     def constant(self, value: float | int, type: Attribute) -> Val:
         """A scalar constant, at the top of the function."""
+        if (computed := computed_type(type)) != type:
+            nearest = float(dtype_of(type).type(value))
+            return self.constant(nearest, computed).of(type)
         if (code := type_in_kernel(type)) != type:
             assert isinstance(code, IntegerType)
             half = 1 << (code.bitwidth - 1)
@@ -277,10 +281,32 @@ class Builder:
             found = self.emit(op, [operand], lambda: op(operand.ssa))  # pyright: ignore
             return found.of(operand.element)
         code = type_in_kernel(type)
-        if op is arith.BitcastOp and code == operand.ssa.type:
-            return operand.of(type)
+        if op is arith.BitcastOp:
+            operand = self.stored(operand)
+            if code == operand.ssa.type:
+                return self.loaded(operand).of(type)
         found = self.emit((op, code), [operand], lambda: op(operand.ssa, code))  # pyright: ignore
-        return found.of(type)
+        return self.loaded(found).of(type)
+
+    def rounded(self, number: Val, type: Attribute) -> Val:
+        """A float of 32 bits as one of a type that has fewer."""
+        return self.unary(arith.TruncFOp, number.of(None), type)
+
+    def loaded(self, number: Val) -> Val:
+        """A number as code computes with it, from one as it is in memory."""
+        computed = computed_type(number.ssa.type)
+        if computed == number.ssa.type:
+            return number
+        return self.unary(arith.ExtFOp, number, computed).of(number.ssa.type)
+
+    def stored(self, number: Val) -> Val:
+        """A number as it is in memory."""
+        type = type_in_kernel(number.type)
+        if type == number.ssa.type or not isinstance(type, AnyFloat):
+            return number
+        if isinstance(number.ssa.owner, arith.ExtFOp):
+            return Val(number.ssa.owner.operands[0], number.depth)
+        return self.emit((arith.TruncFOp, type), [number], lambda: arith.TruncFOp(number.ssa, type))
 
     def compare(self, predicate: str, lhs: Val, rhs: Val) -> Val:
         """`arith.cmpf` or `arith.cmpi`, as the operands' type asks."""
@@ -333,11 +359,12 @@ class Builder:
             attribute, operands = affine_map(indices)
             op = affine.LoadOp(buffer, operands, attribute)
         self.scopes[depth].block.add_op(op)
-        return self.remember(key, Val(op.results[0], depth))
+        return self.remember(key, self.loaded(Val(op.results[0], depth)))
 
     def store(self, value: Val, buffer: SSAValue, indices: Sequence[Index]) -> None:
         """Store `value` in the innermost scope."""
         attribute, operands = affine_map(indices)
+        value = self.stored(value)
         self.scopes[-1].block.add_op(affine.StoreOp(value.ssa, buffer, operands, attribute))
 
 

@@ -23,7 +23,7 @@ from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.bodies import lower_body
 from poetc.ir.stablehlo.conversion import converted
-from poetc.ir.types import sum_type, type_in_kernel
+from poetc.ir.types import computed_type, type_in_kernel
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import ZERO, Condition, Dynamic, Index, Quotient, Var, constant, within
@@ -401,14 +401,13 @@ class Evaluator:
                 return self._scatter(description)
             type = element_type_of(value)
             if isinstance(op, stablehlo.ReduceWindowOp):
-                kind, summed, init = op.kind, type, self.element(op.init, ())
+                kind, init = op.kind, self.element(op.init, ())
                 self._check_init(op)
+            elif description.start is not None:
+                kind, init = "add", self.element(*description.start)
             else:
-                kind, summed = "add", sum_type(type)
-                if description.start is None:
-                    init = self.b.constant(0, summed)
-                else:
-                    init = converted(self.b, self.element(*description.start), summed)
+                kind, init = "add", self.b.constant(0, type)
+            summed = computed_type(type)
 
             def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
                 terms = [
@@ -420,6 +419,7 @@ class Evaluator:
                     term = stablehlo.MultiplyOp.scalar(self.b, *terms)
                 return [stablehlo.REDUCERS[kind].scalar(self.b, accs[0], term)]
 
+            init = converted(self.b, init, summed)
             return converted(self.b, self.fold(description.axes, [init], leaf)[0], type)
 
     def _count(
@@ -445,19 +445,24 @@ class Evaluator:
             if not elsewhere and self.b.recall((value, at)) is None:
                 self._count(value, at, op)
                 group.append(partner)
-        inits = [self.element(member.init, ()) for member in group]
+        types = [element_type_of(member.results[0]) for member in group]
+        inits = [
+            converted(self.b, self.element(member.init, ()), computed_type(type))
+            for member, type in zip(group, types, strict=True)
+        ]
         descriptions = [reduction(member, at) for member in group]
 
         def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
             result = []
             for member, description, acc in zip(group, descriptions, accs, strict=True):
                 operand, index = description.reads(positions)[0]
-                term = self.element(operand, index)
+                term = converted(self.b, self.element(operand, index), acc.type)
                 result.append(stablehlo.REDUCERS[member.kind].scalar(self.b, acc, term))
             return result
 
         self._open += group
-        results = self.fold(descriptions[0].axes, inits, leaf)
+        sums = self.fold(descriptions[0].axes, inits, leaf)
+        results = [converted(self.b, *pair) for pair in zip(sums, types, strict=True)]
         del self._open[-len(group) :]
         for member, result in zip(group[1:], results[1:], strict=True):
             self.b.remember((member.results[0], at), result)

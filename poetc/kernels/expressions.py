@@ -23,7 +23,7 @@ def from_index(b: Builder, index: Index, to: Attribute) -> Val:
     number = b.unary(arith.IndexCastOp, position, to if isinstance(to, IntegerType) else i32)
     if dtype_of(number.type).itemsize >= _INDEX_BYTES:
         b.positions[number.ssa] = index
-    return number if isinstance(to, IntegerType) else b.unary(arith.SIToFPOp, number, to)
+    return converted(b, number, to)
 
 
 def to_index(b: Builder, number: Val) -> Val:

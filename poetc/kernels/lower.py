@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from xdsl.dialects import func, memref
+from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
     FunctionType,
     IntegerAttr,
@@ -223,7 +223,7 @@ class _Attempt:
         plan, ev = self.plan, self.evaluator
         if self.missing is not None:
             return replace(plan, kept=plan.kept | {self.missing: frozenset()})
-        unused = [pair for *pair, value in ev.fused if not value.ssa.uses.get_length()]
+        unused = [pair for *pair, value in ev.fused if not _is_used(value)]
         if unused:
             return replace(plan, apart=plan.apart | {frozenset(pair) for pair in unused})
         if ev.unfix_requests:
@@ -290,6 +290,13 @@ def _remove_unused(block: Block) -> None:
         if removable and not any(result.uses for result in op.results):
             op.detach()
             op.erase()
+
+
+def _is_used(value: Val) -> bool:
+    """Whether anything uses a number, be it as it is in memory."""
+    owner = value.ssa.owner
+    packed = owner.operands[0].uses.get_length() if isinstance(owner, arith.ExtFOp) else 1
+    return value.ssa.uses.get_length() > 0 or packed > 1
 
 
 def _independent(first: Operation, second: Operation) -> bool:

@@ -97,7 +97,12 @@ _FOLDS: Rules = {
     if issubclass(op, hlo.ElementwiseOp | hlo.MovementOp)
 }
 
-_ALL_RULES: Rules = {op: (*_FOLDS.get(op, ()), *RULES.get(op, ())) for op in {*RULES, *_FOLDS}}
+_FIRST: Rules = dict.fromkeys(hlo.CHLO.operations, (chlo.in_single_precision,))
+
+_ALL_RULES: Rules = {
+    op: tuple(rule for rules in (_FIRST, _FOLDS, RULES) for rule in rules.get(op, ()))
+    for op in {*_FIRST, *RULES, *_FOLDS}
+}
 
 
 @dataclass(frozen=True)

@@ -466,6 +466,8 @@ class _Splitter:
             ]
             total = self._emit(summand(op, walk, operands, start, total), op)
         assert total is not None
+        if total.type != op.result.type:
+            total = self._emit(hlo.ConvertOp(total, hlo.element_type_of(op.result)), op)
         total.name_hint = op.result.name_hint
         self.sums[op.result] = total
         return True

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.types import computed_type
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,9 @@ def summand(
     op: hlo.StablehloOp, walk: Walk, operands: Sequence[SSAValue], start: int, init: SSAValue | None
 ) -> hlo.StablehloOp:
     """The sums of `op` over a range of its outermost loop, which begins at `start`, on `operands`
-    cut as `summed` says; from `init` on, or from zero for the first range."""
+    cut as `summed` says; from `init` on, or from zero for the first range. They are not rounded to
+    fewer digits than sums have."""
+    shape = hlo.shape_of(op.result)
     properties = dict(op.properties)
     kind: type[hlo.StablehloOp] = type(op) if init is None else hlo.DotFromOp
     if isinstance(op, hlo.ConvolutionBase):
@@ -235,7 +238,7 @@ def summand(
             properties["padding"] = _padding(op, at, low, high)
     return kind.create(
         operands=operands if init is None else [init, *operands],
-        result_types=[op.result.type],
+        result_types=[TensorType(computed_type(hlo.element_type_of(op.result)), shape)],
         properties=properties,
         attributes=op.attributes,
     )

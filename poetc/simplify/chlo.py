@@ -14,6 +14,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.types import computed_type
 from poetc.simplify.driver import Rewriter
 
 # T - 1.
@@ -97,6 +98,16 @@ class FloatBuilder:
         for coefficient in coefficients[1:]:
             result = self.add(self.mul(result, x), coefficient)
         return result
+
+
+def in_single_precision(op: hlo.StablehloOp, rewriter: Rewriter) -> SSAValue | None:
+    """f(x) of floats of 16 bits -> the same of 32, rounded."""
+    element = hlo.element_type_of(op.result)
+    computed = computed_type(element)
+    if computed == element:
+        return None
+    operands = [rewriter.emit(hlo.ConvertOp(operand, computed)) for operand in op.operands]
+    return rewriter.emit(hlo.ConvertOp(rewriter.emit(type(op)(*operands)), element))
 
 
 def expand_square(op: hlo.SquareOp, rewriter: Rewriter) -> SSAValue | None:

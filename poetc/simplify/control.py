@@ -20,6 +20,7 @@ from poetc.interpreter.functions import evaluate
 from poetc.ir import stablehlo as hlo
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo.base import Array
+from poetc.ir.types import is_float
 from poetc.simplify.facts import MAX_FOLDED_ELEMENTS
 from poetc.simplify.folds import FoldLike, expand_folds
 
@@ -275,7 +276,7 @@ class _Expander:
         if len(arrays) != len(operands):
             return None
         result = evaluate(op, arrays)
-        is_nan = result.dtype.kind == "f" and bool(np.isnan(result).any())
+        is_nan = is_float(result.dtype) and bool(np.isnan(result).any())
         return None if is_nan else result
 
     def _constant(self, array: Array, origin: Operation) -> SSAValue:

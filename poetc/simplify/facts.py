@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 from poetc.ir import stablehlo as hlo
 from poetc.ir.dense import dtype_of
 from poetc.ir.stablehlo.base import IntRange
+from poetc.ir.types import is_float
 
 # Constants of more elements are never made by folding: they would become data in flash.
 MAX_FOLDED_ELEMENTS = 16
@@ -31,7 +32,7 @@ class Facts:
         known = self._splats.get(value)
         if known is None or known != scalar:
             return False
-        return known.dtype.kind != "f" or bool(np.signbit(known) == np.signbit(scalar))
+        return not is_float(known.dtype) or bool(np.signbit(known) == np.signbit(scalar))
 
     def array(self, value: SSAValue) -> np.ndarray | None:
         """All elements, of a small constant."""
@@ -106,7 +107,7 @@ class Facts:
         if isinstance(op, hlo.MaximumOp):
             # maximum(x, c) >= c, and it gives +0.0 for two zeros of different sign.
             return any(
-                splat is not None and bool(np.greater_equal(splat, 0)) and not np.signbit(splat)
+                splat is not None and float(splat) >= 0 and not np.signbit(splat)
                 for splat in (self.splat(op.lhs), self.splat(op.rhs))
             )
         if isinstance(op, hlo.ReduceOp | hlo.ReduceWindowOp):
@@ -117,9 +118,14 @@ class Facts:
             return never(op.operand) and (op.kind == "add" or of_both)
         if isinstance(op, hlo.SelectAndScatterOp):
             return never(op.init)
-        if isinstance(op, hlo.DotGeneralOp | hlo.ConvolutionOp | hlo.AbsOp | hlo.ConvertOp):
-            # Contractions are sums that start from +0.0. Integer zero converts to +0.0.
-            return not isinstance(op, hlo.ConvertOp) or not hlo.is_float(op.operand)
+        if isinstance(op, hlo.DotGeneralOp | hlo.ConvolutionOp):
+            # Sums that start from +0.0; one that is rounded at the end may become -0.0 there.
+            return hlo.element_type_of(op.result) == hlo.f32
+        if isinstance(op, hlo.ConvertOp):
+            # Integer zero converts to +0.0.
+            return not hlo.is_float(op.operand)
+        if isinstance(op, hlo.AbsOp):
+            return True
         if isinstance(op, hlo.SelectOp):
             return never(op.on_true) and never(op.on_false)
         if isinstance(op, hlo.GatherOp):

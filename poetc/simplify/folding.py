@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from poetc.interpreter.functions import evaluate
 from poetc.ir import stablehlo as hlo
+from poetc.ir.types import is_float
 from poetc.simplify.driver import Rewriter
 from poetc.simplify.facts import MAX_FOLDED_ELEMENTS
 
@@ -49,7 +50,7 @@ def _evaluate_scalars(op: Any, scalars: list[Any]) -> Any:
 
 
 def _is_nan(values: Any) -> bool:
-    return np.asarray(values).dtype.kind == "f" and bool(np.isnan(values).any())
+    return is_float(np.asarray(values).dtype) and bool(np.isnan(values).any())
 
 
 def fold_movement(op: Any, rewriter: Rewriter) -> SSAValue | None:

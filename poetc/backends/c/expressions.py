@@ -14,7 +14,10 @@ from xdsl.ir import Attribute, Operation
 from poetc.backends.c.indexing import Index, Variable
 from poetc.errors import InputError
 from poetc.ir import mathlib
-from poetc.ir.types import type_in_code
+from poetc.ir.types import element_bytes, type_in_code
+
+_HALF_BYTES = 2
+"""Of a float that is its bits in C."""
 
 
 class Level(IntEnum):
@@ -201,6 +204,12 @@ def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
             left, right = (part.at(Level.UNARY) for part in parts)
             text = f"{left} {'/' if kind is arith.DivSIOp else '%'} {right}"
             return _as(type_, text) if _is_small(type_) else (text, Level.PRODUCT)
+        case arith.ExtFOp():
+            return call(f"poetc_from_{op.operands[0].type}")
+        case arith.TruncFOp():
+            return call(f"poetc_to_{type_}")
+        case arith.BitcastOp() if element_bytes(type_) == _HALF_BYTES:
+            return f"({scalar_c_type(type_)}){parts[0].at(Level.UNARY)}", Level.UNARY
         case arith.BitcastOp():
             to_float = isinstance(op.result.type, Float32Type)
             return call("poetc_as_float" if to_float else "poetc_as_int")

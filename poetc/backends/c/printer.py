@@ -62,6 +62,7 @@ from poetc.backends.c.scalars import define_scalar
 from poetc.backends.c.text import INDENT, WIDTH, c_identifier
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
+from poetc.ir.types import computed_dtype
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,10 @@ def print_table(op: memref.GlobalOp) -> str:
     assert isa(op.type, MemRefType)
     array = _table(op).reshape(-1)
     name = c_identifier(op.sym_name.data)
-    if not _is_finite(op):
+    if computed_dtype(array.dtype) != array.dtype:
+        items = [f"0x{bits:04x}u" for bits in array.view(np.uint16).tolist()]
+        type_ = element_c_type(op.type.element_type)
+    elif not _is_finite(op):
         items = [f"{{.bits = 0x{bits:08x}u}}" for bits in array.view(np.uint32).tolist()]
         type_ = "poetc_float_bits"
     else:
@@ -131,8 +135,9 @@ def _table(op: memref.GlobalOp) -> np.ndarray:
 
 
 def _is_finite(op: memref.GlobalOp) -> bool:
+    """Whether the elements can be written as numbers, or are bits anyway."""
     array = _table(op)
-    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+    return array.dtype != np.float32 or bool(np.isfinite(array).all())
 
 
 class _Function:

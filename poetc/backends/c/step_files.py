@@ -15,7 +15,7 @@ from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, StepFiles
 from poetc.backends.c.program import Program
 from poetc.backends.c.text import c_comment, defines, guarded
-from poetc.compare import floor, scale
+from poetc.compare import floor, rounding_of, scale, tolerance
 from poetc.image import (
     RECORD_TAG_OFFSET,
     ImageLayout,
@@ -25,6 +25,7 @@ from poetc.image import (
     record_of,
     record_offset,
 )
+from poetc.ir.types import BFLOAT16, FLOAT16, FLOAT32
 from poetc.step_data import StepData
 
 _SOURCE = Path(__file__).parent / "comparison" / COMPARE
@@ -35,6 +36,7 @@ _SEQUENCE = 1
 def step_files(program: Program, step: StepData) -> StepFiles:
     """The files for a program that takes and gives these."""
     image = program.image
+    rounding = rounding_of(program.graph)
     data = {
         f"{DIRECTORY}/arg{i}.bin": _bytes(array)
         for i, (place, array) in enumerate(zip(program.arguments, step.arguments, strict=True))
@@ -45,10 +47,10 @@ def step_files(program: Program, step: StepData) -> StepFiles:
         data[f"{DIRECTORY}/{IMAGE}"] = pack(image, arguments)
     sources: dict[str, str] = {}
     if step.results:
-        at_least = floor(step.results.values())
+        at_least = floor(step.results.values(), rounding)
         pieces = [piece for k in step.results for piece in _pieces(program, step, k, at_least)]
         sources, data[f"{DIRECTORY}/expected.bin"] = _comparison(pieces, image)
-    return StepFiles(data, sources, image is not None)
+    return StepFiles(data, sources, image is not None, tolerance(rounding))
 
 
 def compare_sources(
@@ -65,6 +67,10 @@ def _comparison(pieces: list[_Piece], image: ImageLayout | None) -> tuple[dict[s
     return {COMPARE: text, "compare_pieces.h": _header(pieces, image)}, expected
 
 
+_NUMBERS = {FLOAT32.dtype: "FLOAT32", BFLOAT16.dtype: "BFLOAT16", FLOAT16.dtype: "FLOAT16"}
+"""What `compare.c` calls floats; other numbers are to be the same."""
+
+
 @dataclass(frozen=True)
 class _Piece:
     """A result, or a part of it that is a page; `page` is the offset of one in the storage."""
@@ -76,9 +82,9 @@ class _Piece:
 
     def text(self) -> str:
         """As `compare.c` has it."""
-        floats = "true" if self.expected.dtype.kind == "f" else "false"
+        numbers = _NUMBERS.get(self.expected.dtype, "EXACT")
         stored = "false" if self.page is None else "true"
-        fields = (self.result, floats, repr(self.scale), f"{self.expected.nbytes}ul", stored)
+        fields = (self.result, numbers, repr(self.scale), f"{self.expected.nbytes}ul", stored)
         return f"{{{', '.join(map(str, fields))}, {self.page or 0}}}"
 
 
@@ -97,7 +103,7 @@ def _pieces(program: Program, step: StepData, k: int, at_least: float) -> Iterat
 def _header(pieces: list[_Piece], image: ImageLayout | None) -> str:
     lines = ["#define COMPARE_PIECES {", *(f"    {piece.text()}," for piece in pieces)]
     body = " \\\n".join(lines) + " \\\n}\n"
-    about = "Result, whether it has floats, what differences are relative to, bytes, page."
+    about = "Result, what kind of numbers it has, what differences are relative to, bytes, page."
     if image is not None:
         offset = record_offset(_SEQUENCE, image.unit_bytes)
         record = record_of(image.identity, State(_SEQUENCE, 0))[:RECORD_TAG_OFFSET]

@@ -203,7 +203,8 @@ IntRange = tuple[int, int]
 
 
 Scalar = Any
-"""A number in code that is being built; it has a `type`."""
+"""A number in code that is being built; it has a `type`, and `of(type)` is the same one as a number
+of another type that has the same type in code."""
 
 
 class ScalarBuilder(Protocol):
@@ -218,6 +219,10 @@ class ScalarBuilder(Protocol):
         ...
 
     def binary(self, op: type[Operation], lhs: Scalar, rhs: Scalar, /) -> Scalar: ...
+
+    def rounded(self, number: Scalar, type: Attribute, /) -> Scalar:
+        """A float of 32 bits as one of a type that has fewer."""
+        ...
 
     def compare(self, predicate: str, lhs: Scalar, rhs: Scalar, /) -> Scalar:
         """`arith.cmpf` or `arith.cmpi`, as the operands' type asks."""

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.builtin import TensorType
 from xdsl.irdl import irdl_op_definition, operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from poetc.ir import types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     Array,
@@ -20,10 +21,13 @@ from poetc.ir.stablehlo.base import (
     parse_operands,
     tensor_type,
 )
+from poetc.ir.stablehlo.elementwise import MultiplyOp
+
+FLOATS = types.with_arithmetic("float")
 
 
 class ChloUnaryOp(StablehloOp):
-    """An op that JAX leaves in the text and `stablehlo-simplify` expands; on f32.
+    """An op that JAX leaves in the text and `stablehlo-simplify` expands; on floats.
 
     The meaning is exact but for one rounding; what it is expanded into computes other bits.
     """
@@ -58,11 +62,12 @@ class ChloUnaryOp(StablehloOp):
         printer.print_attribute(self.result.type)
 
     def verify_op(self) -> None:
-        check_elements("operand 0", self.operand, (f32,))
+        check_elements("operand 0", self.operand, FLOATS)
         self._verify_result(tensor_type(self.operand))
 
     def evaluate(self, *operands: Array) -> Array:
-        return np.asarray(self.MEANING(operands[0].astype(np.float64))).astype(np.float32)
+        found = np.asarray(self.MEANING(operands[0].astype(np.float64)))
+        return found.astype(np.float32).astype(operands[0].dtype)
 
 
 @irdl_op_definition
@@ -72,7 +77,7 @@ class SquareOp(ChloUnaryOp):
     name = "chlo.square"
 
     def evaluate(self, *operands: Array) -> Array:
-        return np.multiply(operands[0], operands[0])
+        return MultiplyOp.meaning(operands[0], operands[0])
 
 
 @irdl_op_definition
@@ -221,10 +226,10 @@ class PolygammaOp(StablehloOp):
         printer.print_attribute(self.result.type)
 
     def verify_op(self) -> None:
-        check_elements("operand 1", self.operand, (f32,))
+        check_elements("operand 1", self.operand, FLOATS)
         check_type("operand 0", self.order.type, self.operand.type)
         self._verify_result(tensor_type(self.operand))
 
     def evaluate(self, *operands: Array) -> Array:
         order, x = (array.astype(np.float64) for array in operands)
-        return semantics.polygamma(order, x).astype(np.float32)
+        return semantics.polygamma(order, x).astype(np.float32).astype(operands[1].dtype)

@@ -90,7 +90,7 @@ def _dot_type(
 
 def _for_sums(result: SSAValue, operands: Sequence[Array]) -> list[Array]:
     """The operands in the type that the sums are made in."""
-    dtype = dense.dtype_of(types.sum_type(element_type_of(result)))
+    dtype = dense.dtype_of(types.computed_type(element_type_of(result)))
     return [semantics.convert(operand, dtype) for operand in operands]
 
 
@@ -217,9 +217,10 @@ class DotBase(PrettyOp):
 
     def evaluate(self, *operands: Array) -> Array:
         *init, lhs, rhs = _for_sums(self.result, operands)
-        return semantics.dot_general(
+        sums = semantics.dot_general(
             lhs, rhs, self.lhs_batch, self.rhs_batch, self.lhs_contract, self.rhs_contract, *init
         )
+        return semantics.convert(sums, dense.dtype_of(element_type_of(self.result)))
 
 
 @irdl_op_definition
@@ -488,7 +489,7 @@ class ConvolutionBase(PrettyOp):
         *init, lhs, rhs = _for_sums(self.result, operands)
         pairs = zip(self.dims.kernel_spatial, self.reversal, strict=True)
         rhs = np.flip(rhs, tuple(dim for dim, reverse in pairs if reverse))
-        return semantics.convolution(
+        sums = semantics.convolution(
             lhs,
             rhs,
             self.dims,
@@ -501,6 +502,7 @@ class ConvolutionBase(PrettyOp):
             shape_of(self.result),
             *init,
         )
+        return semantics.convert(sums, dense.dtype_of(element_type_of(self.result)))
 
 
 @irdl_op_definition

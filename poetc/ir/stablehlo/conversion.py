@@ -86,13 +86,16 @@ def converted(b: ScalarBuilder, x: Scalar, to: Attribute) -> Scalar:
     """stablehlo.convert on a scalar."""
     if x.type == to:
         return x
+    computed = types.computed_type(to)
+    if computed != to:
+        return b.rounded(converted(b, x, computed), to)
+    x = x.of(types.computed_type(x.type))
+    if x.type == to:
+        return x
     zero = b.constant(0, x.type)
     if isinstance(x.type, AnyFloat):
         if to == i1:
             return b.compare("une", x, zero)
-        if isinstance(to, AnyFloat):
-            wider = to.bitwidth > x.type.bitwidth
-            return b.unary(arith.ExtFOp if wider else arith.TruncFOp, x, to)
         assert isinstance(to, IntegerType)
         is_signed = types.ELEMENT_TYPES[to].arithmetic == "signed"
         return _to_integer(b, x, to) if is_signed else _to_unsigned(b, x, to)
@@ -195,7 +198,8 @@ class ReducePrecisionOp(UnaryElementwiseOp):
         return bias - reduced << _MANTISSA_BITS, bias + reduced << _MANTISSA_BITS
 
     def evaluate(self, *operands: Array) -> Array:
-        (x,) = operands
+        dtype = operands[0].dtype
+        x = operands[0].astype(np.float32)
         bits = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
         dropped = _MANTISSA_BITS - self.mantissa_bits
         if dropped:
@@ -207,10 +211,11 @@ class ReducePrecisionOp(UnaryElementwiseOp):
         if self.exponent_bits < _EXPONENT_BITS:
             bits = np.where(exponent > high, sign | np.uint32(_EXPONENT), bits)
             bits = np.where(exponent <= low, sign, bits)
-        return np.where(np.isnan(x), x, bits.astype(np.uint32).view(np.float32))
+        return np.where(np.isnan(x), x, bits.astype(np.uint32).view(np.float32)).astype(dtype)
 
     def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
-        (x,) = operands
+        type_ = operands[0].type
+        x = operands[0].of(types.computed_type(type_))
 
         def number(value: int) -> Scalar:
             return b.constant(value - (1 << 32) if value >> 31 else value, i32)
@@ -230,7 +235,8 @@ class ReducePrecisionOp(UnaryElementwiseOp):
             infinite = b.binary(arith.OrIOp, sign, number(_EXPONENT))
             bits = b.select(b.compare("sgt", exponent, number(high)), infinite, bits)
             bits = b.select(b.compare("sle", exponent, number(low)), sign, bits)
-        return b.select(b.compare("une", x, x), x, b.unary(arith.BitcastOp, bits, x.type))
+        found = b.select(b.compare("une", x, x), x, b.unary(arith.BitcastOp, bits, x.type))
+        return converted(b, found, type_)
 
 
 _EXPONENT_BITS, _MANTISSA_BITS = 8, 23

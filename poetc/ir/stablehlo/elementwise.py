@@ -59,6 +59,8 @@ class ElementwiseOp(PrettyOp):
     SCALARS: ClassVar[Scalars] = {}
     ELEMENTS: ClassVar = _Elements()
     MEANING: ClassVar[Callable[..., Any] | None] = None
+    ROUNDS: ClassVar[bool] = True
+    """Whether a result on floats may have more digits than the operands."""
     IS_SLOW: ClassVar[bool] = False
     """Whether it costs much more than an addition, though it is no function."""
 
@@ -70,14 +72,22 @@ class ElementwiseOp(PrettyOp):
 
     @classmethod
     def scalar(cls, b: ScalarBuilder, *operands: Scalar) -> Scalar:
-        """Builds the operation on scalars, which have one type."""
+        """Builds the operation on scalars, which have one type, and rounds its result to that."""
         type_ = operands[0].type
         scalar = cls.SCALARS.get(types.ELEMENT_TYPES[type_].arithmetic)
         if scalar is None:
             raise InputError(f"{cls.name} on {type_} is not supported in kernels")
+        computed = types.computed_type(type_)
+        operands = tuple(operand.of(computed) for operand in operands)
         if not isinstance(scalar, type):
-            return scalar(b, *operands)
-        return b.unary(scalar, *operands) if len(operands) == 1 else b.binary(scalar, *operands)
+            result = scalar(b, *operands)
+        elif len(operands) == 1:
+            result = b.unary(scalar, *operands)
+        else:
+            result = b.binary(scalar, *operands)
+        if computed == type_ or result.type != computed:
+            return result
+        return b.rounded(result, type_) if cls.ROUNDS else result.of(type_)
 
     def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
         """Builds this operation on an element of each operand."""
@@ -85,9 +95,14 @@ class ElementwiseOp(PrettyOp):
 
     @classmethod
     def meaning(cls, *operands: Array) -> Array:
-        """The operation on arrays."""
+        """The operation on arrays, which have one type; its result is rounded to that."""
+        dtype = operands[0].dtype
+        computed = types.computed_dtype(dtype)
+        if computed != dtype:
+            result = np.asarray(cls.meaning(*(array.astype(computed) for array in operands)))
+            return result.astype(dtype) if result.dtype == computed else result
         symbol = cls.function()
-        if symbol is not None and operands[0].dtype.kind == "f":
+        if symbol is not None and types.is_float(dtype):
             return mathlib.evaluate(mathlib.short_name(symbol), *operands)
         assert cls.MEANING is not None, cls
         return cls.MEANING(*operands)
@@ -252,6 +267,7 @@ class MaximumOp(BinaryElementwiseOp):
     """The larger operand; NaN if one is NaN; +0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.maximum"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {
         "float": arith.MaximumfOp,
         "signed": _choice("sgt"),
@@ -271,6 +287,7 @@ class MinimumOp(BinaryElementwiseOp):
     """The smaller operand; NaN if one is NaN; -0.0 for 0.0 and -0.0."""
 
     name = "stablehlo.minimum"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {
         "float": arith.MinimumfOp,
         "signed": _choice("slt"),
@@ -329,6 +346,7 @@ class NegateOp(UnaryElementwiseOp):
     """-operand: flips the sign bit of a float."""
 
     name = "stablehlo.negate"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {"float": arith.NegfOp, "signed": _negated, "unsigned": _negated}
     MEANING: ClassVar = staticmethod(np.negative)
 
@@ -338,6 +356,7 @@ class AbsOp(UnaryElementwiseOp):
     """Absolute value: clears the sign bit of a float."""
 
     name = "stablehlo.abs"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {"float": math.AbsFOp, "signed": _magnitude}
     MEANING: ClassVar = staticmethod(np.abs)
 
@@ -347,6 +366,7 @@ class SignOp(UnaryElementwiseOp):
     """-1, 0 or 1 with the operand's sign; floats keep -0.0 and NaN."""
 
     name = "stablehlo.sign"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {"float": _sign, "signed": _sign}
     MEANING: ClassVar = staticmethod(semantics.sign)
 
@@ -414,6 +434,7 @@ def compared(b: ScalarBuilder, direction: str, lhs: Scalar, rhs: Scalar) -> Scal
 
 def _total_order(b: ScalarBuilder, x: Scalar) -> Scalar:
     """`semantics.total_order`: of a number with a sign, all bits but that are the other way."""
+    x = x.of(types.computed_type(x.type))
     bits = b.unary(arith.BitcastOp, x, i32)
     sign = b.binary(arith.ShRSIOp, bits, b.constant(31, i32))
     flipped = b.binary(arith.AndIOp, sign, b.constant(0x7FFFFFFF, i32))

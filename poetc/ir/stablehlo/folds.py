@@ -215,7 +215,7 @@ class TopKOp(ControlOp):
 
     def run(self, operands: Sequence[Array], execute: Execute) -> list[Array]:
         (x,) = operands
-        keys = semantics.total_order(x) if x.dtype.kind == "f" else x
+        keys = semantics.total_order(x) if types.is_float(x.dtype) else x
         order = np.argsort(~keys, axis=-1, kind="stable")[..., : self.k]
         return [np.take_along_axis(x, order, -1), order.astype(np.int32)]
 

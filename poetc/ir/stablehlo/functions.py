@@ -106,6 +106,7 @@ class FloorOp(UnaryElementwiseOp):
     """The largest integer that is not above the operand; keeps -0.0."""
 
     name = "stablehlo.floor"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {"float": math.FloorOp}
 
 
@@ -114,6 +115,7 @@ class CeilOp(UnaryElementwiseOp):
     """The smallest integer that is not below the operand; keeps -0.0."""
 
     name = "stablehlo.ceil"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {"float": math.CeilOp}
 
 
@@ -122,6 +124,7 @@ class RoundNearestEvenOp(UnaryElementwiseOp):
     """The nearest integer, the even one of two; keeps -0.0."""
 
     name = "stablehlo.round_nearest_even"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {"float": math.RoundEvenOp}
 
 
@@ -130,6 +133,7 @@ class RoundNearestAfzOp(UnaryElementwiseOp):
     """The nearest integer, the one away from zero of two; keeps -0.0."""
 
     name = "stablehlo.round_nearest_afz"
+    ROUNDS: ClassVar = False
     SCALARS: ClassVar = {"float": math.RoundOp}
 
 

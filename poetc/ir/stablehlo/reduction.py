@@ -74,7 +74,7 @@ def identity(kind: str, element_type: Attribute) -> np.generic:
     if kind == "and":
         return ~dtype.type(0)
     is_maximum = kind == "maximum"
-    if dtype.kind == "f":
+    if types.is_float(dtype):
         return dtype.type(-math.inf if is_maximum else math.inf)
     if dtype.kind == "b":
         return dtype.type(not is_maximum)
@@ -290,8 +290,10 @@ class ReduceOp(PrettyOp):
         self._verify_result(with_shape(self.operand, reduced))
 
     def evaluate(self, *operands: Array) -> Array:
-        x, init = operands
-        return semantics.reduce(x, init, self.dims, REDUCERS[self.kind].meaning)
+        dtype = types.computed_dtype(operands[0].dtype)
+        x, init = (array.astype(dtype) for array in operands)
+        found = semantics.reduce(x, init, self.dims, REDUCERS[self.kind].meaning)
+        return found.astype(operands[0].dtype)
 
 
 def _reduce_window_type(
@@ -419,9 +421,10 @@ class ReduceWindowOp(StablehloOp):
             raise InputError(
                 f"{self.name} with padding must start from the identity of {self.kind}"
             )
-        return semantics.reduce_window(
-            x,
-            init,
+        dtype = types.computed_dtype(x.dtype)
+        found = semantics.reduce_window(
+            x.astype(dtype),
+            init.astype(dtype),
             self.window,
             self.strides,
             self.base_dilations,
@@ -430,6 +433,7 @@ class ReduceWindowOp(StablehloOp):
             REDUCERS[self.kind].meaning,
             shape_of(self.result),
         )
+        return found.astype(x.dtype)
 
 
 @irdl_op_definition

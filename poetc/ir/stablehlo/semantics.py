@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from poetc.ir.types import computed_dtype, is_float
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Ints = Sequence[int]
 
@@ -32,7 +34,7 @@ Ints = Sequence[int]
 def maximum(a: Array, b: Array) -> Array:
     """The larger element, NaN if either is; +0.0 of +0.0 and -0.0 (`arith.maximumf`)."""
     larger = np.asarray(np.maximum(a, b))
-    if larger.dtype.kind != "f":
+    if not is_float(larger.dtype):
         return larger
     # NumPy returns either zero; the sum of two zeros is -0.0 only if both are.
     return np.where((a == 0) & (b == 0), a + b, larger)
@@ -41,7 +43,7 @@ def maximum(a: Array, b: Array) -> Array:
 def minimum(a: Array, b: Array) -> Array:
     """The smaller element, NaN if either is; -0.0 of +0.0 and -0.0 (`arith.minimumf`)."""
     smaller = np.asarray(np.minimum(a, b))
-    if smaller.dtype.kind != "f":
+    if not is_float(smaller.dtype):
         return smaller
     return np.where((a == 0) & (b == 0), -(-a + -b), smaller)
 
@@ -53,7 +55,7 @@ def sign(x: Array) -> Array:
 
 def divide(a: Array, b: Array) -> Array:
     """a / b, of integers towards zero; all bits for b = 0, and the smallest by -1 is itself."""
-    if a.dtype.kind == "f":
+    if is_float(a.dtype):
         return np.divide(a, b)
     one = a.dtype.type(1)
     divisor = np.where(b == 0, one, b)
@@ -144,8 +146,10 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
     """Conversion to `dtype`; float to integer truncates, saturates, and turns NaN into 0."""
     if dtype == np.bool_:
         return x != 0
-    if x.dtype.kind != "f" or dtype.kind == "f":
-        return x.astype(dtype)
+    if not is_float(x.dtype) or is_float(dtype):
+        # Floats of 16 bits come from those of 32: numbers that have too many digits for either
+        # are rounded twice.
+        return x.astype(computed_dtype(dtype)).astype(dtype)
     limits = np.iinfo(dtype)
     wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0)
     # Float64 may round the largest integer up, so the upper end is compared rather than clipped.
@@ -157,7 +161,7 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
 def total_order(x: Array) -> Array:
     """Integers in the order of floats that has -0.0 before +0.0, NaN with a sign before all other
     numbers and NaN without one after them."""
-    bits = x.view(np.int32)
+    bits = x.astype(computed_dtype(x.dtype)).view(np.int32)
     return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))
 
 
@@ -175,7 +179,7 @@ COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
 
 def iota(shape: Ints, dim: int, dtype: np.dtype[Any]) -> Array:
     """Each element is its own index along `dim`."""
-    along = np.arange(shape[dim]).astype(dtype)
+    along = convert(np.arange(shape[dim]), dtype)
     return np.broadcast_to(along.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
 
 

@@ -21,9 +21,11 @@
 
 /* A result, or a part of one that is a page of its own: `page` is its offset in the storage. What is
  * not stored is in a file of its own. */
+typedef enum { EXACT, FLOAT32, FLOAT16, BFLOAT16 } kind;
+
 typedef struct {
     unsigned long result;
-    bool floats;
+    kind numbers;
     double scale;
     unsigned long bytes;
     bool stored;
@@ -88,19 +90,42 @@ static unsigned char *load_result(const char *directory, const piece *one)
     return data;
 }
 
+/* The float with these bytes, which are in the order of the machine. */
+static double number(kind numbers, const unsigned char *bytes)
+{
+    float value;
+    if (numbers == FLOAT32) {
+        memcpy(&value, bytes, sizeof value);
+        return (double)value;
+    }
+    uint16_t half;
+    memcpy(&half, bytes, sizeof half);
+    if (numbers == BFLOAT16) {
+        const uint32_t bits = (uint32_t)half << 16;
+        memcpy(&value, &bits, sizeof value);
+        return (double)value;
+    }
+    const int exponent = half >> 10 & 0x1f;
+    const int fraction = half & 0x3ff;
+    double size = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
+    if (exponent == 0x1f) {
+        size = fraction == 0 ? HUGE_VAL : (double)NAN;
+    }
+    return (half & 0x8000) != 0 ? -size : size;
+}
+
 /* The largest difference between elements. */
 static double difference(const piece *one, const unsigned char *got, const unsigned char *expected)
 {
     double largest = 0.0;
-    for (unsigned long i = 0; i + sizeof(float) <= one->bytes; i += sizeof(float)) {
-        float a;
-        float b;
-        memcpy(&a, got + i, sizeof a);
-        memcpy(&b, expected + i, sizeof b);
+    const unsigned long size = one->numbers == FLOAT32 ? 4u : 2u;
+    for (unsigned long i = 0; i + size <= one->bytes; i += size) {
+        const double a = number(one->numbers, got + i);
+        const double b = number(one->numbers, expected + i);
         if (a == b || (isnan(a) && isnan(b))) {
             continue;
         }
-        const double error = a < b ? (double)b - (double)a : (double)a - (double)b;
+        const double error = a < b ? b - a : a - b;
         if (!(error <= DBL_MAX) || one->scale == 0.0) {
             return HUGE_VAL;
         }
@@ -121,7 +146,7 @@ static bool compare(const char *directory, double tolerance)
             unsigned char *const expected = read_bytes(file, pieces[i].bytes, "expected.bin");
             unsigned char *const got = load_result(directory, &pieces[i]);
             same = same && memcmp(got, expected, pieces[i].bytes) == 0;
-            if (first->floats) {
+            if (first->numbers != EXACT) {
                 const double here = difference(&pieces[i], got, expected);
                 largest = here > largest ? here : largest;
             }
@@ -129,7 +154,7 @@ static bool compare(const char *directory, double tolerance)
             free(got);
         }
         printf("out%lu: ", first->result);
-        if (first->floats) {
+        if (first->numbers != EXACT) {
             const bool near = largest <= tolerance;
             printf("relative difference %.1e%s\n", largest, near ? "" : ", too much");
             good = good && near;

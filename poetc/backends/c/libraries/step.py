@@ -20,8 +20,10 @@ COMPARE = "compare.c"
 @dataclass(frozen=True)
 class StepFiles:
     """`data` are files in the directory of the program, `sources` those of what compares results,
-    if any are known. `stored`: there is an image."""
+    if any are known. `stored`: there is an image. A result may differ by `tolerance`, relative to
+    its largest element."""
 
     data: dict[str, bytes]
     sources: dict[str, str]
     stored: bool
+    tolerance: float

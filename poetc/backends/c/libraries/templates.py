@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from poetc.backends.c.libraries.library import MARK, OPTIONS
 from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, STORAGE
-from poetc.compare import TOLERANCE
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -38,7 +37,6 @@ def _environment() -> Environment:
     environment.globals |= {
         "MARK": MARK,
         "OPTIONS": OPTIONS,
-        "TOLERANCE": f"{TOLERANCE:g}",
         "DIRECTORY": DIRECTORY,
         "IMAGE": IMAGE,
         "STORAGE": STORAGE,

@@ -70,6 +70,58 @@ static inline int32_t poetc_as_int(float value)
     return (int32_t)poetc_bits(value);
 }
 
+/* Floats of 16 bits are their bits, and are computed with as float. bf16 is the upper half of a float;
+ * f16 has 5 bits of exponent and 10 behind the point. To the nearest, of two the even one; what is
+ * too large is infinite.
+ */
+static inline float poetc_from_bf16(uint16_t half)
+{
+    return poetc_float((uint32_t)half << 16);
+}
+
+static inline uint16_t poetc_to_bf16(float value)
+{
+    const uint32_t bits = poetc_bits(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) {
+        return (uint16_t)(bits >> 16 | 0x40u);
+    }
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static inline float poetc_from_f16(uint16_t half)
+{
+    const uint32_t sign = (half & 0x8000u) << 16;
+    const uint32_t rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) {
+        return poetc_float(sign | 0x7f800000u | rest << 13);
+    }
+    if (rest < 0x0400u) {
+        /* A multiple of 2^-24: exact. */
+        const float small = (float)rest * 5.9604644775390625e-8f;
+        return poetc_float(sign | poetc_bits(small));
+    }
+    return poetc_float(sign | ((rest << 13) + 0x38000000u));
+}
+
+static inline uint16_t poetc_to_f16(float value)
+{
+    const uint32_t bits = poetc_bits(value);
+    const uint32_t sign = bits >> 16 & 0x8000u;
+    const uint32_t rest = bits & 0x7fffffffu;
+    if (rest > 0x7f800000u) {
+        return (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
+    }
+    if (rest >= 0x477ff000u) {
+        return (uint16_t)(sign | 0x7c00u);
+    }
+    if (rest < 0x38800000u) {
+        /* Less than 2^-14: adding 0.5 rounds to a multiple of 2^-24, the lowest bit of a half. */
+        const float shifted = poetc_float(rest) + 0.5f;
+        return (uint16_t)(sign | (poetc_bits(shifted) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
+}
+
 /* Integer arithmetic modulo 2 to the number of bits; shifts by less than that, of which the one to
  * the right keeps the sign; powers with an exponent that is not negative.
  */

@@ -3,7 +3,7 @@
 <% if step.sources %>
 
 # TOLERANCE is what results may differ by, relative to the largest element that is expected.
-TOLERANCE ?= << TOLERANCE >>
+TOLERANCE ?= << '%g' % step.tolerance >>
 
 << name >>_compare: << step.sources|sort|join(" ") >> Makefile
 	<< compiler >> -o $@ << COMPARE >>
