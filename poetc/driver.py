@@ -18,7 +18,8 @@ from poetc.ir.poet import GraphOp
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
-from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
+from poetc.passes.stablehlo_split import StableHLOSplitPass, main_of, splittable
+from poetc.passes.stablehlo_to_poet import frozen_arguments
 from poetc.pipeline import (
     Observer,
     front_passes,
@@ -70,7 +71,9 @@ def compile_module(
     """
     options = options.checked()
     splits = options.split if isinstance(options.split, tuple) else ()
-    passes = front_passes(module, options.device_name, options.device, splits, options.io)
+    passes = front_passes(
+        module, options.device_name, options.device, splits, options.io, options.frozen
+    )
     source = _source(ctx, module, options, observe)
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
@@ -186,7 +189,8 @@ class SplitSource:
         """For each parameter the argument that stands for those split alike, and in how many shards
         these can be had. The module is simplified then."""
         StableHLOSimplifyPass().apply(self.ctx, self.module)
-        return splittable(self.module)
+        frozen = frozen_arguments(main_of(self.module), self.options.frozen)
+        return {i: most for i, most in splittable(self.module).items() if i not in frozen}
 
     def seconds(self, module: ModuleOp | None = None) -> float:
         """What a module of that size takes to become poet IR; None: the step as it is."""
@@ -207,7 +211,9 @@ class SplitSource:
         """
         options, copy = self.options, self.module.clone()
         started = time.monotonic()
-        passes = front_passes(copy, options.device_name, options.device, splits, options.io)
+        passes = front_passes(
+            copy, options.device_name, options.device, splits, options.io, options.frozen
+        )
         for step in passes[1:-1]:
             step.apply(self.ctx, copy)
             if isinstance(step, StableHLOSplitPass) and late(copy):

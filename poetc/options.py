@@ -150,6 +150,13 @@ _TABLE = (
         takers=(PASS,),
     ),
     Option(
+        "frozen",
+        "arguments that are never written, and read where they are, such as in flash; {default} "
+        "(default): those that the step returns unchanged",
+        "off|auto|NAME,...",
+        default="auto",
+    ),
+    Option(
         "split",
         "parameters in K parts each, by argument number or name; {default} (default): where the "
         "step does not fit otherwise",

@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from poetc.costmodel.device import Device
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
+from poetc.options import default
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
@@ -55,12 +56,14 @@ def front_passes(
     device: Device | None = None,
     splits: tuple[Split, ...] = (),
     io: str | None = None,
+    frozen: str = default("frozen"),
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
     Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
-    are. Costs that were made for another device than `device`, or may be from another profile, are
-    made again; costs without a device, written by hand, are kept.
+    are, `frozen` which arguments are never written. Costs that were made for another device than
+    `device`, or may be from another profile, are made again; costs without a device, written by
+    hand, are kept.
     """
     profile = _profile_path(device)
     split = splits_text(splits) if splits else None
@@ -69,7 +72,7 @@ def front_passes(
         return (
             StableHLOSimplifyPass(),
             *((StableHLOSplitPass(split),) if split is not None else ()),
-            StableHLOToPoetPass(io),
+            StableHLOToPoetPass(io, frozen),
             PoetFusePass(),
             PoetLowerKernelsPass(),
             PoetAnnotatePass(device=device_name, profile=profile, split=split),

@@ -91,7 +91,7 @@ def entries_of(
 
     The step is one on the arguments in the .npz file `data`; without it, on random ones.
     """
-    passes = front_passes(module, HOST, None, splits)
+    passes = front_passes(module, HOST, None, splits, frozen="off")
     until = [isinstance(step, PoetAnnotatePass) for step in passes]
     run_passes(context, module, passes[: until.index(True)] if any(until) else passes, _ignore)
     graph = unscheduled(module)
@@ -152,7 +152,7 @@ def _synthetic(graph: GraphOp, whole: Mapping[int, Type]) -> dict[int, np.ndarra
             arrays[i] = random.integers(0, most, shape).astype(dtype)
             continue
         scale = 1.0
-        if graph.role(i) == "param":
+        if graph.role(i) != "input":
             scale = float(np.prod(shape[:-1])) ** -0.5 if len(shape) > 1 else 0.1
         arrays[i] = (random.standard_normal(shape) * scale).astype(dtype)
     return arrays

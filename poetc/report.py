@@ -98,7 +98,8 @@ class LeastRam:
 
 @dataclass(frozen=True)
 class RamReport:
-    """RAM in bytes. `caller_bytes` are inputs and outputs in buffers of the caller, not counted.
+    """RAM in bytes. `caller_bytes` are inputs, outputs and what is frozen, in buffers of the caller
+    or in flash, not counted.
 
     `stack_chain` are the calls that take most stack, None if the stack was not measured. `at_peak`
     splits the live bytes at the peak by kind, `most` is the most of each kind at any moment.
@@ -212,7 +213,7 @@ class Summary:
             deepest = ram.stack_chain[-1] if ram.stack_chain else "the step"
             yield "  stack", f"{format_bytes(ram.stack_bytes)}, deepest in {deepest}"
         if any(ram.caller_bytes.values()):
-            parts = [f"{kind} {format_bytes(size)}" for kind, size in ram.caller_bytes.items()]
+            parts = [f"{kind} {format_bytes(n)}" for kind, n in ram.caller_bytes.items() if n]
             yield "Not counted", f"buffers of the caller: {', '.join(parts)}"
         yield "Peak of live bytes", f"{format_bytes(peak.bytes)} at {peak.at}"
         where = [f'before kernel "{peak.kernel}"'] if peak.paged_in and peak.kernel else []
@@ -466,10 +467,12 @@ def ram_report(
 
 def _caller_bytes(graph: GraphOp) -> dict[str, int]:
     callers = graph.caller_values()
-    inputs = {value for value in graph.arguments if value in callers}
+    frozen = {a for a in graph.arguments if graph.is_frozen(a.index)}
+    inputs = {value for value in graph.arguments if value in callers - frozen}
     return {
         "inputs": sum(tensor_bytes(value.type) for value in inputs),
-        "outputs": sum(tensor_bytes(value.type) for value in callers - inputs),
+        "outputs": sum(tensor_bytes(value.type) for value in callers - inputs - frozen),
+        "frozen": sum(tensor_bytes(value.type) for value in frozen),
     }
 
 

@@ -30,8 +30,9 @@ class Options(SearchOptions):
 
     `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
     `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if that is
-    possible, else on storage. With `io="caller"`, inputs and results are in buffers of the caller,
-    which are not counted; None is what the input says, or "arena". With `stack_compiler`, a C
+    possible, else on storage. `frozen` is the option of stablehlo-to-poet. With `io="caller"`,
+    inputs and results are in buffers of the caller, which are not counted; None is what the input
+    says, or "arena". With `stack_compiler`, a C
     compiler and its options, the stack is measured instead of given, for a `board` with the page
     store that it has. The program that `executor` makes has more static data, which depends on the
     model; None: the schedule is printed as code.
@@ -48,6 +49,7 @@ class Options(SearchOptions):
     io: str | None = None
     board: Board | None = None
     executor: Executor | None = None
+    frozen: str = default("frozen")
     split: tuple[Split, ...] | str = default("split")
 
     @property

@@ -21,7 +21,7 @@ SUFFIX = "_tensors.json"
 """Ends the name of the file, which begins with that of the model."""
 
 _FORMAT = "poetc tensors 1"
-_PLACES = ("arena", "storage", "caller")
+_PLACES = ("arena", "storage", "caller", "frozen")
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ class ProgramTensor:
     """An argument or a result. `dtype` is NumPy's name of its type. Its bytes are row-major and
     little-endian; a bool is one byte.
 
-    `where` is "arena", "storage" or "caller". `offset` is in bytes from the start of the arena, or,
-    of a page, from that of the store (in bank 0). It is None in buffers of the caller, where a plan
-    decides, and for parameters in parts, which have `part_offsets`. `updates` is, for a result, the
-    argument that it is the new value of.
+    `where` is "arena", "storage", "caller", or "frozen" for an argument that is part of the
+    program, or a result that is a frozen argument. `offset` is in bytes from the start of the
+    arena, or, of a page, from that of the store (in bank 0). It is None in buffers of the caller,
+    where a plan decides, and for parameters in parts, which have `part_offsets`. `updates` is, for
+    a result, the argument that it is the new value of.
     """
 
     name: str

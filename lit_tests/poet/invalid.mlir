@@ -16,14 +16,14 @@
 
 // -----
 
-// CHECK: poet.graph @g: argument 0: role must be "input" or "param", got "weight"
+// CHECK: poet.graph @g: argument 0: role must be one of "input", "param", "frozen", got "weight"
 poet.graph @g(%x: tensor<f32> {poet.role = "weight"}) {
   poet.return
 }
 
 // -----
 
-// CHECK: poet.graph @g: argument 0: only a param may have poet.updates
+// CHECK: poet.graph @g: argument 0: an input has no poet.updates
 poet.graph @g(%x: tensor<f32> {poet.updates = 0 : i64}) -> tensor<f32> {
   poet.return %x : tensor<f32>
 }

@@ -44,7 +44,7 @@ func.func public @main(%w: tensor<2x2xf32> {tf.aliasing_output = 0 : i32}) -> te
 // -----
 
 // A parameter that does not change needs no compute.
-// CHECK-LABEL: poet.graph @main(%w: tensor<4xf32> {poet.role = "param", poet.updates = 0 : i64})
+// CHECK-LABEL: poet.graph @main(%w: tensor<4xf32> {poet.role = "frozen", poet.updates = 0 : i64})
 // CHECK-NEXT:    poet.return %w : tensor<4xf32>
 func.func public @main(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32}) -> tensor<4xf32> {
   func.return %w : tensor<4xf32>

@@ -159,6 +159,7 @@ def _options(arguments: argparse.Namespace, backend: emit.Backend) -> Options:
         params=value(arguments, "params"),
         stack_compiler=stack_compiler,
         io=arguments.io,
+        frozen=value(arguments, "frozen"),
         split=_split(value(arguments, "split")),
         board=board,
         executor=_executor(

@@ -12,10 +12,11 @@ result of the same shape, which may be that of another tensor.
 
 from __future__ import annotations
 
+import fnmatch
 import inspect
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -65,6 +66,7 @@ def export(
     path: str | os.PathLike[str],
     *,
     donate_argnums: int | Sequence[int] | Mapping[int, int] | None = None,
+    frozen: str | Sequence[str] = (),
     results: bool | Sequence[np.ndarray] = False,
 ) -> Exported:
     """Write `NAME.mlir` and `NAME.npz` of `step(*args)` for the path `NAME` or `NAME.mlir`.
@@ -77,6 +79,10 @@ def export(
     yet. A mapping says which: `{0: 1}` for argument 0 whose new value is result 1. By default they
     are all arguments that are containers (a dictionary, a tuple, ...; an array may have the shape
     of a result by chance) and have such a result, of which there must be at least one.
+
+    `frozen` are names of arguments, or of trees or tensors in them (`params.encoder`), also with
+    `*`, that no step changes: weights that are not trained. They are read where they are, such as
+    in flash. Those that come back unchanged need not be named.
 
     Raises InputError for an argument to be updated without a result that fits, for types and
     values that poetc does not have, and where JAX is missing or a file cannot be written. What JAX
@@ -124,7 +130,8 @@ def export(
     arguments = _Tree(structure, 0, tuple(names), tuple(map(_type, given)))
     result = _Tree(out_structure, 0, tuple(out_names), tuple(map(_type, out_leaves)))
     updates = _updates(arguments, result, donate_argnums)
-    text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates)
+    kept = _frozen(names, [frozen] if isinstance(frozen, str) else frozen)
+    text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates, kept)
     values = [np.asarray(leaf, aval.dtype) for leaf, aval in zip(leaves, given, strict=True)]
     wide = [
         f"  {name}"
@@ -195,6 +202,21 @@ def _updates(
     return updates
 
 
+def _frozen(names: Sequence[str], asked: Sequence[str]) -> set[int]:
+    """The flat numbers of the arguments that `asked` names."""
+    found: set[int] = set()
+    unknown: list[str] = []
+    for name in asked:
+        chosen = {i for i, n in enumerate(names) if fnmatch.fnmatchcase(n, name)}
+        chosen |= {i for i, n in enumerate(names) if n.startswith(f"{name}.")}
+        found |= chosen
+        if not chosen:
+            unknown.append(name)
+    if unknown:
+        raise InputError(f"frozen: no argument {', '.join(unknown)}; there are {', '.join(names)}")
+    return found
+
+
 def _children(tree: _Tree) -> list[_Tree]:
     """The trees that a tuple consists of."""
     return list(islice(tree.parts(), 1, 1 + len(tree.structure.children())))
@@ -215,7 +237,9 @@ def _misfit(argument: _Tree, index: int, results: Sequence[_Tree]) -> str:
     return "\n".join(lines)
 
 
-def _text(lowered: Any, names: Sequence[str], updates: Mapping[int, int]) -> str:
+def _text(
+    lowered: Any, names: Sequence[str], updates: Mapping[int, int], frozen: Collection[int]
+) -> str:
     """StableHLO of a lowered step, with what each argument is called and updated by."""
     from jaxlib.mlir import ir  # pyright: ignore[reportMissingImports]
 
@@ -235,6 +259,8 @@ def _text(lowered: Any, names: Sequence[str], updates: Mapping[int, int]) -> str
             entries: dict[str, Any] = {"poet.name": ir.StringAttr.get(name)}
             if i in updates:
                 entries["tf.aliasing_output"] = ir.IntegerAttr.get(i32, updates[i])
+            if i in frozen:
+                entries["poet.frozen"] = ir.UnitAttr.get()
             attributes.append(ir.DictAttr.get(entries))
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
         return str(module)

@@ -63,7 +63,7 @@ class _Flow:
         return "activations" if value in self.forward else self._kind_beside_forward(value)
 
     def _kind_of_argument(self, i: int) -> str:
-        if self.graph.role(i) != "param":
+        if self.graph.role(i) == "input":
             return "inputs"
         is_state = self.graph.updates(i) is not None and i not in self.parameters
         return "optimiser_state" if is_state else "parameters"

@@ -15,7 +15,8 @@ Hence three rules, kept here once and for all:
    by copy after all, or reads a copy of what would be overwritten.
 
 Besides, every result is a buffer of its own: an input returned as it is, or a value returned twice,
-is copied. A parameter returned unchanged as its own new value needs no compute.
+is copied. A parameter returned unchanged as its own new value needs no compute: it is frozen, which
+means that it is never written, and read where it is.
 """
 
 from __future__ import annotations
@@ -51,8 +52,7 @@ from poetc.ir.stablehlo import (
     StableHLO,
 )
 from poetc.ir.types import ELEMENT_TYPES, listed
-
-"""What a tensor may hold."""
+from poetc.options import default
 
 NAME = "poet.name"
 """Attribute of an argument or result: what it is called in the source."""
@@ -60,23 +60,31 @@ NAME = "poet.name"
 _STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
 
 
+FROZEN = "poet.frozen"
+"""Unit attribute of an argument that no step changes, such as a weight that is not trained."""
+
+
 @dataclass(frozen=True)
 class StableHLOToPoetPass(ModulePass):
     """Turns the public function `main` into a graph with one compute per operation.
 
-    `io`, "arena" or "caller", says where inputs and results are (default: in the arena).
+    `io`, "arena" or "caller", says where inputs and results are (default: in the arena). `frozen`
+    says which arguments are read where they are: "auto", those that the step returns unchanged as
+    their own new value, and those with the attribute `poet.frozen`; those of these names or
+    numbers, separated by commas, too; "off": none.
     """
 
     name = "stablehlo-to-poet"
 
     io: str | None = None
+    frozen: str = default("frozen")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.io not in (None, *IO_PLACES):
             raise InputError(f"io is {' or '.join(IO_PLACES)}, not {self.io}")
         main = _main(op)
         _check(main)
-        graph = _Converter(main).convert()
+        graph = _Converter(main, frozen_arguments(main, self.frozen)).convert()
         if self.io is not None:
             graph.attributes["io"] = StringAttr(self.io)
         Rewriter.insert_op(graph, InsertPoint.before(main))
@@ -183,8 +191,8 @@ class _Node:
 class _Converter:
     """Builds the graph of one function."""
 
-    def __init__(self, main: FuncOp) -> None:
-        self.main = main
+    def __init__(self, main: FuncOp, frozen: frozenset[int] = frozenset()) -> None:
+        self.main, self.frozen = main, frozen
         self.arguments = main.body.block.args
         self.updates = updates_of(main)
         self.nodes: list[_Node] = []
@@ -372,6 +380,8 @@ class _Converter:
         if result is not None:
             attributes["poet.role"] = StringAttr("param")
             attributes["poet.updates"] = IntegerAttr(result, i64)
+        if index in self.frozen:
+            attributes["poet.role"] = StringAttr("frozen")
         if name is not None:
             attributes[NAME] = StringAttr(name)
         given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
@@ -429,6 +439,40 @@ def _reads_elementwise(op: Operation | None, value: SSAValue) -> bool:
     """
     elementwise = isinstance(op, ElementwiseOp)
     return elementwise and value in op.operands and op.result.type == value.type
+
+
+def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
+    """The arguments of a simplified step that are frozen; `asked` is the option of the pass.
+
+    Raises InputError that lists the names in `asked` that no argument has, and those of arguments
+    that the step changes.
+    """
+    if asked == "off":
+        return frozenset()
+    updates, last = updates_of(main), main.body.block.last_op
+    assert last is not None
+    unchanged = {i for i, k in updates.items() if last.operands[k] is main.body.block.args[i]}
+    attributes = [each.data for each in main.arg_attrs or ()]
+    marked = {i for i, given in enumerate(attributes) if FROZEN in given}
+    wanted = {i: f"{FROZEN} of argument {i}" for i in sorted(marked)}
+    names = [name or f"arg{i}" for i, name in enumerate(argument_names(main))]
+    problems: list[str] = []
+    for word in asked.split(",") if asked != "auto" else ():
+        number = re.fullmatch(r"(?:arg)?(\d{1,9})", word, re.ASCII)
+        chosen = [int(number[1])] if number else [i for i, n in enumerate(names) if n == word]
+        if not chosen or chosen[0] >= len(names):
+            problems.append(f"--frozen: no argument {word!r}; there are {', '.join(names)}")
+        else:
+            wanted[chosen[0]] = f"--frozen={word}"
+    problems += [
+        f"{what}: the step gives {names[i]} a new value"
+        for i, what in wanted.items()
+        if i in updates and i not in unchanged
+    ]
+    if problems:
+        raise collected([InputError(problem, source_location(main)) for problem in problems])
+    in_shards = {i for i, given in enumerate(attributes) if PART in given}
+    return frozenset((unchanged | wanted.keys()) - in_shards)
 
 
 def argument_names(main: FuncOp) -> list[str | None]:

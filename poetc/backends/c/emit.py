@@ -209,7 +209,7 @@ def _generate(
         static_bytes += executor.state_bytes(found[0]) if executor is not None else 0
     budget = Budget(ram_bytes, static_bytes, stack_bytes)
     if executor is None:
-        program = Program(module, found[0], name, budget)
+        program = Program(module, found[0], name, budget, () if step is None else step.arguments)
     else:
         program = executor.program(module, found[0], name, budget)
     # Tables of constants are in kernels.c, and what reads them.
@@ -223,6 +223,8 @@ def _generate(
         "kernels.h": program.kernels_header(),
         "kernels.c": program.kernels_source(printed, used),
     }
+    if program.frozen:
+        files[f"{name}_frozen.c"] = program.frozen_source()
     if compiler is not None and compiled:
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)
         files[ASSEMBLY] = _marked(text)
@@ -321,7 +323,12 @@ def _firmware(
     program: Program, board: Board, files: Iterable[str], ram_bytes: int | None
 ) -> Firmware:
     """What the linker script and the Makefile of a board need to know."""
-    if program.callers:
+    if any(place.frozen and place.of_caller for place in program.arguments):
+        raise InputError(
+            f"the firmware for {board.name} needs what is frozen: --data with the arguments, or "
+            "--frozen=off"
+        )
+    if program.has_pointers:
         raise InputError(
             f"the firmware for {board.name} has inputs and results in the arena: --io=arena"
         )

@@ -33,7 +33,7 @@ def header(program: Program) -> str:
             ]
         )
     )
-    if program.callers:
+    if program.has_pointers:
         bytes = sum(p.bytes for p in (*program.arguments, *program.results) if p.of_caller)
         comment = "Bytes of the buffers of the caller; not part of the RAM above."
         sizes += f"\n{c_comment(comment)}\n" + defines([(f"{program.macro}_CALLER_BYTES", bytes)])
@@ -47,7 +47,7 @@ def header(program: Program) -> str:
     )
     inputs = (
         "inputs are buffers of the caller."
-        if program.callers
+        if program.has_pointers
         else "inputs are written before each step, which reuses their bytes."
     )
     offsets = "Offsets are in bytes from the start of the arena"
@@ -87,7 +87,7 @@ def header(program: Program) -> str:
             "Where argument and result `i` are in the arena, and their sizes. Null for those "
             "on storage."
         )
-    if program.callers:
+    if program.has_pointers:
         step += (
             f" The other pointers are buffers of the caller, aligned to "
             f"{arena_alignment(program.graph)} bytes, that overlap "
@@ -123,13 +123,25 @@ uint32_t {n}_result_bytes(uint32_t i);
 """
     about = f"{MARK} {program.about()}"
     includes = ["#include <stdbool.h>", "#include <stdint.h>", "", '#include "poetc_store.h"']
+    if program.frozen:
+        tensors.append(_frozen(program))
     body = [sizes, counts, "\n\n".join(tensors) + "\n", functions]
     return guarded(f"{program.macro}_H", about, includes, body)
 
 
+def _frozen(program: Program) -> str:
+    """Declares the arguments that are part of the program."""
+    comment = c_comment("What is frozen: kernels read it where it is.")
+    arrays = [
+        f"extern const {program.frozen_type(i)} {program.frozen_name(i)}[{array.size}];"
+        for i, array in program.frozen.items()
+    ]
+    return "\n".join([comment, *arrays])
+
+
 def _caller_access(program: Program) -> str:
     """For programs that do not know which buffers are theirs, such as the example."""
-    if not program.callers:
+    if not program.has_pointers:
         return ""
     n, macro = program.name, program.macro
     pointers = [
@@ -171,6 +183,8 @@ def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace)
     role = ""
     if place.is_param:
         role = ", parameter"
+    elif place.frozen:
+        role = ", frozen" if kind == "ARG" else f", argument {place.updates} as it came"
     elif kind == "ARG":
         role = ", input"
     elif place.updates is not None:

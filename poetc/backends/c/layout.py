@@ -36,7 +36,8 @@ DEFAULT_STACK_BYTES: int = default("stack")
 @dataclass(frozen=True)
 class TensorPlace:
     """An argument or result: in the arena, a page in storage (of two, that in bank 0), or in a
-    buffer of the caller, whose offset is 0.
+    buffer of the caller, whose offset is 0. `frozen` is an argument that is never written, and the
+    result that is this argument; the latter is in no buffer of its own.
 
     `updates` is, for a result, the parameter it replaces. A parameter in several parts, or its new
     value, is one place; `part_offsets` are those of the pages of its parts, in order.
@@ -49,11 +50,12 @@ class TensorPlace:
     updates: int | None = None
     on_storage: bool = False
     of_caller: bool = False
+    frozen: bool = False
     part_offsets: tuple[int, ...] = ()
 
     @property
     def in_arena(self) -> bool:
-        return not self.on_storage and not self.of_caller
+        return not self.on_storage and not self.of_caller and not self.frozen
 
     @property
     def bytes(self) -> int:
@@ -108,6 +110,7 @@ def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
     for i, argument in enumerate(graph.arguments):
         is_param = graph.role(i) == "param"
         place = _place(graph.arg_name(i), argument, callers, is_param=is_param)
+        place = replace(place, frozen=graph.is_frozen(i))
         if place.on_storage and not place.is_param:
             raise InputError(f"input {place.name} is on storage; only parameters can be")
         places.append(place)
@@ -146,6 +149,12 @@ def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
     places: list[TensorPlace] = []
     for i, value in enumerate(graph.return_op.arguments):
         argument = updates.get(i)
+        if argument is not None and graph.is_frozen(argument):
+            type_ = _tensor(value.type)
+            places.append(
+                TensorPlace(graph.result_name(i), type_, 0, updates=argument, frozen=True)
+            )
+            continue
         place = _place(graph.result_name(i), value, callers, updates=argument)
         if argument is None:
             if place.on_storage:
@@ -181,7 +190,9 @@ def caller_names(graph: GraphOp) -> dict[SSAValue, str]:
     callers = graph.caller_values()
     names = {a: f"argument{i}" for i, a in enumerate(graph.arguments) if a in callers}
     results = enumerate(graph.return_op.arguments)
-    return names | {value: f"result{i}" for i, value in results if value in callers}
+    return names | {
+        value: f"result{i}" for i, value in results if value in callers and value not in names
+    }
 
 
 def _place(

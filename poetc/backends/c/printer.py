@@ -93,18 +93,23 @@ def print_table(op: memref.GlobalOp) -> str:
     assert isa(op.type, MemRefType)
     array = _table(op).reshape(-1)
     name = c_identifier(op.sym_name.data)
-    if computed_dtype(array.dtype) != array.dtype:
-        items = [f"0x{bits:04x}u" for bits in array.view(np.uint16).tolist()]
-        type_ = element_c_type(op.type.element_type)
-    elif not _is_finite(op):
+    if computed_dtype(array.dtype) == array.dtype and not _is_finite(op):
         items = [f"{{.bits = 0x{bits:08x}u}}" for bits in array.view(np.uint32).tolist()]
-        type_ = "poetc_float_bits"
-    else:
-        literal = float_literal if array.dtype.kind == "f" else integer_literal
-        items = [literal(value).text for value in array.tolist()]
-        type_ = element_c_type(op.type.element_type)
+        return _array(f"static const poetc_float_bits {name}", items)
+    return print_array(f"static const {element_c_type(op.type.element_type)} {name}", array)
+
+
+def print_array(declaration: str, array: np.ndarray) -> str:
+    """The definition of an array of one dimension. Numbers of 32 bits and more are finite."""
+    if computed_dtype(array.dtype) != array.dtype:
+        return _array(declaration, [f"0x{bits:04x}u" for bits in array.view(np.uint16).tolist()])
+    literal = float_literal if array.dtype.kind == "f" else integer_literal
+    return _array(declaration, [literal(value).text for value in array.tolist()])
+
+
+def _array(declaration: str, items: Sequence[str]) -> str:
     lines = textwrap.wrap(
-        f"static const {type_} {name}[{len(items)}] = {{{', '.join(items)}}};",
+        f"{declaration}[{len(items)}] = {{{', '.join(items)}}};",
         WIDTH,
         subsequent_indent=INDENT,
         break_long_words=False,

@@ -7,8 +7,9 @@ offsets of the memory plan.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -29,6 +30,7 @@ from poetc.backends.c.layout import (
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import (
     Signature,
+    print_array,
     print_function,
     print_prototype,
     print_table,
@@ -127,7 +129,14 @@ class Program:
     plan_sector_bytes = 0
     """Flash that firmware sets aside for a plan that is sent to it."""
 
-    def __init__(self, module: ModuleOp, graph: GraphOp, name: str, budget: Budget) -> None:
+    def __init__(
+        self,
+        module: ModuleOp,
+        graph: GraphOp,
+        name: str,
+        budget: Budget,
+        arguments: Sequence[np.ndarray] = (),
+    ) -> None:
         self.module, self.graph, self.name = module, graph, name
         self.macro = name.upper()
         check_sizes(graph)
@@ -136,9 +145,27 @@ class Program:
         self.stack_bytes, self.static_bytes = budget.stack_bytes, budget.static_bytes
         self.ram_bytes = budget.used_bytes(self.arena_bytes)
         self.arguments = argument_places(graph)
+        # The frozen arguments that are part of the program.
+        self.frozen: dict[int, np.ndarray] = {}
+        if arguments:
+            self.frozen = {i: arguments[i] for i, p in enumerate(self.arguments) if p.frozen}
+            for i, array in self.frozen.items():
+                if array.dtype == np.float32 and not np.isfinite(array).all():
+                    raise InputError(
+                        f"argument {self.arguments[i].name} is frozen and has infinities or NaN, "
+                        "which C has no constants for: --frozen=off"
+                    )
+            self.arguments = tuple(
+                replace(place, of_caller=place.of_caller and i not in self.frozen)
+                for i, place in enumerate(self.arguments)
+            )
         self.results = result_places(graph)
         self.has_null = not all(place.in_arena for place in (*self.arguments, *self.results))
         self.callers = caller_names(graph)
+        for i, argument in enumerate(graph.arguments):
+            if i in self.frozen:
+                self.callers[argument] = self.frozen_name(i)
+        self.has_pointers = any(p.of_caller for p in (*self.arguments, *self.results))
         self.image = layout_of(graph)
         # The pages of updated parameters, old values and new ones: in one bank or the other.
         self.old_pages: set[SSAValue] = set()
@@ -158,9 +185,27 @@ class Program:
         self.slots = transfer_slots(graph)
         self.transfers = max(self.slots.values(), default=-1) + 1
 
+    def frozen_name(self, i: int) -> str:
+        """The array that is frozen argument `i`."""
+        return f"{self.name}_frozen{i}"
+
+    def frozen_source(self) -> str:
+        """`model_frozen.c`: the frozen arguments as constants."""
+        comment = f"{MARK} What the step reads and never writes, for flash."
+        arrays = [
+            f"{c_comment(f'Argument {i}: {self.arguments[i].name}')}\n"
+            + print_array(f"const {self.frozen_type(i)} {self.frozen_name(i)}", array.reshape(-1))
+            for i, array in self.frozen.items()
+        ]
+        return "\n".join([c_comment(comment), f'#include "{self.name}.h"\n', *arrays])
+
+    def frozen_type(self, i: int) -> str:
+        """The C type of the elements of frozen argument `i`."""
+        return element_c_type(self.arguments[i].type.element_type)
+
     def published_offset(self, place: TensorPlace) -> int | None:
         """The offset of an argument or result that others may rely on, if it has one."""
-        unknown = place.of_caller or (place.in_arena and not self.fixed_places)
+        unknown = place.of_caller or place.frozen or (place.in_arena and not self.fixed_places)
         return None if unknown or place.part_offsets else place.offset
 
     def tensors(self) -> ProgramTensors:
@@ -183,7 +228,7 @@ class Program:
             str(dtype_of(place.type.element_type)),
             place.shape,
             place.bytes,
-            "storage" if place.on_storage else "caller" if place.of_caller else "arena",
+            _where(place),
             self.published_offset(place),
             place.part_offsets,
             place.is_param,
@@ -350,7 +395,8 @@ class Program:
             ),
         ]
         for i, place in enumerate(self.arguments):
-            if not place.on_storage:
+            # What is frozen is the same in each step, and may be large.
+            if not place.on_storage and not place.frozen:
                 where = f"at({place.offset})" if place.in_arena else f"argument{i}"
                 what = ["state.new_tag", where, str(place.bytes)]
                 lines += wrapped("    state.new_tag = poetc_tag_bytes(", what, ");")
@@ -456,7 +502,7 @@ class Program:
         ]
 
     def _is_callers(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
-        if not self.callers:
+        if not self.has_pointers:
             return []
         return [
             f"bool {self.name}_{kind}_is_callers(uint32_t i)",
@@ -521,3 +567,12 @@ def _value_names(graph: GraphOp) -> Mapping[SSAValue, str]:
     for number, value in enumerate(values):
         names[value] = "%" + unique(value.name_hint or str(number), taken)
     return names
+
+
+def _where(place: TensorPlace) -> str:
+    """Where an argument or result is, as `model_tensors.json` says it."""
+    if place.on_storage:
+        return "storage"
+    if place.of_caller:
+        return "caller"
+    return "frozen" if place.frozen else "arena"

@@ -40,7 +40,7 @@ def step_files(program: Program, step: StepData) -> StepFiles:
     data = {
         f"{DIRECTORY}/arg{i}.bin": _bytes(array)
         for i, (place, array) in enumerate(zip(program.arguments, step.arguments, strict=True))
-        if not place.on_storage
+        if not place.on_storage and i not in program.frozen
     }
     if image is not None:
         arguments = [step.arguments[parameter.argument] for parameter in image.parameters]
@@ -48,7 +48,12 @@ def step_files(program: Program, step: StepData) -> StepFiles:
     sources: dict[str, str] = {}
     if step.results:
         at_least = floor(step.results.values(), rounding)
-        pieces = [piece for k in step.results for piece in _pieces(program, step, k, at_least)]
+        pieces = [
+            piece
+            for k in step.results
+            if not program.results[k].frozen
+            for piece in _pieces(program, step, k, at_least)
+        ]
         sources, data[f"{DIRECTORY}/expected.bin"] = _comparison(pieces, image)
     return StepFiles(data, sources, image is not None, tolerance(rounding))
 

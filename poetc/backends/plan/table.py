@@ -145,6 +145,10 @@ def table_of(graph: GraphOp) -> Numbered:
     Raises InputError for what plans cannot hold.
     """
     name = f"graph @{graph.sym_name.data}"
+    if any(graph.is_frozen(i) for i in range(len(graph.arguments))):
+        raise InputError(
+            f"{name}: plans have all arguments in the arena or on storage: --frozen=off"
+        )
     if graph.io != "arena":
         raise InputError(f"{name}: plans have inputs and results in the arena: --io=arena")
     stored = [graph.is_stored(i) for i in range(len(graph.arguments)) if graph.role(i) == "param"]

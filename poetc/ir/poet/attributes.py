@@ -19,8 +19,9 @@ IO_PLACES = ("arena", "caller")
 NO_OFFSET = -1
 """Stands among the offsets of results for one that is in a buffer of the caller."""
 
-ROLES = ("input", "param")
-"""What a graph argument may be: given anew for each step, or kept from step to step."""
+ROLES = ("input", "param", "frozen")
+"""What a graph argument may be: given anew for each step, kept from step to step, or never written:
+a frozen one is read where it is, such as in flash, and takes no RAM."""
 
 PART = "poet.part"
 """Attribute of an argument that is a part of a parameter: see `Part`."""

@@ -55,7 +55,8 @@ class GraphOp(IRDLOperation):
     """One training step: arguments in, results out, operations in execution order.
 
     Attributes of argument i (`arg_attrs`):
-    `poet.role`: `"input"` (given for each step, the default) or `"param"` (kept between steps);
+    `poet.role`: `"input"` (given for each step, the default), `"param"` (kept between steps), or
+    `"frozen"` (never written, and read where it is);
     `poet.updates`: index of the result that is the new value of a parameter;
     `poet.name`: the name in the source, for reports;
     `poet.part`: which slice of a parameter it is, if it is not all of it (`Part`);
@@ -151,7 +152,7 @@ class GraphOp(IRDLOperation):
         self.arg_attrs = _dictionaries(attrs)
 
     def role(self, index: int) -> str:
-        """`"input"` or `"param"`."""
+        """One of `ROLES`."""
         role = self.arg_attr(index, "poet.role")
         return role.data if isinstance(role, StringAttr) else "input"
 
@@ -252,11 +253,17 @@ class GraphOp(IRDLOperation):
         return io.data if isinstance(io, StringAttr) else "arena"
 
     def caller_values(self) -> frozenset[SSAValue]:
-        """The values in buffers of the caller: inputs, and results but for new parameters."""
+        """The values in buffers of the caller: frozen arguments, and with io=caller inputs, and
+        results but for new parameters."""
+        frozen = frozenset(a for a in self.arguments if self.is_frozen(a.index))
         if self.io != "caller":
-            return frozenset()
-        inputs = {a for a in self.arguments if self.role(a.index) != "param"}
-        return frozenset(inputs | set(self._outputs().values()))
+            return frozen
+        inputs = {a for a in self.arguments if self.role(a.index) == "input"}
+        return frozen.union(inputs, self._outputs().values())
+
+    def is_frozen(self, index: int) -> bool:
+        """Whether argument `index` is never written, and read where it is."""
+        return self.role(index) == "frozen"
 
     def unwritten_output(self) -> int | None:
         """A result that should be in a buffer of the caller, but that no compute makes."""
@@ -353,18 +360,21 @@ def _verify_arguments(graph: GraphOp, where: str) -> None:
         argument = f"{where}: argument {i}"
         role = graph.arg_attr(i, "poet.role")
         if role is not None and (not isinstance(role, StringAttr) or role.data not in ROLES):
-            raise VerifyException(f'{argument}: role must be "input" or "param", got {role}')
+            known = ", ".join(f'"{name}"' for name in ROLES)
+            raise VerifyException(f"{argument}: role must be one of {known}, got {role}")
         for name in ("poet.updates", "poet.offset"):
             attr = graph.arg_attr(i, name)
             if attr is not None and not isinstance(attr, IntegerAttr):
                 raise VerifyException(f"{argument}: {name} must be an integer, got {attr}")
         verify_offset(graph.offset(i), f"{argument}: offset")
         _verify_part(graph, i, argument)
+        if graph.is_frozen(i) and isinstance(input, PageType):
+            raise VerifyException(f"{argument}: what is frozen is no page")
         result = graph.updates(i)
         if result is None:
             continue
-        if graph.role(i) != "param":
-            raise VerifyException(f"{argument}: only a param may have poet.updates")
+        if graph.role(i) == "input":
+            raise VerifyException(f"{argument}: an input has no poet.updates")
         if not 0 <= result < len(outputs):
             raise VerifyException(
                 f"{argument} updates result {result}, the graph has {len(outputs)}"
@@ -377,7 +387,14 @@ def _verify_arguments(graph: GraphOp, where: str) -> None:
             raise VerifyException(
                 f"{argument} of type {input} updates result {result} of type {outputs[result]}"
             )
+        if graph.is_frozen(i) and result not in _places(graph.return_op, graph.arguments[i]):
+            raise VerifyException(f"{argument} is frozen, but result {result} is another value")
         updated[result] = i
+
+
+def _places(returns: ReturnOp, value: SSAValue) -> list[int]:
+    """The results that are `value`."""
+    return [k for k, returned in enumerate(returns.arguments) if returned is value]
 
 
 def _verify_part(graph: GraphOp, index: int, where: str) -> None:

@@ -1,0 +1,142 @@
+"""Arguments that no step changes: three ways to write them give the same RAM and bits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poetc.cli import main
+from poetc.errors import InputError
+from poetc.frontends.jax import export
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+RNG = np.random.default_rng(3)
+HIDDEN = (RNG.normal(size=(64, 48)) / 8).astype(np.float32)
+HEAD = (RNG.normal(size=(48, 10)) / 7).astype(np.float32)
+X = RNG.normal(size=(4, 64)).astype(np.float32)
+Y = np.eye(10, dtype=np.float32)[[1, 3, 5, 7]]
+FLASH_BYTES = HIDDEN.nbytes
+
+
+def loss_of(head: Any, hidden: Any, x: Any, y: Any) -> Any:
+    logits = jnp.tanh(x @ hidden) @ head
+    return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits) * y, axis=-1))
+
+
+def returned(params: Any, x: Any, y: Any) -> Any:
+    loss, gradient = jax.value_and_grad(loss_of)(params["head"], params["hidden"], x, y)
+    return {"head": params["head"] - 0.1 * gradient, "hidden": params["hidden"]}, loss
+
+
+def passed(head: Any, hidden: Any, x: Any, y: Any) -> Any:
+    loss, gradient = jax.value_and_grad(loss_of)(head, hidden, x, y)
+    return head - 0.1 * gradient, loss
+
+
+def closed(head: Any, x: Any, y: Any) -> Any:
+    return passed(head, HIDDEN, x, y)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The step written in three ways, with what JAX computes."""
+    folder = tmp_path_factory.mktemp("frozen")
+    ways: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
+        "returned": (returned, ({"head": HEAD, "hidden": HIDDEN}, X, Y), {}),
+        "passed": (passed, (HEAD, HIDDEN, X, Y), {"donate_argnums": 0, "frozen": "hidden"}),
+        "closed": (closed, (HEAD, X, Y), {"donate_argnums": 0}),
+    }
+    for name, (step, args, options) in ways.items():
+        export(step, args, folder / name, results=True, **options)
+    return folder
+
+
+def compiled(models: Path, way: str, out: Path, *options: str) -> dict[str, Any]:
+    """The report of a program with its data in `out`."""
+    data = f"--data={models / way}.npz"
+    command = ["poetc", str(models / f"{way}.mlir"), "--emit=c", data, "--json"]
+    done = subprocess.run([*command, *options, "-o", str(out)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stderr)
+
+
+def make_run(out: Path) -> str:
+    """What `make run` prints; it compares with JAX's results."""
+    done = subprocess.run(["make", "-s", "run"], cwd=out, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_three_ways_take_the_same_ram_and_give_the_same_bits(models: Path, tmp_path: Path) -> None:
+    ram: dict[str, int] = {}
+    heads: set[bytes] = set()
+    for way in ("returned", "passed", "closed"):
+        out = tmp_path / way
+        report = compiled(models, way, out)
+        ram[way] = report["ram"]["total_bytes"]
+        assert report["ram"]["caller_bytes"]["frozen"] == (0 if way == "closed" else FLASH_BYTES)
+        assert "status: ok" in make_run(out)
+        heads.add((out / "data" / "out0.bin").read_bytes())
+    assert len(heads) == 1 and len(set(ram.values())) == 1, ram
+    off = compiled(models, "returned", tmp_path / "off", "--frozen=off")
+    assert off["ram"]["total_bytes"] == ram["returned"] + FLASH_BYTES
+    assert "status: ok" in make_run(tmp_path / "off")
+    assert (tmp_path / "off" / "data" / "out0.bin").read_bytes() in heads
+
+
+@pytest.mark.parametrize(
+    "options", [["--params=storage", "--ram=4600B"], ["--io=caller"], ["--board=mps2-an386"]]
+)
+def test_with_storage_buffers_of_the_caller_and_on_a_board(
+    models: Path, tmp_path: Path, options: list[str]
+) -> None:
+    out = tmp_path / "out"
+    report = compiled(models, "returned", out, *options)
+    assert report["ram"]["caller_bytes"]["frozen"] == FLASH_BYTES
+    assert "status: ok" in make_run(out)
+
+
+def test_without_data_a_step_takes_a_pointer(models: Path, tmp_path: Path) -> None:
+    """The example program reads all arguments from files, under the sanitizers."""
+    out, step = tmp_path / "out", np.load(models / "returned.npz")
+    assert main([str(models / "returned.mlir"), "--emit=c", "-q", "-o", str(out)]) == 0
+    assert "const float *argument1" in (out / "model.h").read_text()
+    for i in range(4):
+        (tmp_path / f"arg{i}.bin").write_bytes(step[f"arg{i}"].tobytes())
+    flags = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    subprocess.run(["make", "-s", f"CFLAGS={flags}"], cwd=out, check=True)
+    subprocess.run([out / "model_example", tmp_path, "3"], check=True, capture_output=True)
+    assert (tmp_path / "arg1.bin").read_bytes() == HIDDEN.tobytes()
+    assert not (tmp_path / "out1.bin").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--frozen=head"], "--frozen=head: the step gives head a new value"),
+        (["--frozen=x,body"], "--frozen: no argument 'body'; there are head, hidden, x, y"),
+        (["--emit=c", "--board=microbit"], "--data with the arguments, or --frozen=off"),
+        (["--emit=c", "--executor=plan"], "--frozen=off"),
+    ],
+)
+def test_refusals(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture, options: list[str], said: str
+) -> None:
+    assert main([str(models / "passed.mlir"), *options, "-o", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_export_knows_the_names(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"frozen: no argument hiden; there are head, hidden, x, y"
+    ):
+        export(passed, (HEAD, HIDDEN, X, Y), tmp_path / "m", donate_argnums=0, frozen="hiden")
