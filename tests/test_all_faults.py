@@ -126,3 +126,28 @@ func.func public @main(
     assert "argument 1: result 0 is that of argument 0 already" in message
     assert "argument 2 is 3 : i32, @main has 2 results" in message
     assert "argument 3: argument of type tensor<f32>, result 1 of type tensor<4xf32>" in message
+
+
+def test_what_has_no_counterpart_is_named_all_at_once() -> None:
+    text = """\
+func.func public @main(%c: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf64>) {
+  %3 = "stablehlo.custom_call"(%c) <{api_version = 1 : i32, call_target_name = "a b"}> :
+    (tensor<4xf32>) -> tensor<4xf32>
+  %4 = stablehlo.custom_call @lapack_spotrf(%c) : (tensor<4xf32>) -> tensor<4xf32>
+  %5 = stablehlo.cholesky %4, lower = true : tensor<4xf32>
+  %6 = stablehlo.fft %5, type = RFFT, length = [4] : (tensor<4xf32>) -> tensor<4xcomplex<f32>>
+  %7 = stablehlo.convert %6 : (tensor<4xcomplex<f32>>) -> tensor<4xf64>
+  return %3, %5, %7 : tensor<4xf32>, tensor<4xf32>, tensor<4xf64>
+}
+"""
+    with pytest.raises(InputError) as error:
+        read_module(text.encode(), "step.mlir")
+    faults = re.findall(r"step\.mlir:(\d+):\d+: (.*?)(?:,|;|\n| is not| takes)", str(error.value))
+    assert faults[1:] == [
+        ("1", "@main"),
+        ("2", "stablehlo.custom_call @a b"),
+        ("4", "stablehlo.custom_call @lapack_spotrf"),
+        ("5", "stablehlo.cholesky"),
+        ("6", "stablehlo.fft"),
+        ("7", "stablehlo.convert: operand 0 has elements of type complex<f32>"),
+    ], error.value

@@ -59,6 +59,10 @@ _BRACKET_OR_LINE = re.compile(r"[()\[\]{}\n]")
 _OPENS_AT_END_OF_LINE = re.compile(r"\{[ \t]*\n")
 _RESULTS = re.compile(r"(?:%[\w$.-]+(?::\d+)?\s*,?\s*)+=")
 _OPERATION_NAME = re.compile(r'(?:%[^="\n]*=\s*)?"?(?P<name>[A-Za-z_][\w$.]*)')
+# What a custom call calls, in its short form or among the properties of the generic one.
+_CALLED = re.compile(
+    r'"?\s*(?:@(?P<name>[\w$.-]+)|(?:@|\([^\n]*?\bcall_target_name\s*=\s*)"(?P<quoted>[^"\n]*)")'
+)
 _VALUE = re.compile(r"%([\w$.-]+)")
 _FUNCTION = re.compile(r"@([\w$.-]+)")
 
@@ -73,7 +77,7 @@ _FAULTS = (ParseError, VerifyException, ValueError)
 
 
 class UnsupportedOperationError(InputError):
-    """An operation that no dialect has. `message` is its name."""
+    """An operation that no dialect has. `message` is its name, and what it calls outside."""
 
 
 class Unreadable(Operation):
@@ -239,6 +243,9 @@ class FaultTolerantParser(Parser):
             match = _OPERATION_NAME.match(self._text, begin)
             place = begin if match is None else match.start("name")
             kind = UnsupportedOperationError
+            if message == "stablehlo.custom_call" and match is not None:
+                called = _CALLED.match(self._text, match.end())
+                message += "" if called is None else f" @{called['name'] or called['quoted']}"
         self.faults.append(kind(message, self._lines.at(min(place, len(self._text)))))
         return place
 

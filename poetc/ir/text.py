@@ -159,11 +159,11 @@ def _all_of(faults: Sequence[InputError]) -> InputError:
 
 
 def _explained(fault: UnsupportedOperationError) -> InputError:
-    name = fault.message
+    name, *_ = fault.message.split(" ")
     dialect, dot, _ = name.partition(".")
     if not dot:
-        return InputError(f"expected an operation, not '{name}'", fault.location)
-    message = f"{name} is not supported"
+        return InputError(f"expected an operation, not '{fault.message}'", fault.location)
+    message = f"{fault.message} is not supported"
     if make_context().get_optional_dialect(dialect) is None:
         message += f" (unknown dialect '{dialect}')"
     elif name in FRAMEWORK_NAMES:
