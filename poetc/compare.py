@@ -38,7 +38,7 @@ def rounding_of(step: Operation) -> float:
 def tolerance(rounding: float) -> float:
     """What a difference may be in one step that rounds so. With few digits it is a few roundings,
     because other compilers leave some out."""
-    return max(TOLERANCE, 4 * rounding)
+    return max(TOLERANCE, 8 * rounding)
 
 
 def floor(step: Iterable[np.ndarray], rounding: float = ROUNDING) -> float:

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import bring, build, run, worst_error
+from compiled import SANITIZE, bring, build, run, worst_error
 from conftest import load_arrays
 from example_scripts import differences, run_commands
 from torch_modules import Transformer, dscnn, functional, lenet, mlp, nn, resnet8, torch
 
+from poetc.compare import rounding_of, tolerance
 from poetc.errors import InputError
 from poetc.frontends.torch import export
+from poetc.frontends.torch_graph import array_of
 from poetc.interpreter.graphs import run_graph
 from poetc.ir.text import parse_module
 
@@ -53,8 +55,7 @@ def eager(training: tuple[Any, ...], steps: int) -> list[np.ndarray]:
         value = loss(module(inputs), *targets)
         value.backward()
         optimiser.step()
-    results = [tensor.detach().numpy() for tensor in (value, *expected_state(module, optimiser))]
-    return [a.astype(np.int32) if a.dtype == np.int64 else a for a in results]
+    return [array_of(tensor) for tensor in (value, *expected_state(module, optimiser))]
 
 
 TRAININGS: dict[str, Callable[[], tuple[Any, ...]]] = {
@@ -118,6 +119,28 @@ def test_training(name: str, tmp_path: Path) -> None:
     assert report.memory is not None and report.memory.arena_bytes <= budget < peak
     program = build(scheduled, tmp_path / "out")
     assert worst_error(run(program, arguments, expected, STEPS), expected) <= TOLERANCE
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_types_are_those_of_pytorch(half: Any, tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    module = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(8, 5)).to(half)
+    training = (
+        module,
+        lambda y, wanted, scale: functional.cross_entropy(y * scale, wanted),
+        SGD(module.parameters(), lr=0.1),
+        torch.randint(0, 9, (3, 2)),
+        (torch.randint(0, 5, (3,)), torch.tensor(2, dtype=torch.uint8)),
+    )
+    exported = export(*training, path=tmp_path / "model")
+    arguments, expected = load_arrays(exported.npz)
+    name = str(half).removeprefix("torch.")
+    assert [str(a.dtype) for a in arguments] == [name] * 3 + ["int64", "int64", "uint8"]
+    assert worst_error(expected, eager(training, 1)) == 0
+    module = parse_module(exported.mlir.read_text())
+    scheduled, _ = bring("half", module, arguments, expected).schedule(None)
+    found = run(build(scheduled, tmp_path / "out", *SANITIZE), arguments, expected)
+    assert worst_error(found, expected) <= tolerance(rounding_of(module))
 
 
 class Branches(nn.Module):
@@ -457,16 +480,15 @@ def test_hooks_are_refused(tmp_path: Path) -> None:
 
 def test_refused_tensors(tmp_path: Path) -> None:
     module = nn.Linear(4, 4).double()
-    module.register_buffer("coarse", torch.ones(1, dtype=torch.bfloat16))
-    batch = (torch.mean, torch.ones(3, 4, dtype=torch.uint8), torch.tensor([1 << 40]))
-    assert refusal(tmp_path, module, None, *batch) == (
-        "types that poetc does not have (it has float32, int32, uint32, bool):\n"
+    module.register_buffer("coarse", torch.ones(1, dtype=torch.float8_e5m2))
+    batch = (torch.mean, torch.ones(3, 4, dtype=torch.complex64), torch.tensor([1 << 40]))
+    message = refusal(tmp_path, module, None, *batch)
+    assert message.startswith("types that poetc does not have (it has float32, bfloat16, float16,")
+    assert message.endswith(
         "  parameters.weight: float64\n  parameters.bias: float64\n"
-        "  buffers.coarse: bfloat16\n  inputs.0: uint8"
+        "  buffers.coarse: float8_e5m2\n  inputs.0: complex64"
     )
     module = nn.Linear(4, 4)
-    batch = (torch.mean, torch.ones(3, 4), torch.tensor([1 << 40]))
-    assert refusal(tmp_path, module, None, *batch).endswith("32 bits:\n  targets.0")
     assert refusal(tmp_path, module, None, torch.mean, "images", (torch.ones(1), None)) == (
         "inputs and targets are tensors or tuples of tensors, but inputs.0 is of the type str, "
         "targets.1 is of the type NoneType"

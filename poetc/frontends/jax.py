@@ -136,10 +136,11 @@ def export(
     wide = [
         f"  {name}"
         for name, leaf, value in zip(names, leaves, values, strict=True)
-        if value.dtype.kind == "i" and not np.array_equal(value, np.asarray(leaf))
+        if value.dtype.kind in "iu" and not np.array_equal(value, np.asarray(leaf))
     ]
     if wide:
-        raise InputError("\n".join(("integers of more than 32 bits:", *wide)))
+        what = "integers of more than 32 bits, which JAX has with jax_enable_x64:"
+        raise InputError("\n".join((what, *wide)))
     expected: Any = jax.tree.leaves(jax.jit(step)(*args)) if results is True else results or ()
     mlir, npz = write_model(path, text, values, [np.asarray(array) for array in expected])
     return Exported(mlir, npz, tuple(names), updates)

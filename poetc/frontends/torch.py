@@ -94,13 +94,13 @@ def export(
 
     Arguments of the step are the parameters, the optimiser's state (as it is, or zeros before its
     first step), the buffers of the module, inputs and targets. Results are the loss and the new
-    values of the first three. Integers have 32 bits.
+    values of the first three, all of the types that they have in PyTorch.
 
     Raises InputError for what cannot be exported, and where PyTorch or JAX is missing or a file
     cannot be written. What module, loss or optimiser raise is passed on.
     """
     torch = require("torch", "poetc.frontends.torch.export")
-    require("jax", "poetc.frontends.torch.export", "torch")
+    jax = require("jax", "poetc.frontends.torch.export", "torch")
     _check_module(torch, module, loss)
     given = _Training(module, loss, optimiser, *_tuples(torch, inputs=inputs, targets=targets))
     _check_optimiser(torch, given)
@@ -123,13 +123,26 @@ def export(
     results = [value, *_flat(after.parameters(), new_state, after.buffers())]
     arguments = [OrderedDict((k, array_of(v)) for k, v in part.items()) for part in parts]
     arguments += [tuple(map(array_of, part)) for part in batch]
-    return export_jax(
-        step,
-        arguments,
-        path,
-        donate_argnums={0: 1, 1: 2, 2: 3},
-        results=[array_of(tensor) for tensor in results],
-    )
+    with _wide_integers(jax):
+        return export_jax(
+            step,
+            jax.tree.map(lambda array: jax.numpy.asarray(array, array.dtype), arguments),
+            path,
+            donate_argnums={0: 1, 1: 2, 2: 3},
+            results=[array_of(tensor) for tensor in results],
+        )
+
+
+@contextmanager
+def _wide_integers(jax: Any) -> Iterator[None]:
+    """In it, JAX has PyTorch's integers of 64 bits, but makes other numbers with 32."""
+    option = "jax_explicit_x64_dtypes"
+    before = getattr(jax.config, option)
+    jax.config.update(option, "allow")
+    try:
+        yield
+    finally:
+        jax.config.update(option, before)
 
 
 def _tuples(torch: Any, **batch: Any) -> list[tuple[Any, ...]]:
@@ -254,16 +267,6 @@ def _check_types(torch: Any, given: _Training) -> None:
         return TYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
 
     check_types((name, type_of(tensor)) for name, tensor in named)
-    limits = torch.iinfo(torch.int32)
-    wide = [
-        f"  {name}"
-        for name, t in named
-        if t.dtype == torch.int64
-        and t.numel()
-        and not limits.min <= t.min() <= t.max() <= limits.max
-    ]
-    if wide:
-        raise InputError("\n".join(("integers of more than 32 bits:", *wide)))
 
 
 # The step in PyTorch

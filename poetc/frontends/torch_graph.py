@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from poetc.errors import InputError
+from poetc.ir.types import BFLOAT16
 
 PLACE = "poetc.place"
 """Key of what a traced operation is annotated with: its module, or what else it is in."""
@@ -93,5 +94,11 @@ def source_of(frames: Iterable[tuple[str, Any]]) -> str:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    array = tensor.detach().cpu().numpy()
-    return array.astype(np.int32) if array.dtype == np.int64 else array
+    """The elements of a tensor."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    here = tensor.detach().cpu()
+    if here.dtype == torch.bfloat16:
+        # NumPy does not know the type.
+        return here.view(torch.int16).numpy().view(BFLOAT16.dtype)
+    return here.numpy()

@@ -23,6 +23,7 @@ from torch.export import default_decompositions
 
 from poetc.frontends.aten import elementwise, indices, reductions, shapes, windows
 from poetc.frontends.aten.registry import LOWERINGS, MAXIMA, Lowering, UnsupportedError, aten
+from poetc.ir.types import ELEMENT_TYPES
 
 __all__ = [
     "TYPES",
@@ -39,12 +40,11 @@ __all__ = [
 ]
 
 TYPES: dict[Any, str] = {
-    torch.float32: "float32",
-    torch.int32: "int32",
-    torch.int64: "int32",
-    torch.bool: "bool",
+    getattr(torch, name): name
+    for name in (str(type.dtype) for type in ELEMENT_TYPES.values())
+    if hasattr(torch, name)
 }
-"""Element types: PyTorch's → ours. Whole numbers are 32 bits wide, as everywhere in JAX."""
+"""Element types: PyTorch's → ours."""
 
 _RANDOM = (
     "random numbers; a step gives the same results for the same arguments (use p=0 for dropout, or "
@@ -82,7 +82,7 @@ def _typed(result: Any, meta: Any) -> Any:
     if not isinstance(result, Array) or not isinstance(meta, torch.Tensor):
         return result
     if meta.dtype not in TYPES:
-        raise UnsupportedError(f"{meta.dtype} (float32, int64, int32 and bool are supported)")
+        raise UnsupportedError(f"{meta.dtype} ({', '.join(TYPES.values())} are supported)")
     assert result.shape == tuple(meta.shape), (result.shape, meta.shape)
     return result.astype(TYPES[meta.dtype])
 
