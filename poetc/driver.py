@@ -17,7 +17,6 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
-from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import StableHLOSplitPass, main_of, splittable
 from poetc.passes.stablehlo_to_poet import frozen_arguments
 from poetc.pipeline import (
@@ -26,6 +25,7 @@ from poetc.pipeline import (
     plan_passes,
     run_passes,
     schedule_pass,
+    simplify_passes,
     verified,
 )
 from poetc.planning.problem import ScheduleOptions
@@ -71,9 +71,7 @@ def compile_module(
     """
     options = options.checked()
     splits = options.split if isinstance(options.split, tuple) else ()
-    passes = front_passes(
-        module, options.device_name, options.device, splits, options.io, options.frozen
-    )
+    passes = _front_passes(module, options, splits)
     source = _source(ctx, module, options, observe)
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
@@ -108,6 +106,20 @@ def compile_module(
     if options.stack_compiler is not None:
         options, stack = options.with_measured_stack(module, found.step.graph)
     return Compiled(module, found.step.graph, found.report, options, passes, stack)
+
+
+def _front_passes(
+    module: ModuleOp, options: Options, splits: tuple[Split, ...]
+) -> tuple[ModulePass, ...]:
+    return front_passes(
+        module,
+        options.device_name,
+        options.device,
+        splits,
+        options.io,
+        options.frozen,
+        options.train,
+    )
 
 
 def _compile_scheduled(
@@ -188,7 +200,8 @@ class SplitSource:
     def splittable(self) -> Mapping[int, tuple[int, int]]:
         """For each parameter the argument that stands for those split alike, and in how many shards
         these can be had. The module is simplified then."""
-        StableHLOSimplifyPass().apply(self.ctx, self.module)
+        for step in simplify_passes(self.options.train):
+            step.apply(self.ctx, self.module)
         frozen = frozen_arguments(main_of(self.module), self.options.frozen)
         return {i: most for i, most in splittable(self.module).items() if i not in frozen}
 
@@ -211,10 +224,9 @@ class SplitSource:
         """
         options, copy = self.options, self.module.clone()
         started = time.monotonic()
-        passes = front_passes(
-            copy, options.device_name, options.device, splits, options.io, options.frozen
-        )
-        for step in passes[1:-1]:
+        passes = _front_passes(copy, options, splits)
+        simplified = len(simplify_passes(options.train))
+        for step in passes[simplified:-1]:
             step.apply(self.ctx, copy)
             if isinstance(step, StableHLOSplitPass) and late(copy):
                 return None
@@ -222,7 +234,7 @@ class SplitSource:
         known = options.with_program(copy, graph)
         self.passes[copy] = passes
         if splits:
-            self.observe(passes[1], copy, time.monotonic() - started)
+            self.observe(passes[simplified], copy, time.monotonic() - started)
         return copy, known.schedule_options(graph)
 
 

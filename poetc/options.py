@@ -157,6 +157,12 @@ _TABLE = (
         default="auto",
     ),
     Option(
+        "train",
+        "parameters that are trained (default: all), by name or pattern; @AXIS:START:STOP: only "
+        "these indices along an axis",
+        "NAME,...",
+    ),
+    Option(
         "split",
         "parameters in K parts each, by argument number or name; {default} (default): where the "
         "step does not fit otherwise",

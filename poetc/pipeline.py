@@ -1,7 +1,7 @@
 """The pipeline: which passes run, in which order. Start reading here.
 
-    StableHLO ── stablehlo-simplify (── stablehlo-split) ── stablehlo-to-poet ── poet-fuse
-      ── poet-lower-kernels
+    StableHLO ── stablehlo-simplify (── stablehlo-train) (── stablehlo-split) ── stablehlo-to-poet
+      ── poet-fuse ── poet-lower-kernels
       ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
       ── poet-verify ── poet IR ── a backend (`backends/`, chosen in `cli/emit/`): C, TVM, a plan
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -39,12 +38,10 @@ from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import StableHLOSplitPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
+from poetc.passes.stablehlo_train import StableHLOTrainPass
 from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.request import Options
 from poetc.splits import Split, splits_text
-
-if TYPE_CHECKING:
-    pass
 
 Observer = Callable[[ModulePass, ModuleOp, float], None]
 """Called after each pass with the pass, the module and the seconds it took."""
@@ -57,20 +54,21 @@ def front_passes(
     splits: tuple[Split, ...] = (),
     io: str | None = None,
     frozen: str = default("frozen"),
+    train: str | None = None,
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
     Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
-    are, `frozen` which arguments are never written. Costs that were made for another device than
-    `device`, or may be from another profile, are made again; costs without a device, written by
-    hand, are kept.
+    are, `frozen` which arguments are never written, `train` which parameters are trained. Costs
+    that were made for another device than `device`, or may be from another profile, are made again;
+    costs without a device, written by hand, are kept.
     """
     profile = _profile_path(device)
     split = splits_text(splits) if splits else None
     found = graphs(module)
     if not found:
         return (
-            StableHLOSimplifyPass(),
+            *simplify_passes(train),
             *((StableHLOSplitPass(split),) if split is not None else ()),
             StableHLOToPoetPass(io, frozen),
             PoetFusePass(),
@@ -91,6 +89,14 @@ def front_passes(
     if stale or any(compute.cost is None for compute in computes):
         passes += [PoetAnnotatePass(device=device_name, profile=profile), PoetOrderPass()]
     return tuple(passes)
+
+
+def simplify_passes(train: str | None = None) -> tuple[ModulePass, ...]:
+    """The passes that bring StableHLO to its normal form, with the parameters trained that `train`
+    names (None: all)."""
+    if train is None:
+        return (StableHLOSimplifyPass(),)
+    return (StableHLOSimplifyPass(), StableHLOTrainPass(train), StableHLOSimplifyPass())
 
 
 def schedule_pass(options: Options, asked: ScheduleOptions) -> PoetSchedulePass:

@@ -16,6 +16,7 @@ from poetc.ir.dialects import DIALECTS
 _PASSES = {
     "stablehlo-simplify": "StableHLOSimplifyPass",
     "stablehlo-split": "StableHLOSplitPass",
+    "stablehlo-train": "StableHLOTrainPass",
     "stablehlo-to-poet": "StableHLOToPoetPass",
     "poet-fuse": "PoetFusePass",
     "poet-lower-kernels": "PoetLowerKernelsPass",

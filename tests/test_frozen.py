@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,14 @@ def test_export_knows_the_names(tmp_path: Path) -> None:
         InputError, match=r"frozen: no argument hiden; there are head, hidden, x, y"
     ):
         export(passed, (HEAD, HIDDEN, X, Y), tmp_path / "m", donate_argnums=0, frozen="hiden")
+
+
+@pytest.mark.slow
+def test_fine_tuning_takes_what_the_documentation_says(tmp_path: Path) -> None:
+    root = Path(__file__).parent.parent
+    command = [sys.executable, str(root / "examples" / "fine_tuning.py"), str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6
+    documented = (root / "docs" / "frozen.md").read_text().splitlines()
+    assert [f"    {line}" for line in lines] == [line for line in documented if line[4:] in lines]

@@ -160,6 +160,7 @@ def _options(arguments: argparse.Namespace, backend: emit.Backend) -> Options:
         stack_compiler=stack_compiler,
         io=arguments.io,
         frozen=value(arguments, "frozen"),
+        train=value(arguments, "train"),
         split=_split(value(arguments, "split")),
         board=board,
         executor=_executor(

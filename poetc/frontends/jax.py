@@ -12,7 +12,6 @@ result of the same shape, which may be that of another tensor.
 
 from __future__ import annotations
 
-import fnmatch
 import inspect
 import os
 from collections import deque
@@ -25,6 +24,7 @@ import numpy as np
 
 from poetc.errors import InputError
 from poetc.frontends.files import Exported, check_types, require, write_model
+from poetc.patterns import chosen
 
 
 @dataclass(frozen=True)
@@ -208,10 +208,9 @@ def _frozen(names: Sequence[str], asked: Sequence[str]) -> set[int]:
     found: set[int] = set()
     unknown: list[str] = []
     for name in asked:
-        chosen = {i for i, n in enumerate(names) if fnmatch.fnmatchcase(n, name)}
-        chosen |= {i for i, n in enumerate(names) if n.startswith(f"{name}.")}
-        found |= chosen
-        if not chosen:
+        numbers = chosen(names, name)
+        found.update(numbers)
+        if not numbers:
             unknown.append(name)
     if unknown:
         raise InputError(f"frozen: no argument {', '.join(unknown)}; there are {', '.join(names)}")

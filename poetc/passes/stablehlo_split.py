@@ -209,7 +209,7 @@ def best_axis(main: FuncOp, alike: Sequence[int], parts: int) -> int | None:
     if not axes:
         return None
     updates = updates_of(main)
-    region = _region(main, {updates[index] for index in alike})
+    region = region_of(main, {updates[index] for index in alike})
 
     def price(axis: int) -> tuple[int, ...]:
         found = [_readers(arguments[index], axis, region) for index in alike]
@@ -269,7 +269,7 @@ def is_free(value: SSAValue, known: dict[SSAValue, bool]) -> bool:
     return known[value]
 
 
-def _region(main: FuncOp, wanted: Collection[int]) -> set[SSAValue]:
+def region_of(main: FuncOp, wanted: Collection[int]) -> set[SSAValue]:
     """Values that nothing but the results `wanted` is computed from."""
     region: set[SSAValue] = set()
     last = main.body.block.last_op
@@ -326,7 +326,7 @@ class _Splitter:
         last = self.block.last_op
         assert isinstance(last, ReturnOp)
         self.last: ReturnOp = last
-        self.region = _region(main, wanted)
+        self.region = region_of(main, wanted)
         self.parts: dict[SSAValue, _Parts] = {}
         self.sums: dict[SSAValue, SSAValue] = {}
         self.slices: dict[tuple[SSAValue, int, int, int], SSAValue] = {}

@@ -53,6 +53,7 @@ from poetc.ir.stablehlo import (
 )
 from poetc.ir.types import ELEMENT_TYPES, listed
 from poetc.options import default
+from poetc.patterns import chosen
 
 NAME = "poet.name"
 """Attribute of an argument or result: what it is called in the source."""
@@ -70,8 +71,8 @@ class StableHLOToPoetPass(ModulePass):
 
     `io`, "arena" or "caller", says where inputs and results are (default: in the arena). `frozen`
     says which arguments are read where they are: "auto", those that the step returns unchanged as
-    their own new value, and those with the attribute `poet.frozen`; those of these names or
-    numbers, separated by commas, too; "off": none.
+    their own new value, and those with the attribute `poet.frozen`; those of these names, patterns
+    or numbers, separated by commas, too; "off": none.
     """
 
     name = "stablehlo-to-poet"
@@ -459,11 +460,11 @@ def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
     problems: list[str] = []
     for word in asked.split(",") if asked != "auto" else ():
         number = re.fullmatch(r"(?:arg)?(\d{1,9})", word, re.ASCII)
-        chosen = [int(number[1])] if number else [i for i, n in enumerate(names) if n == word]
-        if not chosen or chosen[0] >= len(names):
+        found = chosen(names, word) or ([int(number[1])] if number else [])
+        if not found or found[0] >= len(names):
             problems.append(f"--frozen: no argument {word!r}; there are {', '.join(names)}")
         else:
-            wanted[chosen[0]] = f"--frozen={word}"
+            wanted |= dict.fromkeys(found, f"--frozen={word}")
     problems += [
         f"{what}: the step gives {names[i]} a new value"
         for i, what in wanted.items()
