@@ -13,6 +13,7 @@ LAYERS = (
     ("units", "names", "files", "lock", "page", "description", "terminal"),
     ("budget", "diagnosis", "splits"),
     ("schedule",),
+    ("patterns",),
     ("options",),
     ("ir",),
     ("kernels",),
