@@ -56,8 +56,8 @@ def test_a_slower_machine_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     problem = layered(60, SHAPES["narrow"])
     problem = replace(problem, ram_bytes=int(0.7 * peak_bytes(problem)))
     # So little effort that the gap stays open, and so much time that it is not what ends it.
-    params = SearchParams(pace=0.03, tiny=0, small=100)
-    fast = solve(problem, gap=0.0, time_limit_s=40, params=params)
+    params = SearchParams(tiny=0, small=100)
+    fast = solve(problem, gap=0.0, time_limit_s=40, effort_s=2, params=params)
     assert fast.status == "feasible"
     rounds = iter(range(10**9))
     separate, offer = Cuts.separate, Search.offer
@@ -72,7 +72,7 @@ def test_a_slower_machine_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Cuts, "separate", slow_separate)
     monkeypatch.setattr(Search, "offer", slow_offer)
-    slow = solve(problem, gap=0.0, time_limit_s=40, params=params)
+    slow = solve(problem, gap=0.0, time_limit_s=40, effort_s=2, params=params)
     assert next(rounds) > 5
     assert (slow.steps, slow.bound_nj) == (fast.steps, fast.bound_nj)
 

@@ -77,7 +77,7 @@ class Fit:
             and attempts < MAX_ATTEMPTS
             and low < budget < high
             and not self.good(best, first)
-            and time.monotonic() < (self.solver.latest_s if best is None else self.until_s(best))
+            and not self.ended(best)
         ):
             attempts += 1
             try:
@@ -113,10 +113,13 @@ class Fit:
             best = replace(best, status="feasible")
         return best
 
-    def until_s(self, found: ScheduleReport) -> float:
-        """How long a better schedule than the one that was found is looked for."""
+    def ended(self, found: ScheduleReport | None) -> bool:
+        """Whether no better schedule than the one that was found is looked for any more."""
+        if found is None:
+            return self.late()
         patient = found.use.energy_nj > self.solver.enough_nj
-        return self.solver.patient_until_s if patient else self.solver.end_s
+        until_s = self.solver.patient_until_s if patient else self.solver.end_s
+        return self.options.late or self.options.now_s >= until_s
 
     def late(self) -> bool:
         """Whether the time for arenas is over, too: it is that of the solver and a little more."""

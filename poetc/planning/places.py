@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 
 from poetc.diagnosis import Diagnosis, Reason, Tried
@@ -64,7 +63,7 @@ def choose(
     places = OPTIONS["params"].choices or ()
     if options.params not in places:
         raise InputError(f"params is {', '.join(places)}, not {options.params}")
-    end_s = time.monotonic() + options.time_limit_s
+    end_s = options.now_s + options.time_limit_s
     may_share = inplace_candidates(graph)
     in_ram = problem_view(graph, replace(options, params="ram"), may_share)
     reference = replace(in_ram.problem, ram_bytes=None, deadline_ns=None)
@@ -73,10 +72,11 @@ def choose(
     interrupted: SolverInterrupted | None = None
     for turn, way in [(turn, way) for turn in range(2) for way in ways]:
         energy_nj = min(w.energy_nj for w in ways)
-        left_s = end_s - time.monotonic()
+        left_s = end_s - options.now_s
         if way.settled or way.bound_nj >= energy_nj:
             continue
-        if turn and (left_s <= way.spent_s or within_gap(energy_nj, way.bound_nj, options.gap)):
+        over = options.late or left_s <= way.spent_s
+        if turn and (over or within_gap(energy_nj, way.bound_nj, options.gap)):
             continue
         others = [w.bound_nj for w in ways[ways.index(way) + 1 :] if not turn]
         solver = Solver(
@@ -118,7 +118,7 @@ def choose(
 
 def _search(way: _Way, solver: Solver) -> None:
     """Searches one way, and notes in it what comes of that."""
-    started_s = time.monotonic()
+    started_s = solver.options.now_s
     way.searched = True
     try:
         found = Fit(solver).run()
@@ -134,7 +134,7 @@ def _search(way: _Way, solver: Solver) -> None:
             way.report = found
         way.bound_nj = min(max(way.bound_nj, solver.bound_nj), way.energy_nj)
         way.settled = found.status == "optimal"
-    way.spent_s = time.monotonic() - started_s
+    way.spent_s = solver.options.now_s - started_s
 
 
 def _ways(

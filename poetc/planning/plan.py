@@ -9,7 +9,6 @@ of these each.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from xdsl.dialects.builtin import DenseArrayBase, i64
@@ -31,6 +30,7 @@ from poetc.planning.problem import ScheduleOptions, storage_of, unit_bytes
 from poetc.planning.report import ScheduleReport, describe, describe_asked, with_makespan
 from poetc.planning.solver import ProgressCallback, diagnosis
 from poetc.planning.transfers import plan_graph_transfers
+from poetc.schedule.model.clock import Clock
 
 MAX_LATE = 6
 """How often a step with a profile is scheduled again until what is predicted for it is in time."""
@@ -49,6 +49,8 @@ def plan_graph(
     found in time.
     """
     options = _checked(graph, options)
+    if options.clock is None:
+        options = replace(options, clock=Clock(options.time_limit_s))
     view, report = _plan_in_time(graph, options, progress)
     assert report.memory is not None
     write_schedule(view, report.steps)
@@ -101,7 +103,7 @@ def _plan_in_time(
     asked for a deadline that is off as the last plan was, until a plan is in time.
     """
     device, deadline_ns = options.device, options.deadline_ns
-    end_s = time.monotonic() + options.time_limit_s
+    end_s = options.now_s + options.time_limit_s
 
     def attempt(limit_ns: int | None, left_s: float) -> tuple[GraphView, ScheduleReport]:
         asked = replace(options, deadline_ns=limit_ns, time_limit_s=left_s)
@@ -123,8 +125,8 @@ def _plan_in_time(
         assert predicted_ns is not None
         if predicted_ns <= deadline_ns:
             return view, report
-        left_s = end_s - time.monotonic()
-        if turn == MAX_LATE or low_ns >= high_ns or left_s <= 0:
+        left_s = end_s - options.now_s
+        if turn == MAX_LATE or low_ns >= high_ns or left_s <= 0 or options.late:
             break
         # The deadline, off as the last plan was; or half way between what is known.
         limit_ns = makespan_ns - predicted_ns + deadline_ns

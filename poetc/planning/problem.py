@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import IntegerAttr, i64
 
@@ -17,6 +17,7 @@ from poetc.page import page_bytes
 from poetc.planning.inplace import inplace_candidates
 from poetc.schedule.heuristics.order import low_peak_order
 from poetc.schedule.heuristics.reorder import permuted
+from poetc.schedule.model.clock import Clock
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem
 
@@ -31,7 +32,8 @@ class ScheduleOptions(SearchOptions):
     makespan. Without a `device` there is no auxiliary storage. `gap` is the optimality gap to
     stop at, relative to the energy. `params` is "ram", "storage", or "auto": where that takes less
     energy within the limits; parameters in shards are on storage whatever it says. `patience` is
-    the share of the time limit after which a search without any schedule ends.
+    the share of the time limit after which a search without any schedule ends. The `clock` counts
+    the work of all searches; without one each call has its own.
     """
 
     budget: Budget = NO_LIMIT
@@ -40,11 +42,23 @@ class ScheduleOptions(SearchOptions):
     align: int = ALIGN_BYTES
     params: str = "ram"
     patience: float = 1.0
+    clock: Clock | None = field(default=None, compare=False)
 
     @property
     def arena_bytes(self) -> int | None:
         """The RAM of the arena; None is no limit."""
         return self.budget.arena_bytes
+
+    @property
+    def now_s(self) -> float:
+        """The seconds of the time limit that were used. They are those that the work stands for, so
+        that what is tried does not depend on the machine."""
+        return 0.0 if self.clock is None else self.clock.used_s
+
+    @property
+    def late(self) -> bool:
+        """Whether the time limit has passed."""
+        return self.clock is not None and self.clock.left_s <= 0
 
 
 def alignment_of(device: Device | None) -> int:

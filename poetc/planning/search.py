@@ -7,7 +7,6 @@ take less energy. All of it takes one time limit.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -31,6 +30,7 @@ from poetc.planning.split_candidates import (
     in_time,
 )
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
+from poetc.schedule.model.clock import Clock
 from poetc.schedule.search.infeasibility import least_ram
 from poetc.splits import Split, splits_text
 
@@ -120,11 +120,19 @@ class _Search:
         self.step, self.asked, self.progress = step, step.asked, progress
         self.refused = "the input is poet IR" if source is None else source.refused
         self.source = None if self.refused else source
-        self.end_s = time.monotonic() + step.asked.time_limit_s
+        self.clock = Clock(step.asked.time_limit_s)
         self.best: Found | None = None
         self.tried: list[Tried] = []
         self.failures: list[_Failure] = []
         self.is_splittable = True
+
+    @property
+    def _left_s(self) -> float:
+        """What is left of the time limit, counted by work (`Clock.used_s`); 0 where it has
+        passed."""
+        if self.clock.left_s <= 0:
+            return 0.0
+        return max(0.0, self.clock.limit_s - self.clock.used_s)
 
     def run(self) -> Found:
         """What `search` returns."""
@@ -156,11 +164,10 @@ class _Search:
     def _try(self, step: Step, candidate: Candidate | None, patience: float) -> None:
         """Schedules one step. A search without a schedule takes the share `patience` of the time
         and leaves the rest to others."""
-        begin_s = time.monotonic()
-        left_s = max(0.0, self.end_s - begin_s)
+        begin_s, left_s = self.clock.used_s, self._left_s
         splits = "" if candidate is None else splits_text(candidate.splits)
         try:
-            asked = replace(step.asked, time_limit_s=left_s, patience=patience)
+            asked = replace(step.asked, time_limit_s=left_s, patience=patience, clock=self.clock)
             report = plan_graph(step.graph, asked, self.progress)
         except KeyboardInterrupt:
             if self.best is None:
@@ -169,7 +176,7 @@ class _Search:
             self.best = replace(best, report=replace(best.report, interrupted=True))
             return
         except UnscheduledError as error:
-            spent_s = time.monotonic() - begin_s
+            spent_s = self.clock.used_s - begin_s
             found = error.diagnosis
             cut_short = not found.proven and spent_s >= CUT * patience * left_s
             if not found.proven:
@@ -188,22 +195,22 @@ class _Search:
     def _in_shards(self, source: Source, unsplit: Candidate) -> Diagnosis | None:
         """Tries parameters in shards, ever finer ones until there is a schedule, and further as
         long as they may be better than it. The diagnosis if there is no schedule."""
-        begin_s = time.monotonic()
-        until_s = begin_s + BETTER_SHARE * max(0.0, self.end_s - begin_s)
+        until_s = self.clock.used_s + BETTER_SHARE * self._left_s
         least_ns = unsplit.least_time_ns
 
         def over(candidate: Candidate = unsplit) -> bool:
             """Whether this one, and those that are finer, are of no interest."""
             if self.best is None:
-                return self._too_late(least_ns) or time.monotonic() >= self.end_s
+                return self._too_late(least_ns) or not self._left_s
             energy_nj = self.best.report.use.energy_nj
             # Transfers of shards take no less than those of the whole.
-            late = time.monotonic() >= until_s or self.best.report.interrupted
+            late = self.clock.used_s >= until_s or not self._left_s
+            late = late or self.best.report.interrupted
             return late or candidate.least_nj >= energy_nj * (1 - self.asked.gap)
 
         def late(module: ModuleOp | None = None) -> bool:
             """Whether there is no time to make poet IR of it, nor interest."""
-            return over() or time.monotonic() + source.seconds(module) >= self.end_s
+            return over() or source.seconds(module) >= self.clock.left_s
 
         if not over(unsplit) and not late():
             splittable = source.splittable()
@@ -230,14 +237,15 @@ class _Search:
     ) -> int:
         """What the step takes at least in any shards that fit, as far as it is proven by a search
         over them in a share of the time. Those that may be in time are tried."""
-        device, begin_s = self.asked.device, time.monotonic()
+        device = self.asked.device
         storage = None if device is None else storage_of(device)
-        until_s = begin_s + PROOF_SHARE * max(0.0, self.end_s - begin_s)
+        # There is no work in this that is counted.
+        until_s = self.clock.seconds + PROOF_SHARE * self.clock.left_s
         ram_bytes, deadline_ns = self.asked.budget.total_bytes, self.asked.deadline_ns
         assert storage is not None and ram_bytes is not None and deadline_ns is not None
 
         def build(splits: tuple[Split, ...]) -> Candidate | None:
-            if late(None) or time.monotonic() > until_s:
+            if late(None) or self.clock.seconds > until_s:
                 return None
             built = source.build(splits, late)
             return None if built is None else _candidate(splits, step_of(*built))
@@ -260,7 +268,7 @@ class _Search:
         while waiting and self.best is None:
             share = 1 / len(waiting)
             failure = waiting.pop(0)
-            if (self.end_s - time.monotonic()) * share <= failure.spent_s:
+            if self._left_s * share <= failure.spent_s:
                 continue
             candidate = failure.candidate
             self.failures.remove(failure)

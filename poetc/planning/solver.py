@@ -43,7 +43,8 @@ HURRY_S = 0.3
 
 
 class Solver:
-    """Solves one problem, possibly several times with less RAM, until `end_s` on the clock.
+    """Solves one problem, possibly several times with less RAM, until `end_s` of the time limit
+    (`ScheduleOptions.now_s`).
 
     `unlimited` is the program with unlimited RAM, for comparison. Without a schedule that uses at
     most `enough_nj` the search ends after the fraction `patience` of the time.
@@ -61,10 +62,11 @@ class Solver:
     ) -> None:
         self.view, self.options, self.progress = view, options, progress
         self.unlimited, self.enough_nj = unlimited, enough_nj
-        started_s = time.monotonic()
+        started_s = options.now_s
         self.end_s = end_s
         self.patient_until_s = started_s + patience * (end_s - started_s)
-        self.latest_s = end_s + max(GRACE_S, GRACE_SHARE * options.time_limit_s)
+        # By the clock on the wall.
+        self.latest_s = self._wall_end_s() + max(GRACE_S, GRACE_SHARE * options.time_limit_s)
         self.bound_nj = 0
         """No schedule uses less: what is proven for all of the RAM."""
 
@@ -80,10 +82,14 @@ class Solver:
             known = ", ".join(strategies.names())
             raise InputError(f"unknown strategy {options.strategy!r}; there are {known}")
         problem = replace(self.view.problem, ram_bytes=arena_bytes)
-        started_s = time.monotonic()
-        time_limit_s, patience_s = (
+        started_s, now_s = time.monotonic(), options.now_s
+        time_limit_s, effort_s, patient_s = (
             max(LEAST_TIME_S, left_s - min(arena_share * left_s, MOST_ARENA_S))
-            for left_s in (self.end_s - started_s, self.patient_until_s - started_s)
+            for left_s in (
+                self._wall_end_s() - started_s,
+                self.end_s - now_s,
+                self.patient_until_s - now_s,
+            )
         )
         interrupted = False
         try:
@@ -94,7 +100,9 @@ class Solver:
                     problem,
                     strategy=options.strategy,
                     time_limit_s=time_limit_s,
-                    patience_s=patience_s,
+                    patience=patient_s / effort_s,
+                    effort_s=effort_s,
+                    clock=options.clock,
                     enough_nj=self.enough_nj,
                     gap=options.gap,
                     remat=options.remat,
@@ -133,8 +141,13 @@ class Solver:
 
     def hurry(self) -> None:
         """Ends the time for schedules, and soon that for arenas."""
-        self.end_s = self.patient_until_s = time.monotonic()
-        self.latest_s = self.end_s + HURRY_S
+        self.end_s = self.patient_until_s = self.options.now_s
+        self.latest_s = time.monotonic() + HURRY_S
+
+    def _wall_end_s(self) -> float:
+        """When the time limit passes."""
+        clock, now_s = self.options.clock, time.monotonic()
+        return now_s + (self.options.time_limit_s if clock is None else clock.left_s)
 
     def _diagnosis(self, error: SolveError, problem: Problem, seconds: float) -> Diagnosis:
         """What the solver says of `problem`, which it spent `seconds` on, in the user's terms."""

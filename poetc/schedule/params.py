@@ -54,11 +54,6 @@ class SearchParams:
     neighbours: bool = _technique("searches orders near the given one, and of low peak")
     again: bool = _technique("goes on with other random numbers while the gap is open")
 
-    # Effort.
-    pace: float = 0.7
-    """Seconds of work for each second of the time limit. Where that takes longer the limit cuts the
-    search short; on all faster machines the search is the same, and ends before it."""
-
     # How large a problem is, in optional slots, or in recomputes that are possible.
     tiny: int = 300
     """Up to here problems are solved to a gap that nobody asks for: `tiny_gap`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from poetc.schedule.model.clock import Clock
 from poetc.schedule.model.errors import (
     NoScheduleError,
     SolverInterrupted,
@@ -26,18 +27,21 @@ def solve(
     remat: bool = True,
     paging: bool = True,
     progress: Callable[[Progress], bool | None] | None = None,
-    patience_s: float = math.inf,
+    patience: float = 1.0,
     enough_nj: float = math.inf,
     params: SearchParams = DEFAULTS,
+    clock: Clock | None = None,
+    effort_s: float | None = None,
 ) -> Schedule:
     """The schedule of least energy that is found in the time, with a proven bound.
 
     `gap` is the relative gap at which the search ends and "optimal" is said. `remat` allows
     operations to run again, `paging` tensors to move to storage and back (without it only those
     move that start or must end there). `progress` is called with each better schedule or bound; it
-    may return False to end the search. `patience_s` is the time limit as long as there is no
-    schedule of `enough_nj` or less, where it is the shorter one. `params` are the techniques of the
-    search and its numbers.
+    may return False to end the search. `patience` is the share of
+    time and effort after which it ends without a schedule of `enough_nj` or less. `params` are the
+    techniques of the search and its numbers. The work that it does is counted by `clock`; it is
+    what `effort_s` seconds stand for at most, by default those of the time limit.
 
     Raises `InfeasibleProblem` when it is proven that no schedule keeps to the limits, or none that
     keeps to the stage rules in the given order of the operations, while the search found none in
@@ -51,7 +55,7 @@ def solve(
     if not gap >= 0:
         raise ValueError(f"a gap of {gap}: not a number from 0 on")
     instance = Instance(problem, remat, paging, params)
-    search = Search(instance, time_limit_s, gap, progress, patience_s, enough_nj)
+    search = Search(instance, time_limit_s, gap, progress, patience, enough_nj, clock, effort_s)
     try:
         search.raise_bound(instance.base_energy)
         infeasibility.refuse_hopeless(search, in_order=strategy != "auto")

@@ -329,7 +329,7 @@ def _refuse_keep_all(search: Search) -> None:
 
 def _seconds(search: Search) -> float:
     params = search.params
-    left_s = search.remaining / params.pace
+    left_s = search.remaining / search.clock.pace
     return min(params.message_s, max(params.hopeless_s, left_s * params.message_share))
 
 

@@ -87,7 +87,7 @@ class _Orders:
                 # The search is at an end, but none of these is to be better.
                 late_s = self.params.baseline_late_s
                 baseline.time_limit_s += late_s
-                baseline.until = search.until + late_s * self.params.pace
+                baseline.until = search.until + late_s * search.clock.pace
             if baseline.remaining <= 0:
                 return
             search.clock.work += CONSTRUCT * search.instance.n
@@ -321,8 +321,10 @@ class _Orders:
             search.raise_bound(min(self.given.bound_nj, self.best.bound_nj))
 
         search.clock.work += LANE * instance.n
-        lane = _Lane(instance, search.time_limit_s, search.gap, progress, clock=search.clock)
-        lane.stop, lane.enough_nj = search.stop, search.enough_nj
+        lane = _Lane(instance, 0.0, search.gap, progress, clock=search.clock)
+        lane.follow(search)
+        lane.within(search.part())
+        lane.enough_nj = search.enough_nj
         lane.bound_nj = instance.base_energy
         lane.order = order
         return lane
@@ -330,7 +332,8 @@ class _Orders:
 
 def _repair(search: Search, seed: int) -> None:
     """Repairs with other random numbers, and gradually now and then."""
-    first.repaired(search, gradually=seed % 3 == 0, share=1.0, seed=seed)
+    gradually = search.params.gradual and seed % 3 == 0
+    first.repaired(search, gradually=gradually, share=1.0, seed=seed)
 
 
 def _windows(search: Search, seed: int) -> None:

@@ -56,16 +56,24 @@ class Search:
         time_limit_s: float,
         gap: float,
         progress: Callable[[Progress], bool | None] | None = None,
-        patience_s: float = math.inf,
+        patience: float = 1.0,
         enough_nj: float = math.inf,
         clock: Clock | None = None,
+        effort_s: float | None = None,
     ) -> None:
         self.instance, self.gap, self.progress = instance, gap, progress
         self.clock = clock or Clock()
-        self.time_limit_s, self.patience_s, self.enough_nj = time_limit_s, patience_s, enough_nj
+        # Seconds of the clock.
+        begin_s = self.clock.seconds
+        self.time_limit_s = begin_s + time_limit_s
+        self.enough_nj = enough_nj
         # The work at which it ends, and at which it does without a schedule that is good enough.
-        self.until = self.clock.work + time_limit_s * self.params.pace
-        self.patient_until = self.clock.work + patience_s * self.params.pace
+        work = self.clock.pace * (time_limit_s if effort_s is None else effort_s)
+        self.until = self.clock.work + work
+        self.patience_s = self.patient_until = math.inf
+        if patience < 1:
+            self.patience_s = begin_s + patience * time_limit_s
+            self.patient_until = self.clock.work + patience * work
         self.stop = threading.Event()
         self.bound_nj = 0.0
         self.steps: tuple[Step, ...] | None = None
@@ -207,10 +215,14 @@ class Search:
 
     def inner(self, instance: Instance, effort: Effort) -> Search:
         """A search in another instance with the same clock, which ends with `effort`."""
-        other = Search(instance, self.time_limit_s, self.gap, clock=self.clock)
-        other.stop = self.stop
+        other = Search(instance, 0.0, self.gap, clock=self.clock)
+        other.follow(self)
         other.within(effort)
         return other
+
+    def follow(self, other: Search) -> None:
+        """Makes the search end when the clock or the user ends `other`."""
+        self.stop, self.time_limit_s = other.stop, other.time_limit_s
 
     def fork(self) -> Self:
         """A search that begins with what is known now and the same effort, for another thread. It
