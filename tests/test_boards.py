@@ -11,20 +11,28 @@ import pytest
 from compiled import worst_error
 from conftest import MODELS, load_arrays
 from firmware import (
+    QUICK,
     all_results,
     compile_board,
     defines,
     host_results,
     make,
     make_well,
+    outputs,
     run,
     sections,
 )
+from kernel_harness import module_of, same_bits
+from operation_instances import MAKERS, instances
 
 from poetc.backends.c.boards import CPU_FLAGS, board_sources, known_boards, load_board
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
 from poetc.backends.c.stack import call_graph
 from poetc.cli import main
+from poetc.interpreter import run_func
+from poetc.ir import stablehlo as hlo
+from poetc.ir.text import module_text
+from poetc.ir.types import BOOL, FLOAT32, INT32
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 STEPS = 20
@@ -61,6 +69,34 @@ def test_microbit_trains(model: str, little: bool, tmp_path: Path, host: Path) -
     assert all_results(directory) == host_results(model, STEPS, host)
     check_ram(directory, ram)
     assert found.ram <= ram and found.stack_used <= found.stack
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["microbit", "mps2-an386"])
+def test_all_element_types_have_the_bits_of_the_interpreter(board: str, tmp_path: Path) -> None:
+    """Arithmetic and conversions of those that a Cortex-M0, or M4, has no instructions for."""
+    native = {FLOAT32.dtype, INT32.dtype, BOOL.dtype}
+    cases = [
+        case
+        for op in MAKERS
+        if issubclass(op, hlo.ElementwiseOp)
+        for case in instances(op)
+        if not native.issuperset(a.dtype for a in case.args)
+    ][::4]
+    assert len(cases) > 100
+    module, arguments = module_of(cases)
+    expected = run_func(module, arguments)
+    model, out = tmp_path / "model.mlir", tmp_path / "out"
+    model.write_text(module_text(module))
+    assert main([str(model), f"--board={board}", "--emit=c", "-o", str(out), *QUICK]) == 0
+    (out / "data").mkdir()
+    for i, array in enumerate(arguments):
+        (out / "data" / f"arg{i}.bin").write_bytes(array.tobytes())
+    run(out, 1)
+    found = outputs(out)
+    for i, (case, array) in enumerate(zip(cases, expected, strict=True)):
+        got = np.frombuffer(found[i], array.dtype).reshape(array.shape)
+        assert same_bits(got, array), (str(case), got, array)
 
 
 @pytest.mark.slow
