@@ -12,50 +12,57 @@ poetc's kernels for them are made for that form. This module needs torch and jax
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
-from jax import Array
-from jax import numpy as jnp
 from torch._decomp import get_decompositions
 from torch.export import default_decompositions
 
-from poetc.frontends.aten import elementwise, indices, reductions, shapes, windows
-from poetc.frontends.aten.registry import LOWERINGS, MAXIMA, Lowering, UnsupportedError, aten
-from poetc.ir.types import ELEMENT_TYPES
+from poetc.frontends.aten import (
+    bags,
+    convolutions,
+    distances,
+    elementwise,
+    indices,
+    reductions,
+    resampling,
+    shapes,
+    windows,
+)
+from poetc.frontends.aten.refusals import REFUSED, VALUES, reason
+from poetc.frontends.aten.registry import (
+    TYPES,
+    UnsupportedError,
+    absent,
+    apply,
+    aten,
+    lowering,
+    numbers,
+)
 
 __all__ = [
     "TYPES",
+    "VALUES",
     "UnsupportedError",
     "absent",
+    "bags",
+    "convolutions",
+    "core_operators",
     "decompositions",
+    "distances",
     "elementwise",
     "indices",
     "lower",
     "lowering",
+    "numbers",
     "reductions",
+    "refusal",
+    "resampling",
     "shapes",
     "windows",
 ]
-
-TYPES: dict[Any, str] = {
-    getattr(torch, name): name
-    for name in (str(type.dtype) for type in ELEMENT_TYPES.values())
-    if hasattr(torch, name)
-}
-"""Element types: PyTorch's → ours."""
-
-_RANDOM = (
-    "random numbers; a step gives the same results for the same arguments (use p=0 for dropout, or "
-    "eval() on that module, or give random numbers as an input)"
-)
-
-
-def lowering(target: Any) -> Lowering | None:
-    """The function for a target of an FX node, if there is one."""
-    found = LOWERINGS.get(target)
-    return found or LOWERINGS.get(getattr(target, "overloadpacket", None))
 
 
 def lower(target: Any, arguments: Sequence[Any], options: dict[str, Any], meta: Any) -> Any:
@@ -65,37 +72,29 @@ def lower(target: Any, arguments: Sequence[Any], options: dict[str, Any], meta: 
     """
     function = lowering(target)
     if function is None:
-        random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
-        raise UnsupportedError(_RANDOM if random else "")
-    if (
-        any(argument is MAXIMA for argument in arguments)
-        and function is not windows.max_pool2d_backward
-    ):
-        raise UnsupportedError("the indices of max_pool2d (only its gradient may use them)")
-    return _typed(function(*arguments, **options), meta)
+        raise UnsupportedError(reason(target))
+    return apply(function, arguments, options, meta)
 
 
-def _typed(result: Any, meta: Any) -> Any:
-    """A result of the type that PyTorch gives it; `meta` is PyTorch's."""
-    if isinstance(meta, list | tuple):
-        return tuple(_typed(part, like) for part, like in zip(result, meta, strict=True))
-    if not isinstance(result, Array) or not isinstance(meta, torch.Tensor):
-        return result
-    if meta.dtype not in TYPES:
-        raise UnsupportedError(f"{meta.dtype} ({', '.join(TYPES.values())} are supported)")
-    assert result.shape == tuple(meta.shape), (result.shape, meta.shape)
-    return result.astype(TYPES[meta.dtype])
+def refusal(target: Any) -> str | None:
+    """Why an operator cannot be in a step, and what to do instead; None if it can."""
+    if target in REFUSED or getattr(target, "overloadpacket", None) in REFUSED:
+        return reason(target)
+    return None if lowering(target) or target in decompositions() else reason(target)
 
 
-def absent(meta: Any) -> Any:
-    """Takes the place of a result that cannot be computed, to find the problems after it."""
-    if isinstance(meta, list | tuple):
-        return [absent(part) for part in meta]
-    if isinstance(meta, torch.Tensor) and all(isinstance(size, int) for size in meta.shape):
-        return jnp.zeros(tuple(meta.shape), TYPES.get(meta.dtype, "float32"))
-    return None
+def core_operators() -> Iterator[Any]:
+    """PyTorch's own list of Core ATen: all overloads that have its tag."""
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        space, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        if space == "aten":
+            operator = getattr(getattr(aten, packet), overload or "default")
+            if torch.Tag.core in operator.tags:
+                yield operator
 
 
+@cache
 def decompositions() -> dict[Any, Any]:
     """Operator → PyTorch's own decomposition of it, for all that have no lowering here."""
     table = dict(default_decompositions().items())
@@ -107,7 +106,9 @@ def decompositions() -> dict[Any, Any]:
             aten._native_batch_norm_legit_no_training,
             aten._softmax,
             aten.addmm,
+            aten.bucketize,
             aten.gelu,
+            aten.hypot,
             aten.native_group_norm,
             aten.native_layer_norm,
         ]

@@ -9,27 +9,33 @@ from typing import Any
 import torch
 from jax import Array, lax
 from jax import numpy as jnp
+from jax.scipy import special
 
-from poetc.frontends.aten.registry import LOWERINGS, aten, lowers
+from poetc.frontends.aten.registry import LOWERINGS, TAKE_MAXIMA, Lowering, aten, lowers
 
 LOWERINGS |= {
     aten.abs: jnp.abs,
+    aten.__lshift__: jnp.left_shift,
+    aten.__rshift__: jnp.right_shift,
     aten.bitwise_and: jnp.bitwise_and,
+    aten.bitwise_left_shift: jnp.left_shift,
     aten.bitwise_not: jnp.bitwise_not,
     aten.bitwise_or: jnp.bitwise_or,
+    aten.bitwise_right_shift: jnp.right_shift,
     aten.bitwise_xor: jnp.bitwise_xor,
+    aten.ceil: jnp.ceil,
     aten.eq: jnp.equal,
-    aten.erf: lax.erf,
-    aten.exp: jnp.exp,
+    aten.floor: jnp.floor,
+    aten.fmod: jnp.fmod,
     aten.ge: jnp.greater_equal,
     aten.gt: jnp.greater,
     aten.isinf: lambda x: jnp.abs(x) == jnp.inf,
     aten.isnan: lambda x: x != x,
     aten.le: jnp.less_equal,
-    aten.log: jnp.log,
     aten.logical_and: jnp.logical_and,
     aten.logical_not: jnp.logical_not,
     aten.logical_or: jnp.logical_or,
+    aten.logical_xor: jnp.logical_xor,
     aten.lt: jnp.less,
     aten.maximum: jnp.maximum,
     aten.minimum: jnp.minimum,
@@ -37,15 +43,62 @@ LOWERINGS |= {
     aten.ne: jnp.not_equal,
     aten.neg: jnp.negative,
     aten.relu: lambda x: jnp.maximum(x, 0),
-    aten.reciprocal: lambda x: 1 / x,
-    aten.rsqrt: lax.rsqrt,
+    aten.remainder: jnp.remainder,
+    aten.round.default: jnp.round,
     aten.sign: jnp.sign,
-    aten.sigmoid: lambda x: 1 / (1 + jnp.exp(-x)),
-    aten.sqrt: jnp.sqrt,
-    aten.tanh: jnp.tanh,
+    aten.trunc: jnp.trunc,
     aten.where: jnp.where,
     operator.getitem: operator.getitem,
 }
+
+
+def _of_floats(function: Lowering) -> Lowering:
+    """A function of numbers with a fraction: whole ones become such of PyTorch's default type."""
+
+    def apply(*arguments: Any) -> Array:
+        return function(
+            *(
+                jnp.asarray(x, jnp.float32)
+                if isinstance(x, Array) and not jnp.issubdtype(x.dtype, jnp.floating)
+                else x
+                for x in arguments
+            )
+        )
+
+    return apply
+
+
+_OF_FLOATS: dict[Any, Lowering] = {
+    aten.acos: jnp.arccos,
+    aten.acosh: jnp.arccosh,
+    aten.asin: jnp.arcsin,
+    aten.asinh: jnp.arcsinh,
+    aten.atan: jnp.arctan,
+    aten.atan2: jnp.arctan2,
+    aten.atanh: jnp.arctanh,
+    aten.cos: jnp.cos,
+    aten.cosh: jnp.cosh,
+    aten.digamma: special.digamma,
+    aten.erf: lax.erf,
+    aten.erfc: lax.erfc,
+    aten.erfinv: lax.erf_inv,
+    aten.exp: jnp.exp,
+    aten.lgamma: special.gammaln,
+    aten.log: jnp.log,
+    aten.log10: jnp.log10,
+    aten.log2: jnp.log2,
+    aten.reciprocal: lambda x: 1 / x,
+    aten.rsqrt: lax.rsqrt,
+    aten.sin: jnp.sin,
+    aten.sinh: jnp.sinh,
+    aten.sigmoid: lambda x: 1 / (1 + jnp.exp(-x)),
+    aten.sqrt: jnp.sqrt,
+    aten.tan: jnp.tan,
+    aten.tanh: jnp.tanh,
+    aten.div.Tensor: operator.truediv,
+    aten.div.Scalar: operator.truediv,
+}
+LOWERINGS |= {target: _of_floats(function) for target, function in _OF_FLOATS.items()}
 
 
 @lowers(aten.add)
@@ -58,9 +111,16 @@ def _sub(x: Array, y: Any, alpha: float = 1) -> Array:
     return x - (y if alpha == 1 else y * alpha)
 
 
-@lowers(aten.div.Tensor, aten.div.Scalar)
-def _div(x: Array, y: Any) -> Array:
-    return x / y
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def _rounded_div(x: Array, y: Any, *, rounding_mode: str | None) -> Array:
+    if rounding_mode == "floor":
+        return jnp.floor_divide(x, y)
+    type = jnp.result_type(x, y)
+    whole = not jnp.issubdtype(type, jnp.floating)
+    if rounding_mode == "trunc":
+        x, y = jnp.broadcast_arrays(x, jnp.asarray(y, type))
+        return lax.div(x.astype(type), y) if whole else jnp.trunc(x / y)
+    return LOWERINGS[aten.div.Tensor](x, y)
 
 
 @lowers(aten.pow)
@@ -79,7 +139,9 @@ def _clamp(x: Array, low: Any = None, high: Any = None) -> Array:
     return x if high is None else jnp.minimum(x, high)
 
 
-LOWERINGS[aten.hardtanh] = _clamp
+@lowers(aten.hardtanh)
+def _hardtanh(x: Array, low: float = -1, high: float = 1) -> Array:
+    return _clamp(x, low, high)
 
 
 @lowers(aten.leaky_relu)
@@ -117,8 +179,16 @@ def _expm1(x: Array) -> Array:
 
 @lowers(aten._to_copy, aten.clone, aten.detach, aten.alias, aten.lift_fresh_copy)
 def _same(x: Array, **_: Any) -> Array:
-    # The interpreter converts every result to the type that PyTorch says it has.
+    # Every result is converted to the type that PyTorch says it has.
     return x
+
+
+TAKE_MAXIMA.add(_same)
+
+
+@lowers(aten.fill)
+def _fill(x: Array, value: Any) -> Array:
+    return jnp.broadcast_to(value, x.shape)
 
 
 @lowers(aten.copy)

@@ -22,38 +22,79 @@ def _reduction(function: Callable[..., Array]) -> Lowering:
     return reduce
 
 
+def _extreme(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A maximum or minimum like `jnp.max`, which does not know integers of 64 bits."""
+
+    def reduce(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
+        axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        axes = tuple(dim % x.ndim for dim in axes)
+        result = function(x, axes)
+        return jnp.expand_dims(result, axes) if keepdims else result
+
+    return reduce
+
+
+_max, _min = _extreme(lax.reduce_max), _extreme(lax.reduce_min)
+
 LOWERINGS |= {
     aten.all: _reduction(jnp.all),
-    aten.amax: _reduction(jnp.max),
-    aten.amin: _reduction(jnp.min),
-    aten.max.default: jnp.max,
-    aten.min.default: jnp.min,
+    aten.amax: _reduction(_max),
+    aten.amin: _reduction(_min),
+    aten.max.default: _max,
+    aten.min.default: _min,
     aten.any: _reduction(jnp.any),
     aten.mean: _reduction(jnp.mean),
     aten.sum: _reduction(jnp.sum),
 }
 
 
-def _extremum(reduce: Callable[..., Array]) -> Lowering:
-    def find(x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-        value = reduce(x, axis=dim, keepdims=True)
-        # Of several, the first.
+@lowers(aten.prod)
+def _prod(x: Array, dim: int | None = None, keepdim: bool = False, **_: Any) -> Array:
+    return jnp.prod(x, axis=dim, keepdims=keepdim)
+
+
+def _position(reduce: Callable[..., Array]) -> Lowering:
+    """The first index of the extremum along a dimension, or in the flat tensor."""
+
+    def find(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        if dim is None:
+            index = find(x.reshape(-1), 0)
+            return index.reshape((1,) * x.ndim) if keepdim else index
         size = x.shape[dim]
-        from_end = size - 1 - lax.broadcasted_iota("int32", x.shape, dim % x.ndim)
-        index = size - 1 - jnp.max(jnp.where(x == value, from_end, 0), dim, keepdims=True)
-        return (value, index) if keepdim else (jnp.squeeze(value, dim), jnp.squeeze(index, dim))
+        place = lax.broadcasted_iota("int32", x.shape, dim % x.ndim)
+        first = jnp.where(x == reduce(x, axis=dim, keepdims=True), place, size - 1)
+        return _min(first, axis=dim, keepdims=keepdim)
 
     return find
 
 
-LOWERINGS |= {aten.max.dim: _extremum(jnp.max), aten.min.dim: _extremum(jnp.min)}
+def _extremum(reduce: Callable[..., Array]) -> Lowering:
+    """Values and first indices of the extremum along a dimension."""
+    position = _position(reduce)
+
+    def find(x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        return reduce(x, axis=dim, keepdims=keepdim), position(x, dim, keepdim)
+
+    return find
 
 
-@lowers(aten.argmax)
-def _argmax(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    if dim is None:
-        raise UnsupportedError("argmax without a dimension")
-    return LOWERINGS[aten.max.dim](x, dim, keepdim)[1]
+LOWERINGS |= {
+    aten.max.dim: _extremum(_max),
+    aten.min.dim: _extremum(_min),
+    aten.argmax: _position(_max),
+    aten.argmin: _position(_min),
+}
+
+
+@lowers(aten.cumsum)
+def _cumsum(x: Array, dim: int, **_: Any) -> Array:
+    x = x.astype(jnp.int32) if x.dtype == bool else x
+    return lax.cumsum(x, dim % x.ndim) if x.ndim else x
+
+
+@lowers(aten.cumprod)
+def _cumprod(x: Array, dim: int, **_: Any) -> Array:
+    return lax.cumprod(x, dim % x.ndim) if x.ndim else x
 
 
 @lowers(aten.linalg_vector_norm)
@@ -61,7 +102,7 @@ def _norm(x: Array, order: float = 2, dims: Any = None, keepdim: bool = False, *
     sizes = {1: jnp.abs, 2: jnp.square, math.inf: jnp.abs}
     if order not in sizes:
         raise UnsupportedError(f"the norm of order {order} (1, 2 and inf are lowered)")
-    total = _reduction(jnp.max if order == math.inf else jnp.sum)(sizes[order](x), dims, keepdim)
+    total = _reduction(_max if order == math.inf else jnp.sum)(sizes[order](x), dims, keepdim)
     return jnp.sqrt(total) if order == 2 else total
 
 

@@ -1,25 +1,43 @@
-"""The table of lowerings, and what they raise."""
+"""The table of lowerings, how one is applied, and what it raises."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
+from jax import Array
+from jax import numpy as jnp
+
+from poetc.ir.types import ELEMENT_TYPES
 
 aten = torch.ops.aten
 
-MAXIMA = object()
-"""In place of the indices that max pooling returns: its gradient finds the maxima again."""
+TYPES: dict[Any, str] = {
+    getattr(torch, name): name
+    for name in (str(type.dtype) for type in ELEMENT_TYPES.values())
+    if hasattr(torch, name)
+}
+"""Element types: PyTorch's → ours."""
 
 
 class UnsupportedError(Exception):
     """A form of an operation that is not lowered; the message says which and what would work."""
 
 
+class Maxima(Protocol):
+    """The indices that max pooling returns: its gradient finds the maxima without them."""
+
+    def indices(self) -> Array:
+        """What they are, for whoever else uses them."""
+        ...
+
+
 Lowering = Callable[..., Any]
 LOWERINGS: dict[Any, Lowering] = {}
+TAKE_MAXIMA: set[Lowering] = set()
+"""Lowerings that take `Maxima` as they are."""
 
 
 def lowers(*targets: Any) -> Callable[[Lowering], Lowering]:
@@ -28,3 +46,48 @@ def lowers(*targets: Any) -> Callable[[Lowering], Lowering]:
         return function
 
     return register
+
+
+def lowering(target: Any) -> Lowering | None:
+    """The function for a target of an FX node, if there is one."""
+    found = LOWERINGS.get(target)
+    return found or LOWERINGS.get(getattr(target, "overloadpacket", None))
+
+
+def apply(function: Lowering, arguments: Sequence[Any], options: dict[str, Any], meta: Any) -> Any:
+    """What a lowering computes from arrays; `meta` is what PyTorch says of its result.
+
+    Raises UnsupportedError.
+    """
+    if function not in TAKE_MAXIMA:
+        arguments = [numbers(argument) for argument in arguments]
+    return _typed(function(*arguments, **options), meta)
+
+
+def numbers(value: Any) -> Any:
+    """The value itself, or the indices of maxima as an array."""
+    indices = getattr(value, "indices", None)
+    return indices().astype(jnp.int32) if indices and not isinstance(value, Array) else value
+
+
+def _typed(result: Any, meta: Any) -> Any:
+    """A result of the type that PyTorch gives it; `meta` is PyTorch's."""
+    if isinstance(meta, list | tuple):
+        return tuple(_typed(part, like) for part, like in zip(result, meta, strict=True))
+    if not isinstance(result, Array) or not isinstance(meta, torch.Tensor):
+        return result
+    if meta.dtype not in TYPES:
+        raise UnsupportedError(f"{meta.dtype} ({', '.join(TYPES.values())} are supported)")
+    if not meta.numel():
+        return jnp.zeros(tuple(meta.shape), TYPES[meta.dtype])
+    assert result.shape == tuple(meta.shape), (result.shape, meta.shape)
+    return result.astype(TYPES[meta.dtype])
+
+
+def absent(meta: Any) -> Any:
+    """Takes the place of a result that cannot be computed, to find the problems after it."""
+    if isinstance(meta, list | tuple):
+        return [absent(part) for part in meta]
+    if isinstance(meta, torch.Tensor) and all(isinstance(size, int) for size in meta.shape):
+        return jnp.zeros(tuple(meta.shape), TYPES.get(meta.dtype, "float32"))
+    return None

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from jax import Array, lax
 from jax import numpy as jnp
 
-from poetc.frontends.aten.registry import LOWERINGS, UnsupportedError, aten, lowers
+from poetc.frontends.aten.registry import LOWERINGS, aten, lowers
 
 
 @lowers(aten.full)
@@ -24,7 +25,7 @@ def _full_like(x: Array, value: Any, **_: Any) -> Array:
     return jnp.full(x.shape, value)
 
 
-@lowers(aten.empty, aten.empty_permuted)
+@lowers(aten.empty, aten.empty_permuted, aten.empty_strided)
 def _empty(shape: Sequence[int], *_: Any, **_options: Any) -> Array:
     return jnp.zeros(shape)
 
@@ -65,9 +66,54 @@ def _as_strided(
     x: Array, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
 ) -> Array:
     contiguous = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    if list(strides) != contiguous or offset or math.prod(shape) != x.size:
-        raise UnsupportedError("strides that are not those of a contiguous tensor")
-    return jnp.reshape(x, shape)
+    if list(strides) == contiguous and not offset and math.prod(shape) == x.size:
+        return jnp.reshape(x, shape)
+    return jnp.reshape(x, -1)[_strided(shape, strides, offset)]
+
+
+def _strided(shape: Sequence[int], strides: Sequence[int], offset: int | None) -> np.ndarray:
+    """The places in memory of the elements of a tensor with strides."""
+    places = np.full(shape, offset or 0, np.int32)
+    for dim, stride in enumerate(strides):
+        places += stride * np.arange(shape[dim]).reshape(-1, *(1,) * (len(shape) - dim - 1))
+    return places
+
+
+@lowers(aten.as_strided_scatter)
+def _as_strided_scatter(
+    x: Array,
+    source: Array,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    offset: int | None = None,
+) -> Array:
+    flat = jnp.reshape(x, -1).at[_strided(shape, strides, offset)].set(source)
+    return jnp.reshape(flat, x.shape)
+
+
+@lowers(aten.diagonal)
+def _diagonal(x: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
+    return jnp.diagonal(x, offset, dim1, dim2)
+
+
+@lowers(aten.diagonal_scatter)
+def _diagonal_scatter(
+    x: Array, source: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Array:
+    moved = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
+    place = np.arange(source.shape[-1], dtype=np.int32)
+    places = (..., place + max(-offset, 0), place + max(offset, 0))
+    return jnp.moveaxis(moved.at[places].set(source), (-2, -1), (dim1, dim2))
+
+
+@lowers(aten.unfold)
+def _unfold(x: Array, dim: int, size: int, step: int) -> Array:
+    if not x.ndim:
+        return x[None]
+    dim %= x.ndim
+    starts = np.arange(0, x.shape[dim] - size + 1, step, dtype=np.int32)
+    windows = jnp.take(x, starts[:, None] + np.arange(size, dtype=np.int32), dim)
+    return jnp.moveaxis(windows, dim + 1, -1)
 
 
 @lowers(aten.split_with_sizes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,20 @@ from poetc.ir.types import BFLOAT16
 
 PLACE = "poetc.place"
 """Key of what a traced operation is annotated with: its module, or what else it is in."""
+
+
+@contextmanager
+def wide_integers() -> Iterator[None]:
+    """In it, JAX has PyTorch's integers of 64 bits, but makes other numbers with 32."""
+    import jax  # pyright: ignore[reportMissingImports]
+
+    option = "jax_explicit_x64_dtypes"
+    before = getattr(jax.config, option)
+    jax.config.update(option, "allow")
+    try:
+        yield
+    finally:
+        jax.config.update(option, before)
 
 
 def run(graph: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -32,7 +47,7 @@ def run(graph: Any, arrays: Sequence[Any]) -> list[Any]:
     def apply(node: Any) -> Any:
         meta = node.meta.get("val")
         if not _is_static(meta):
-            raise aten.UnsupportedError("a number or a shape that depends on the values of tensors")
+            raise aten.UnsupportedError(aten.VALUES)
         if any(values[operand] is None for operand in node.all_input_nodes):
             return None
         arguments, options = map_arg((node.args, node.kwargs), values.__getitem__)
@@ -44,7 +59,7 @@ def run(graph: Any, arrays: Sequence[Any]) -> list[Any]:
         elif node.op == "get_attr":
             values[node] = jnp.asarray(array_of(getattr(graph, node.target)))
         elif node.op == "output":
-            results = list(map_arg(node.args[0], values.__getitem__))
+            results = [aten.numbers(v) for v in map_arg(node.args[0], values.__getitem__)]
         else:
             try:
                 values[node] = apply(node)
@@ -86,11 +101,15 @@ def source_of(frames: Iterable[tuple[str, Any]]) -> str:
     import jax  # pyright: ignore[reportMissingImports]
     import torch  # pyright: ignore[reportMissingImports]
 
-    libraries = tuple(str(Path(file).parent) for file in (torch.__file__, jax.__file__, __file__))
+    own_folder = str(Path(__file__).parents[1])
+    libraries = (
+        own_folder,
+        *(str(Path(file).parent) for file in (str(torch.__file__), str(jax.__file__))),
+    )
     # Such as <string>, of code that is made at run time.
     libraries += ("<",)
-    own = [f" ({file}:{line})" for file, line in frames if not file.startswith(libraries)]
-    return own[-1] if own else ""
+    places = [f" ({file}:{line})" for file, line in frames if not file.startswith(libraries)]
+    return places[-1] if places else ""
 
 
 def array_of(tensor: Any) -> np.ndarray:

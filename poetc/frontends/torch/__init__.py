@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import copy
 import os
-import traceback
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -26,7 +24,8 @@ from typing import Any
 from poetc.errors import InputError
 from poetc.frontends.files import Exported, check_types, require
 from poetc.frontends.jax import export as export_jax
-from poetc.frontends.torch_graph import PLACE, array_of, run, source_of
+from poetc.frontends.torch.graph import array_of, run, wide_integers
+from poetc.frontends.torch.trace import name_places, number_backward, place, trace
 
 OPTIMISERS = ("SGD", "Adam", "AdamW")
 """Of `torch.optim`, with all that they do except what `_check_optimiser` refuses."""
@@ -113,7 +112,11 @@ def export(
     parts = (given.parameters(), state, given.buffers())
     batch = (given.inputs, given.targets)
     example = [tensor.detach() for tensor in (*_flat(*parts), *chain(*batch))]
-    graph = _trace(torch, given, slots, example)
+    graph = trace(
+        _flat_step(torch, given.copy(), slots),
+        example,
+        lambda graph: _check_constants(graph, given),
+    )
 
     def step(parameters: Any, optimiser: Any, buffers: Any, inputs: Any, targets: Any) -> Any:
         arrays = [*_flat(parameters, optimiser, buffers), *inputs, *targets]
@@ -123,7 +126,7 @@ def export(
     results = [value, *_flat(after.parameters(), new_state, after.buffers())]
     arguments = [OrderedDict((k, array_of(v)) for k, v in part.items()) for part in parts]
     arguments += [tuple(map(array_of, part)) for part in batch]
-    with _wide_integers(jax):
+    with wide_integers():
         return export_jax(
             step,
             jax.tree.map(lambda array: jax.numpy.asarray(array, array.dtype), arguments),
@@ -131,18 +134,6 @@ def export(
             donate_argnums={0: 1, 1: 2, 2: 3},
             results=[array_of(tensor) for tensor in results],
         )
-
-
-@contextmanager
-def _wide_integers(jax: Any) -> Iterator[None]:
-    """In it, JAX has PyTorch's integers of 64 bits, but makes other numbers with 32."""
-    option = "jax_explicit_x64_dtypes"
-    before = getattr(jax.config, option)
-    jax.config.update(option, "allow")
-    try:
-        yield
-    finally:
-        jax.config.update(option, before)
 
 
 def _tuples(torch: Any, **batch: Any) -> list[tuple[Any, ...]]:
@@ -324,75 +315,6 @@ def _gather_state(optimiser: Any, parameters: Mapping[str, Any], slots: Slots) -
     )
 
 
-# Tracing
-
-
-def _trace(torch: Any, given: _Training, slots: Slots, example: Sequence[Any]) -> Any:
-    """The step as a graph of ATen operations without side effects: parameters, state, buffers,
-    inputs, targets → loss, parameters, state, buffers.
-
-    Backward and optimiser must run before effects can be taken away, so it is traced twice.
-    """
-    from torch._dispatch.python import (  # pyright: ignore[reportMissingImports]
-        enable_python_dispatcher,
-    )
-    from torch._subclasses.fake_tensor import (  # pyright: ignore[reportMissingImports]
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-    )
-    from torch.func import functionalize  # pyright: ignore[reportMissingImports]
-    from torch.fx import Interpreter  # pyright: ignore[reportMissingImports]
-    from torch.fx.experimental.proxy_tensor import (  # pyright: ignore[reportMissingImports]
-        make_fx,
-    )
-    from torch.fx.experimental.symbolic_shapes import (  # pyright: ignore[reportMissingImports]
-        GuardOnDataDependentSymNode,
-    )
-    from torch.fx.traceback import preserve_node_meta  # pyright: ignore[reportMissingImports]
-
-    from poetc.frontends.aten import decompositions
-
-    options = {"tracing_mode": "fake", "_allow_non_fake_inputs": True}
-    step = _flat_step(torch, given.copy(), slots)
-    # The dispatcher in Python has the batch norm that says what it updates.
-    with preserve_node_meta(), enable_python_dispatcher(), _without_mkldnn(torch):
-        try:
-            effects = make_fx(step, record_stack_traces=True, **options)(*example)
-        except (
-            DataDependentOutputException,
-            DynamicOutputShapeException,
-            GuardOnDataDependentSymNode,
-        ) as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            place = source_of((frame.filename, frame.lineno) for frame in frames)
-            raise InputError(
-                f"the step does something else for other values of its tensors{place}; a step "
-                "is the same operations each time"
-            ) from error
-        _check_constants(effects, given)
-        _place_backward(effects)
-
-        def again(*tensors: Any) -> Any:
-            return Interpreter(effects).run(*tensors)
-
-        graph = make_fx(functionalize(again), decomposition_table=decompositions(), **options)(
-            *example
-        )
-    graph.graph.eliminate_dead_code()
-    return graph
-
-
-@contextmanager
-def _without_mkldnn(torch: Any) -> Iterator[None]:
-    """A context in which an LSTM is made of operations (`mkldnn.flags` sets more, and warns)."""
-    flags = torch.backends.mkldnn.set_flags
-    (enabled, *_) = flags(_enabled=False, _fp32_precision=None)
-    try:
-        yield
-    finally:
-        flags(_enabled=enabled, _fp32_precision=None)
-
-
 def _check_constants(graph: Any, given: _Training) -> None:
     """Raises an InputError if the graph has tensors of the training as constants: those that module
     or loss know from elsewhere, which would have neither new values nor gradients."""
@@ -421,21 +343,6 @@ def _check_constants(graph: Any, given: _Training) -> None:
         )
 
 
-def _place_backward(graph: Any) -> None:
-    """Give operations of the backward pass the places of those whose gradients they are.
-
-    Both have the sequence number of the autograd node, the forward operation first.
-    """
-    forward: dict[int, Any] = {}
-    for node in graph.graph.nodes:
-        number = node.meta.get("seq_nr")
-        origin = forward.setdefault(number, node)
-        if PLACE not in node.meta.get("custom", {}) and PLACE in origin.meta.get("custom", {}):
-            place = f"the gradient of {origin.meta['custom'][PLACE]}"
-            node.meta["custom"] = {PLACE: place}
-            node.stack_trace = origin.stack_trace
-
-
 def _flat_step(torch: Any, training: _Training, slots: Slots) -> Callable[..., list[Any]]:
     """The step as a function of tensors that PyTorch can trace."""
     from torch.func import functional_call  # pyright: ignore[reportMissingImports]
@@ -448,7 +355,7 @@ def _flat_step(torch: Any, training: _Training, slots: Slots) -> Callable[..., l
     groups = training.trained()
     like = (training.parameters(), dict.fromkeys(slots.values()), training.buffers())
     trained = [n for n in chain.from_iterable(groups) if like[0][n].requires_grad]
-    _name_places(module)
+    name_places(module)
     for group in optimiser.param_groups:
         # The variant of the step that keeps its counter a tensor and works one by one.
         group |= {"differentiable": True, "foreach": False, "fused": None, "capturable": False}
@@ -467,9 +374,9 @@ def _flat_step(torch: Any, training: _Training, slots: Slots) -> Callable[..., l
         with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
             output = functional_call(module, {**leaves, **buffers}, tuple(inputs))
             hook.remove()
-            with _place("the loss"):
+            with place("the loss"):
                 value = training.loss(output, *targets)
-            _number_backward(value)
+            number_backward(value)
             gradients = torch.autograd.grad(
                 value, [leaves[name] for name in trained], allow_unused=True
             )
@@ -481,53 +388,10 @@ def _flat_step(torch: Any, training: _Training, slots: Slots) -> Callable[..., l
         optimiser.state = defaultdict(dict)
         for (name, key), slot in slots.items():
             optimiser.state[new[name]][key] = state[slot].clone()
-        with torch.no_grad(), _place("the optimiser"):
+        with torch.no_grad(), place("the optimiser"):
             optimiser.step()
         new_state = _gather_state(optimiser, new, slots)
         new_buffers = OrderedDict((name, seen[0][name].detach()) for name in buffers)
         return [value.detach(), *_flat(new, new_state, new_buffers)]
 
     return step
-
-
-def _number_backward(value: Any) -> None:
-    """Let what is traced in the backward pass have the sequence numbers of the autograd nodes."""
-    from torch.fx.traceback import (  # pyright: ignore[reportMissingImports]
-        reset_grad_fn_seq_nr,
-        set_grad_fn_seq_nr,
-    )
-
-    seen = {None}
-    rest = [value.grad_fn]
-    while rest:
-        node = rest.pop()
-        if node not in seen:
-            seen.add(node)
-            rest.extend(following for following, _ in node.next_functions)
-            number = node._sequence_nr()
-            node.register_prehook(lambda *_, number=number: set_grad_fn_seq_nr(number))
-            node.register_hook(lambda *_: reset_grad_fn_seq_nr())
-
-
-def _place(name: str) -> Any:
-    """A context in which traced operations are annotated with the name."""
-    from torch.fx.traceback import annotate  # pyright: ignore[reportMissingImports]
-
-    return annotate({PLACE: name})
-
-
-def _name_places(module: Any) -> None:
-    """Let each module annotate what is traced in it with its name."""
-    open_places: list[Any] = []
-
-    def enter(name: str) -> None:
-        open_places.append(_place(name))
-        open_places[-1].__enter__()
-
-    def leave(*_: Any) -> None:
-        open_places.pop().__exit__(None, None, None)
-
-    for name, part in module.named_modules():
-        label = name or type(part).__name__
-        part.register_forward_pre_hook(lambda *_, label=label: enter(label), prepend=True)
-        part.register_forward_hook(leave, always_call=True)
