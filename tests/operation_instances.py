@@ -18,7 +18,7 @@ from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo.chlo import PolygammaOp
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
-from poetc.ir.types import is_float, ui32
+from poetc.ir.types import is_float
 
 Shape = tuple[int, ...]
 Instance = tuple[Callable[..., Any], Sequence[Array]]
@@ -26,7 +26,7 @@ Instance = tuple[Callable[..., Any], Sequence[Array]]
 
 SHAPES: tuple[Shape, ...] = ((), (4,), (0,), (2, 3), (3, 0), (1, 4))
 
-ALL_SHAPES: tuple[Attribute, ...] = (hlo.f32, hlo.i32, ui32, hlo.i1)
+ALL_SHAPES: tuple[Attribute, ...] = (hlo.f32, hlo.i32, hlo.i1)
 """Element types that are combined with all shapes, the others with fewer."""
 
 Maker = Callable[[Attribute, Shape], Iterator[Instance]]
@@ -467,10 +467,11 @@ def instances(op: type[Operation]) -> list[Case]:
 
 def _accepted(op: type[Operation], element: Attribute) -> list[Case]:
     found: list[Case] = []
-    only: Sequence[Shape] = ((), (2, 3))
-    if issubclass(op, hlo.MovementOp | hlo.ElementwiseOp):
-        only = ((4,),)
-    for shape in SHAPES if element in ALL_SHAPES else only:
+    is_moved, is_elementwise = (issubclass(op, t) for t in (hlo.MovementOp, hlo.ElementwiseOp))
+    shapes: Sequence[Shape] = ((2, 3),) if is_moved else ((4,),) if is_elementwise else ((), (2, 3))
+    if element == hlo.f32 or (element in ALL_SHAPES and not is_moved):
+        shapes = SHAPES
+    for shape in shapes:
         try:
             for build, args in MAKERS[op](element, shape):
                 try:
