@@ -169,6 +169,19 @@ def test_without_results_it_only_runs(tmp_path: Path) -> None:
     assert done.returncode == 0 and list(found(done.stdout)) == [0, 2, 3, 4, 6]
 
 
+def test_floats_of_16_bits_in_files_images_and_results(tmp_path: Path) -> None:
+    """Of bf16, NumPy's files have the bytes only."""
+    model = MODELS.parent / "cases" / "bf16_mlp"
+    done = make_run(compiled(model, tmp_path / "out", "--params=storage"))
+    assert done.returncode == 0 and len(found(done.stdout)) == 7, done.stdout + done.stderr
+    assert 1e-4 < worst(done.stdout) < 0.0625
+    image, unpacked = tmp_path / "out" / "data" / "image.bin", tmp_path / "parameters.npz"
+    assert main(["unpack", "-q", str(tmp_path / "out"), str(image), "-o", str(unpacked)]) == 0
+    with np.load(unpacked) as a, np.load(model.with_suffix(".npz")) as b:
+        assert len(a) == 6
+        assert all(a[k].dtype == "V2" and a[k].tobytes() == b[k].tobytes() for k in a)
+
+
 # The definition of differences
 
 

@@ -72,9 +72,9 @@ class Operation:
     time_ns: int
     energy_nj: int
     workspace_bytes: int = 0
-    workspace_align: int = 1
     repeatable: bool = True
     inplace: tuple[tuple[int, int], ...] = ()
+    workspace_align: int = 1
 
 
 @dataclass(frozen=True)
