@@ -13,11 +13,9 @@ JAX writes the StableHLO.
 
 from __future__ import annotations
 
-import copy
 import os
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -25,55 +23,22 @@ from poetc.errors import InputError
 from poetc.frontends.files import Exported, check_types, require
 from poetc.frontends.jax import export as export_jax
 from poetc.frontends.torch.graph import array_of, run, wide_integers
+from poetc.frontends.torch.optimisers import (
+    OPTIMISERS,
+    Clipping,
+    Slots,
+    check_optimiser,
+    first_state,
+    has_started,
+    new_state,
+    rates,
+    state_of,
+    update_of,
+)
 from poetc.frontends.torch.trace import name_places, number_backward, place, trace
+from poetc.frontends.torch.training import Tensors, Training
 
-OPTIMISERS = ("SGD", "Adam", "AdamW")
-"""Of `torch.optim`, with all that they do except what `_check_optimiser` refuses."""
-
-_PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-_OPTIMISER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-
-Tensors = OrderedDict[str, Any]
-Slots = Mapping[tuple[str, str], str]
-"""Parameter and key in the optimiser's state of it → the name that this state has in the step."""
-
-
-@dataclass(frozen=True)
-class _Training:
-    """A module, what trains it, and one batch."""
-
-    module: Any
-    loss: Callable[..., Any]
-    optimiser: Any
-    inputs: tuple[Any, ...]
-    targets: tuple[Any, ...]
-
-    def copy(self) -> _Training:
-        """With a module, an optimiser and tensors of its own: a step may write into any of them.
-        InputError if they cannot be copied."""
-        try:
-            module, optimiser = copy.deepcopy((self.module, self.optimiser))
-        except (RuntimeError, TypeError) as error:
-            raise InputError(f"module and optimiser cannot be copied: {error}") from error
-        inputs, targets = (
-            tuple(tensor.detach().clone() for tensor in part)
-            for part in (self.inputs, self.targets)
-        )
-        return _Training(module, self.loss, optimiser, inputs, targets)
-
-    def parameters(self) -> Tensors:
-        return OrderedDict(self.module.named_parameters())
-
-    def buffers(self) -> Tensors:
-        return OrderedDict(self.module.named_buffers())
-
-    def trained(self) -> list[list[str]]:
-        """The names of the parameters in each group of the optimiser."""
-        names = {parameter: name for name, parameter in self.module.named_parameters()}
-        return [
-            [names[parameter] for parameter in group["params"]]
-            for group in self.optimiser.param_groups
-        ]
+__all__ = ["OPTIMISERS", "export"]
 
 
 def export(
@@ -83,17 +48,24 @@ def export(
     inputs: Any,
     targets: Any,
     path: str | os.PathLike[str],
+    *,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
 ) -> Exported:
     """Write `NAME.mlir` and `NAME.npz` of a training step for the path `NAME` or `NAME.mlir`.
 
     The step computes `loss(module(*inputs), *targets)`, a scalar, its gradient, and
     `optimiser.step()`. `inputs` and `targets` are tensors or tuples of them; `targets` may be `()`.
     The module is traced in the mode it is in (`train()` or `eval()`). Neither it nor the optimiser,
-    an `SGD`, `Adam` or `AdamW`, is changed; the settings of both become constants of the step.
+    one of `OPTIMISERS`, is changed; the settings of both become constants of the step, except a
+    learning rate that is a tensor, which is an argument.
 
-    Arguments of the step are the parameters, the optimiser's state (as it is, or zeros before its
-    first step), the buffers of the module, inputs and targets. Results are the loss and the new
-    values of the first three, all of the types that they have in PyTorch.
+    Before the update, with `clip_value` each number of the gradients of the optimiser's parameters
+    is clipped, and with `clip_norm` then the norm of all of them, as `torch.nn.utils` does it.
+
+    Arguments of the step are the parameters, the optimiser's state (as it is, or as its first step
+    makes it), the buffers of the module, learning rates, inputs and targets. Results are the loss
+    and the new values of the first three, all of the types that they have in PyTorch.
 
     Raises InputError for what cannot be exported, and where PyTorch or JAX is missing or a file
     cannot be written. What module, loss or optimiser raise is passed on.
@@ -101,31 +73,38 @@ def export(
     torch = require("torch", "poetc.frontends.torch.export")
     jax = require("jax", "poetc.frontends.torch.export", "torch")
     _check_module(torch, module, loss)
-    given = _Training(module, loss, optimiser, *_tuples(torch, inputs=inputs, targets=targets))
-    _check_optimiser(torch, given)
+    given = Training(module, loss, optimiser, *_tuples(torch, inputs=inputs, targets=targets))
+    check_optimiser(torch, given)
     _check_types(torch, given)
+    clipping = Clipping(clip_norm, clip_value)
     after = given.copy()
-    value = _eager_step(torch, after)
-    slots, state = _state(torch, given, after)
-    new_state = _gather_state(after.optimiser, after.parameters(), slots)
+    with first_state(torch, after.optimiser) as first:
+        value = _eager_step(torch, after, clipping)
+    slots, state = state_of(torch, after, first, has_started(given.optimiser))
+    changed = new_state(torch, after.optimiser, after.parameters(), slots, state)
 
+    _, settings = rates(torch, given.optimiser)
     parts = (given.parameters(), state, given.buffers())
-    batch = (given.inputs, given.targets)
-    example = [tensor.detach() for tensor in (*_flat(*parts), *chain(*batch))]
+    rest = (list(settings.values()), given.inputs, given.targets)
+    example = [tensor.detach() for tensor in (*_flat(*parts), *chain(*rest))]
     graph = trace(
-        _flat_step(torch, given.copy(), slots),
+        _flat_step(torch, given.copy(), slots, parts, clipping),
         example,
         lambda graph: _check_constants(graph, given),
     )
 
-    def step(parameters: Any, optimiser: Any, buffers: Any, inputs: Any, targets: Any) -> Any:
-        arrays = [*_flat(parameters, optimiser, buffers), *inputs, *targets]
+    def step(
+        parameters: Any, optimiser: Any, buffers: Any, settings: Any, inputs: Any, targets: Any
+    ) -> Any:
+        arrays = [*_flat(parameters, optimiser, buffers, settings), *inputs, *targets]
         new_value, *new = run(graph, arrays)
         return new_value, *_split(new, parts)
 
-    results = [value, *_flat(after.parameters(), new_state, after.buffers())]
-    arguments = [OrderedDict((k, array_of(v)) for k, v in part.items()) for part in parts]
-    arguments += [tuple(map(array_of, part)) for part in batch]
+    results = [value, *_flat(after.parameters(), changed, after.buffers())]
+    arguments = [
+        OrderedDict((k, array_of(v)) for k, v in part.items()) for part in (*parts, settings)
+    ]
+    arguments += [tuple(map(array_of, part)) for part in (given.inputs, given.targets)]
     with wide_integers():
         return export_jax(
             step,
@@ -199,46 +178,7 @@ def _type(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _check_optimiser(torch: Any, given: _Training) -> None:
-    """Raises an InputError unless `torch.optim`'s step can be traced and begin with zeros."""
-    if type(given.optimiser) not in [getattr(torch.optim, name) for name in OPTIMISERS]:
-        known = ", ".join(f"torch.optim.{name}" for name in OPTIMISERS)
-        raise InputError(f"the optimiser {_type(given.optimiser)} cannot be exported; {known} can")
-    hooked = [n for n, p in given.parameters().items() if _has_hooks(p, _PARAMETER_HOOKS)]
-    if _has_hooks(given.optimiser, _OPTIMISER_HOOKS):
-        hooked.append("the optimiser")
-    if hooked:
-        raise InputError(
-            f"hooks of {', '.join(hooked)} would not be a part of the step; do what they do in the "
-            "module or the loss"
-        )
-    own = {id(parameter): name for name, parameter in given.module.named_parameters()}
-    all_trained = chain.from_iterable(group["params"] for group in given.optimiser.param_groups)
-    counts = Counter(map(id, all_trained))
-    repeated = [name for key, name in own.items() if counts[key] > 1]
-    if repeated:
-        raise InputError(f"the optimiser has more than once: {', '.join(repeated)}")
-    for i, group in enumerate(given.optimiser.param_groups):
-        foreign = [tuple(p.shape) for p in group["params"] if id(p) not in own]
-        if foreign:
-            shapes = ", ".join(map(str, foreign))
-            raise InputError(
-                f"group {i} of the optimiser has parameters that are not in the module, of the "
-                f"shapes {shapes}; make the module one that has all of them"
-            )
-        fresh = [p for p in group["params"] if not given.optimiser.state.get(p)]
-        if group.get("dampening") and group["momentum"] and fresh:
-            raise InputError(
-                f"group {i} of the optimiser has dampening={group['dampening']}, which PyTorch "
-                "leaves out of the first step; take that step before the export, or set it to 0"
-            )
-
-
-def _has_hooks(owner: Any, kinds: Sequence[str]) -> bool:
-    return any(getattr(owner, kind, None) for kind in kinds)
-
-
-def _check_types(torch: Any, given: _Training) -> None:
+def _check_types(torch: Any, given: Training) -> None:
     """Raises an InputError that lists all tensors that cannot be arguments of a step."""
     from poetc.frontends.aten import TYPES
 
@@ -263,7 +203,7 @@ def _check_types(torch: Any, given: _Training) -> None:
 # The step in PyTorch
 
 
-def _eager_step(torch: Any, training: _Training) -> Any:
+def _eager_step(torch: Any, training: Training, clipping: Clipping) -> Any:
     """Do a step as PyTorch does it; the loss. Random numbers after it are as without it."""
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         training.optimiser.zero_grad()
@@ -278,44 +218,12 @@ def _eager_step(torch: Any, training: _Training) -> Any:
                 "computed from"
             )
         value.backward(inputs=wanted)  # of nothing else that the loss may use
+        clipping.apply(torch, training.optimiser)
         training.optimiser.step()
     return value
 
 
-def _state(torch: Any, given: _Training, after: _Training) -> tuple[Slots, Tensors]:
-    """What the optimiser's state is called, and its values before the step.
-
-    A step after it has state for every parameter that has a gradient; before its first one PyTorch
-    has none, and then it acts like zeros. Step counters that are equal before and after are one.
-    """
-    slots: dict[tuple[str, str], str] = {}
-    state: Tensors = OrderedDict()
-    counters: dict[tuple[float, float], str] = {}
-    old, new = given.parameters(), after.parameters()
-    for name in chain.from_iterable(given.trained()):
-        before = given.optimiser.state.get(old[name], {})
-        for key, value in after.optimiser.state.get(new[name], {}).items():
-            if not isinstance(value, torch.Tensor):
-                continue  # a momentum that SGD does without
-            known = before.get(key)
-            tensor = torch.zeros_like(value) if known is None else known
-            slot = f"{name}.{key}"
-            if key == "step":
-                first = "step" if not counters else f"step{len(counters) + 1}"
-                slot = counters.setdefault((float(tensor), float(value)), first)
-            slots[name, key] = slot
-            state[slot] = tensor
-    return slots, state
-
-
-def _gather_state(optimiser: Any, parameters: Mapping[str, Any], slots: Slots) -> Tensors:
-    """The state of the optimiser by its name in the step."""
-    return OrderedDict(
-        (slot, optimiser.state[parameters[name]][key]) for (name, key), slot in slots.items()
-    )
-
-
-def _check_constants(graph: Any, given: _Training) -> None:
+def _check_constants(graph: Any, given: Training) -> None:
     """Raises an InputError if the graph has tensors of the training as constants: those that module
     or loss know from elsewhere, which would have neither new values nor gradients."""
     parts = {
@@ -343,54 +251,51 @@ def _check_constants(graph: Any, given: _Training) -> None:
         )
 
 
-def _flat_step(torch: Any, training: _Training, slots: Slots) -> Callable[..., list[Any]]:
-    """The step as a function of tensors that PyTorch can trace."""
+def _flat_step(
+    torch: Any,
+    training: Training,
+    slots: Slots,
+    like: Sequence[Mapping[str, Any]],
+    clipping: Clipping,
+) -> Callable[..., list[Any]]:
+    """The step as a function of tensors that PyTorch can trace; parameters, state and buffers are
+    `like` those."""
     from torch.func import functional_call  # pyright: ignore[reportMissingImports]
     from torch.nn.attention import (  # pyright: ignore[reportMissingImports]
         SDPBackend,
         sdpa_kernel,
     )
 
-    module, optimiser = training.module, training.optimiser
-    groups = training.trained()
-    like = (training.parameters(), dict.fromkeys(slots.values()), training.buffers())
-    trained = [n for n in chain.from_iterable(groups) if like[0][n].requires_grad]
+    module = training.module
+    _, settings = rates(torch, training.optimiser)
+    shapes = (*like, settings, {str(i): x for i, x in enumerate(training.inputs)})
+    names = [n for n in chain.from_iterable(training.trained()) if like[0][n].requires_grad]
+    update = update_of(torch, training, slots)
     name_places(module)
-    for group in optimiser.param_groups:
-        # The variant of the step that keeps its counter a tensor and works one by one.
-        group |= {"differentiable": True, "foreach": False, "fused": None, "capturable": False}
-        group["lr"] = float(group["lr"])
 
     def step(*tensors: Any) -> list[Any]:
         own = [tensor.clone() for tensor in tensors]
-        parameters, state, buffers = _split(own, like)
-        batch = own[len(own) - len(training.inputs) - len(training.targets) :]
-        inputs, targets = batch[: len(training.inputs)], batch[len(training.inputs) :]
-        leaves = parameters | {name: parameters[name].requires_grad_() for name in trained}
+        parameters, state, buffers, settings, inputs = _split(own, shapes)
+        targets = own[len(own) - len(training.targets) :]
+        leaves = parameters | {name: parameters[name].requires_grad_() for name in names}
         seen: list[Tensors] = []
         hook = module.register_forward_hook(
             lambda *_: seen.append(OrderedDict(module.named_buffers(remove_duplicate=False)))
         )
         with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-            output = functional_call(module, {**leaves, **buffers}, tuple(inputs))
+            output = functional_call(module, {**leaves, **buffers}, tuple(inputs.values()))
             hook.remove()
             with place("the loss"):
                 value = training.loss(output, *targets)
             number_backward(value)
             gradients = torch.autograd.grad(
-                value, [leaves[name] for name in trained], allow_unused=True
+                value, [leaves[name] for name in names], allow_unused=True
             )
         new = OrderedDict((name, tensor.detach()) for name, tensor in leaves.items())
-        for name, gradient in zip(trained, gradients, strict=True):
+        for name, gradient in zip(names, gradients, strict=True):
             new[name].grad = gradient
-        for group, names in zip(optimiser.param_groups, groups, strict=True):
-            group["params"] = [new[name] for name in names]
-        optimiser.state = defaultdict(dict)
-        for (name, key), slot in slots.items():
-            optimiser.state[new[name]][key] = state[slot].clone()
         with torch.no_grad(), place("the optimiser"):
-            optimiser.step()
-        new_state = _gather_state(optimiser, new, slots)
+            new_state = update(new, state, settings, clipping)
         new_buffers = OrderedDict((name, seen[0][name].detach()) for name in buffers)
         return [value.detach(), *_flat(new, new_state, new_buffers)]
 
