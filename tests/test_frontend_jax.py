@@ -18,6 +18,7 @@ from jax_models import Training, jax, jnp
 
 from poetc.errors import InputError
 from poetc.frontends.jax import export
+from poetc.interpreter import run_func
 from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
 from poetc.ir.types import ELEMENT_TYPES
@@ -127,6 +128,26 @@ def test_arguments_keep_their_places(tmp_path: Path) -> None:
     graph = graphs(bring("a", parse_module(exported.mlir.read_text()), arguments, []).module)[0]
     roles = [graph.role(i) for i in range(len(arguments))]
     assert roles == ["param"] + ["input"] * 5
+
+
+def test_a_random_key_is_an_argument(tmp_path: Path) -> None:
+    """A typed one: its data are the argument, and the key of the next step a result."""
+
+    def step(state: Any, x: Any) -> Any:
+        following, key = jax.random.split(state["key"])
+        keep = jax.random.bernoulli(key, 0.5, x.shape)
+        return {"key": following, "w": state["w"] - 0.1 * jnp.where(keep, x, 0.0).sum(0)}
+
+    state = {"key": jax.random.key(3), "w": jnp.ones(4)}
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    exported = export(step, (state, x), tmp_path / "model", results=True)
+    assert exported.names == ("state.key", "state.w", "x")
+    arguments, expected = load_arrays(exported.npz)
+    assert arguments[0].dtype == np.uint32 and not np.array_equal(expected[0], arguments[0])
+    module = parse_module(exported.mlir.read_text())
+    key, weights = run_func(module, arguments)
+    assert key.tobytes() == expected[0].tobytes()
+    np.testing.assert_allclose(weights, expected[1], rtol=1e-6)
 
 
 def test_refused_arguments(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ result of the same shape, which may be that of another tensor.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections import deque
@@ -108,7 +109,7 @@ def export(
         raise InputError(
             f"the arguments of the step are a tuple, one entry for each, not {type(args).__name__}"
         )
-    args = tuple(args)
+    step, args = _with_raw_keys(step, tuple(args))
     names, leaves, structure = named(args, _argument_names(step, args))
     check_types(
         (name, type(leaf).__name__ + ", which has no values")
@@ -144,6 +145,35 @@ def export(
     expected: Any = jax.tree.leaves(jax.jit(step)(*args)) if results is True else results or ()
     mlir, npz = write_model(path, text, values, [np.asarray(array) for array in expected])
     return Exported(mlir, npz, tuple(names), updates)
+
+
+def _with_raw_keys(
+    step: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The step and its arguments with the data of random keys (unsigned integers) in place of keys,
+    which StableHLO has not."""
+    import jax  # pyright: ignore[reportMissingImports]
+
+    def is_key(leaf: Any) -> bool:
+        kind = getattr(leaf, "dtype", None)
+        return jax.dtypes.issubdtype(  # pyright: ignore[reportPrivateImportUsage]
+            kind, jax.dtypes.prng_key
+        )
+
+    def raw(tree: Any) -> Any:
+        return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
+
+    leaves, structure = jax.tree.flatten(args)
+    keys = {i: jax.random.key_impl(leaf) for i, leaf in enumerate(leaves) if is_key(leaf)}
+
+    @functools.wraps(step)
+    def on_raw_keys(*given: Any) -> Any:
+        values = jax.tree.leaves(given)
+        for i, kind in keys.items():
+            values[i] = jax.random.wrap_key_data(values[i], impl=kind)
+        return raw(step(*jax.tree.unflatten(structure, values)))
+
+    return on_raw_keys, raw(args)
 
 
 def _argument_names(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
