@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from poetc.compare import rounding_of, tolerance
 from poetc.errors import InputError
 from poetc.frontends.torch import export
 from poetc.frontends.torch.graph import array_of
+from poetc.frontends.torch.random import seeded
 from poetc.interpreter.functions import run_func
 from poetc.interpreter.graphs import run_graph
 from poetc.ir.text import parse_module
@@ -618,3 +620,43 @@ def test_example(tmp_path: Path) -> None:
     """The script, and the commands in it, as they are written there."""
     found = differences(run_commands("torch_step.py", tmp_path / "out"))
     assert len(found) == 14 and max(found) <= TOLERANCE
+
+
+class Noisy(nn.Module):
+    """Dropout of several kinds, and noise of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.AlphaDropout(0.2))
+        self.attention = nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        x = self.layer(x) + torch.randn(8) * 0.1 + torch.rand_like(x[..., :1])
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def test_random_numbers(tmp_path: Path) -> None:
+    """From a seed that each step makes one more: PyTorch's results have the same numbers."""
+    torch.manual_seed(8)
+    module, x = Noisy(), torch.randn(2, 3, 6)
+    optimiser = SGD(module.parameters(), lr=0.1)
+    arguments = (module, lambda y: y.square().mean(), optimiser, x, ())
+    losses = []
+    for seed in (1, 2):
+        exported = export(*arguments, tmp_path / "step", seed=seed)
+        given, expected = load_arrays(exported.npz)
+        results = run_func(parse_module(exported.mlir.read_text()), given)
+        assert worst_error(results, expected) <= TOLERANCE
+        losses.append(float(results[0]))
+        assert results[-1] == seed + 1 and exported.names[-2] == "random.seed"
+    assert losses[0] != losses[1]
+    with seeded(torch, OrderedDict(seed=torch.tensor(3, dtype=torch.int32))):
+        dropped = functional.dropout(torch.ones(200, 200), 0.3)
+        uniform, normal, order = torch.rand(200, 200), torch.randn(200, 200), torch.randperm(50)
+        dice = torch.randint(1, 7, (6000,))
+    assert abs((dropped == 0).float().mean() - 0.3) < 0.01 and abs(dropped.mean() - 1) < 0.02
+    assert abs(uniform.mean() - 0.5) < 0.01 and 0 <= uniform.min() < 0.001 < 0.999 < uniform.max()
+    assert abs(normal.mean()) < 0.02 and abs(normal.std() - 1) < 0.02
+    assert abs(torch.corrcoef(torch.stack((uniform.ravel(), normal.ravel())))[0, 1]) < 0.02
+    assert sorted(order.tolist()) == list(range(50)) != order.tolist()
+    assert torch.bincount(dice).tolist()[0] == 0 and min(torch.bincount(dice)[1:]) > 900

@@ -35,6 +35,7 @@ from poetc.frontends.torch.optimisers import (
     state_of,
     update_of,
 )
+from poetc.frontends.torch.random import next_seeds, seeded
 from poetc.frontends.torch.trace import name_places, number_backward, place, trace
 from poetc.frontends.torch.training import Tensors, Training
 
@@ -51,6 +52,7 @@ def export(
     *,
     clip_norm: float | None = None,
     clip_value: float | None = None,
+    seed: int | None = None,
 ) -> Exported:
     """Write `NAME.mlir` and `NAME.npz` of a training step for the path `NAME` or `NAME.mlir`.
 
@@ -63,9 +65,12 @@ def export(
     Before the update, with `clip_value` each number of the gradients of the optimiser's parameters
     is clipped, and with `clip_norm` then the norm of all of them, as `torch.nn.utils` does it.
 
+    With `seed`, random numbers (dropout) depend on an argument that has this value, and that each
+    step makes one more; without, they are refused.
+
     Arguments of the step are the parameters, the optimiser's state (as it is, or as its first step
-    makes it), the buffers of the module, learning rates, inputs and targets. Results are the loss
-    and the new values of the first three, all of the types that they have in PyTorch.
+    makes it), the buffers of the module, the seed, learning rates, inputs and targets. Results are
+    the loss and the new values of the first four, all of the types that they have in PyTorch.
 
     Raises InputError for what cannot be exported, and where PyTorch or JAX is missing or a file
     cannot be written. What module, loss or optimiser raise is passed on.
@@ -78,13 +83,14 @@ def export(
     _check_types(torch, given)
     clipping = Clipping(clip_norm, clip_value)
     after = given.copy()
+    seeds = OrderedDict({"seed": torch.tensor(seed, dtype=torch.int32)} if seed is not None else {})
     with first_state(torch, after.optimiser) as first:
-        value = _eager_step(torch, after, clipping)
+        value = _eager_step(torch, after, seeds, clipping)
     slots, state = state_of(torch, after, first, has_started(given.optimiser))
     changed = new_state(torch, after.optimiser, after.parameters(), slots, state)
 
     _, settings = rates(torch, given.optimiser)
-    parts = (given.parameters(), state, given.buffers())
+    parts = (given.parameters(), state, given.buffers(), seeds)
     rest = (list(settings.values()), given.inputs, given.targets)
     example = [tensor.detach() for tensor in (*_flat(*parts), *chain(*rest))]
     graph = trace(
@@ -94,13 +100,19 @@ def export(
     )
 
     def step(
-        parameters: Any, optimiser: Any, buffers: Any, settings: Any, inputs: Any, targets: Any
+        parameters: Any,
+        optimiser: Any,
+        buffers: Any,
+        random: Any,
+        settings: Any,
+        inputs: Any,
+        targets: Any,
     ) -> Any:
-        arrays = [*_flat(parameters, optimiser, buffers, settings), *inputs, *targets]
+        arrays = [*_flat(parameters, optimiser, buffers, random, settings), *inputs, *targets]
         new_value, *new = run(graph, arrays)
         return new_value, *_split(new, parts)
 
-    results = [value, *_flat(after.parameters(), changed, after.buffers())]
+    results = [value, *_flat(after.parameters(), changed, after.buffers(), next_seeds(seeds))]
     arguments = [
         OrderedDict((k, array_of(v)) for k, v in part.items()) for part in (*parts, settings)
     ]
@@ -110,7 +122,7 @@ def export(
             step,
             jax.tree.map(lambda array: jax.numpy.asarray(array, array.dtype), arguments),
             path,
-            donate_argnums={0: 1, 1: 2, 2: 3},
+            donate_argnums={i: i + 1 for i in range(len(parts))},
             results=[array_of(tensor) for tensor in results],
         )
 
@@ -203,11 +215,12 @@ def _check_types(torch: Any, given: Training) -> None:
 # The step in PyTorch
 
 
-def _eager_step(torch: Any, training: Training, clipping: Clipping) -> Any:
+def _eager_step(torch: Any, training: Training, seeds: Tensors, clipping: Clipping) -> Any:
     """Do a step as PyTorch does it; the loss. Random numbers after it are as without it."""
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         training.optimiser.zero_grad()
-        value = training.loss(training.module(*training.inputs), *training.targets)
+        with seeded(torch, seeds):
+            value = training.loss(training.module(*training.inputs), *training.targets)
         if not isinstance(value, torch.Tensor) or value.shape != ():
             what = f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
             raise InputError(f"the loss must be a scalar tensor, not {what}")
@@ -258,8 +271,8 @@ def _flat_step(
     like: Sequence[Mapping[str, Any]],
     clipping: Clipping,
 ) -> Callable[..., list[Any]]:
-    """The step as a function of tensors that PyTorch can trace; parameters, state and buffers are
-    `like` those."""
+    """The step as a function of tensors that PyTorch can trace; what it updates is `like`
+    those."""
     from torch.func import functional_call  # pyright: ignore[reportMissingImports]
     from torch.nn.attention import (  # pyright: ignore[reportMissingImports]
         SDPBackend,
@@ -275,7 +288,7 @@ def _flat_step(
 
     def step(*tensors: Any) -> list[Any]:
         own = [tensor.clone() for tensor in tensors]
-        parameters, state, buffers, settings, inputs = _split(own, shapes)
+        parameters, state, buffers, seeds, settings, inputs = _split(own, shapes)
         targets = own[len(own) - len(training.targets) :]
         leaves = parameters | {name: parameters[name].requires_grad_() for name in names}
         seen: list[Tensors] = []
@@ -283,10 +296,11 @@ def _flat_step(
             lambda *_: seen.append(OrderedDict(module.named_buffers(remove_duplicate=False)))
         )
         with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-            output = functional_call(module, {**leaves, **buffers}, tuple(inputs.values()))
-            hook.remove()
-            with place("the loss"):
-                value = training.loss(output, *targets)
+            with seeded(torch, seeds):
+                output = functional_call(module, {**leaves, **buffers}, tuple(inputs.values()))
+                hook.remove()
+                with place("the loss"):
+                    value = training.loss(output, *targets)
             number_backward(value)
             gradients = torch.autograd.grad(
                 value, [leaves[name] for name in names], allow_unused=True
@@ -297,6 +311,6 @@ def _flat_step(
         with torch.no_grad(), place("the optimiser"):
             new_state = update(new, state, settings, clipping)
         new_buffers = OrderedDict((name, seen[0][name].detach()) for name in buffers)
-        return [value.detach(), *_flat(new, new_state, new_buffers)]
+        return [value.detach(), *_flat(new, new_state, new_buffers, next_seeds(seeds))]
 
     return step
