@@ -56,7 +56,9 @@ def test_case(path: Path, tmp_path: Path):
         assert a.tobytes() == b.tobytes()
 
 
-def assert_close(found: list[np.ndarray], expected: list[np.ndarray], rounding: float) -> None:
+def assert_close(
+    found: list[np.ndarray], expected: list[np.ndarray], rounding: float = ROUNDING
+) -> None:
     """Within a few roundings, or for those of 16 bits one, relative to the largest element of each
     tensor."""
     for a, b in zip(found, expected, strict=True):
