@@ -10,8 +10,8 @@ import torch
 from poetc.frontends.aten.registry import aten
 
 _RANDOM = (
-    "random numbers; give export a seed (for dropout, uniform, normal and whole numbers), use p=0 for "
-    "dropout, or eval() on that module, or give random numbers as an input"
+    "random numbers; give export a seed (for dropout, uniform, normal and whole numbers), use p=0 "
+    "for dropout, or eval() on that module, or give random numbers as an input"
 )
 _COMPLEX = (
     "complex numbers; compute the spectrum before the step and give it as an input, or multiply by "
