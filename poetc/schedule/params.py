@@ -23,7 +23,6 @@ class SearchParams:
     # First schedules.
     repair: bool = _technique("keeps everything and evicts what costs least where RAM is exceeded")
     greedy: bool = _technique("evicts, in order, what is cheapest to get back where RAM is short")
-    restrictions: bool = _technique("searches without paging, and without recomputes, as well")
     gradual: bool = _technique("repairs for less and less RAM where that fails at once")
     baselines: bool = _technique("makes the schedules of the published constructive strategies")
     # Better ones, by MILPs over some of the slots.
@@ -74,7 +73,6 @@ class SearchParams:
     greedy_chain: int = 30
     """Recomputes that the greedy makes in a row at most to get a tensor back."""
     repair_share: float = 0.25
-    restricted_repair_share: float = 0.1
     repair_chain: int = 6
     """Recomputes that one repair makes in a row at most."""
     repair_plans: int = 3
@@ -186,7 +184,6 @@ class SearchParams:
     polish_rounds: int = 200
 
     # While the gap is open.
-    again_restricted_share: float = 0.3
     again_repair_share: float = 0.1
     again_windows_share: float = 0.2
     again_orders_share: float = 0.2

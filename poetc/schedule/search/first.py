@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from poetc.schedule.heuristics.greedy import greedy, priorities
 from poetc.schedule.heuristics.repair import repair
 from poetc.schedule.model import keep_all
-from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.state import Search
 
 
@@ -20,9 +18,6 @@ def first_schedules(search: Search) -> None:
     ram = math.inf if limit is None else limit
     if params.repair:
         repaired(search)
-        for restricted in restrictions(instance):
-            if not search.finished:
-                repaired(search, restricted, share=params.restricted_repair_share)
     if not params.greedy:
         return
     effort = search.part(params.greedy_share, params.greedy_work).unless(lambda: search.optimal)
@@ -34,26 +29,15 @@ def first_schedules(search: Search) -> None:
             search.offer(events, f"greedy {priority}")
 
 
-def restrictions(instance: Instance) -> list[Instance]:
-    """The problem without paging and without recomputes, where it has both: fewer ways to go, among
-    which a good one is found sooner."""
-    pages, repeats = any(instance.pageable), instance.recomputes > 0
-    both = instance.paging and pages and instance.remat and repeats
-    if not (both and instance.params.restrictions):
-        return []
-    return [replace(instance, paging=False), replace(instance, remat=False)]
-
-
 def repaired(
     search: Search,
-    instance: Instance | None = None,
     gradually: bool = False,
     share: float | None = None,
     seed: int = 0,
 ) -> None:
     """Offers sequences that keep everything but for what exceeds the RAM, repaired at once or
-    `gradually`; those of `instance`, which may be a restriction of that of the search."""
-    instance = instance or search.instance
+    `gradually`."""
+    instance = search.instance
     limit = instance.problem.ram_bytes
     share = search.params.repair_share if share is None else share
     if limit is None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from poetc.schedule.exact import bounds
 from poetc.schedule.heuristics.reorder import Frontier, orders, permuted, polish, renamed
 from poetc.schedule.model.errors import StrategyUndefinedError
-from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.rebuild import Event, Load
 from poetc.schedule.search import first
 from poetc.schedule.search.bounding import relaxation
@@ -102,18 +101,14 @@ class _Orders:
                 self.waiting.remove(strategy)
 
     def _go_on(self) -> bool:
-        """Tries what is left while the gap is open: restrictions of the problem, other random
-        numbers, more orders, and the whole model in the orders whose bound is open. True when there
-        provably is no schedule in the given order."""
+        """Tries what is left while the gap is open: other random numbers, more orders, and the
+        whole model in the orders whose bound is open. True when there provably is no schedule in
+        the given order."""
         search = self.search
-        restricted = first.restrictions(self.given.instance)
         whole, turn = True, 0
         while self.params.again and not search.finished:
             turn += 1
             search.clock.work += TURN
-            for instance in restricted if turn == 1 else ():
-                if not search.finished:
-                    self._restricted(instance)
             lanes = list(dict.fromkeys((self.best, self.given)))
             for lane in lanes:
                 self._quietly(
@@ -141,15 +136,6 @@ class _Orders:
         if found.better_than(self.search) and found.steps is not None:
             self.best = self.given
             self.search.adopt(found.steps, self.given.bound_nj)
-
-    def _restricted(self, instance: Instance) -> None:
-        """Searches a restriction of the problem; what is found is a schedule of the whole."""
-        search = self.search
-        inner = search.inner(instance, search.part(self.params.again_restricted_share))
-        portfolio(inner)
-        if inner.steps is not None and inner.better_than(search):
-            self._take(inner, "restricted")
-            search.note(f"schedule {search.energy_nj} nJ with fewer ways to save RAM")
 
     def _quietly(self, share: float, lane: _Lane, step: Callable[[Search], bool | None]) -> bool:
         """Runs a step like `_within`; what it notes is kept only if it finds something better."""
