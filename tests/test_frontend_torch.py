@@ -430,7 +430,7 @@ def test_what_depends_on_values(tmp_path: Path) -> None:
     message = refusal(tmp_path, Branching())
     line = Branching.forward.__code__.co_firstlineno + 2
     assert message.startswith("the step does something else for other values of its tensors")
-    assert f"({__file__}:{line})" in message
+    assert f"({__file__}:{line}); a step" in message
     assert "in Selecting" in (message := refusal(tmp_path, Selecting(4, 4)))
     assert "depends on the values of tensors" in message
     average = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None))
@@ -531,7 +531,39 @@ def test_hooks_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, module, optimiser).startswith("hooks of the optimiser would")
 
 
+def test_hooks_of_modules(tmp_path: Path) -> None:
+    """They are copied with the module, and are a part of the step."""
+    module = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+    module[0].register_forward_hook(lambda _module, _inputs, output: output * 2)
+    module[1].register_full_backward_hook(lambda _module, inputs, _outputs: (inputs[0] * 3,))
+    module[1].register_full_backward_pre_hook(lambda _module, outputs: (outputs[0] * 5,))
+    optimiser = SGD(module.parameters(), lr=0.1)
+    arguments = (torch.mean, optimiser, torch.ones(3, 4), ())
+    compare_step(export(module, *arguments, tmp_path / "step"))
+
+
+def test_graph_of_another_step(tmp_path: Path) -> None:
+    """Where PyTorch decomposes an operation wrongly, or Python counts."""
+    targets = torch.tensor([[3, 0, -1, 1]] * 3)
+    message = refusal(
+        tmp_path,
+        nn.Linear(4, 4),
+        None,
+        functional.multilabel_margin_loss,
+        torch.ones(3, 4),
+        targets,
+    )
+    assert "PyTorch's own graph of the step has the loss" in message
+
+
+class Wrapped(torch.Tensor):
+    pass
+
+
 def test_refused_tensors(tmp_path: Path) -> None:
+    module = nn.Linear(4, 4)
+    module.register_buffer("wrapped", torch.ones(1).as_subclass(Wrapped))
+    assert "Wrapped, which has operations of its own" in refusal(tmp_path, module)
     module = nn.Linear(4, 4).double()
     module.register_buffer("coarse", torch.ones(1, dtype=torch.float8_e5m2))
     batch = (torch.mean, torch.ones(3, 4, dtype=torch.complex64), torch.tensor([1 << 40]))

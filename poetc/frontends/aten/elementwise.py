@@ -11,7 +11,14 @@ from jax import Array, lax
 from jax import numpy as jnp
 from jax.scipy import special
 
-from poetc.frontends.aten.registry import LOWERINGS, TAKE_MAXIMA, Lowering, aten, lowers
+from poetc.frontends.aten.registry import (
+    LOWERINGS,
+    TAKE_MAXIMA,
+    Lowering,
+    UnsupportedError,
+    aten,
+    lowers,
+)
 
 LOWERINGS |= {
     aten.abs: jnp.abs,
@@ -147,6 +154,22 @@ def _hardtanh(x: Array, low: float = -1, high: float = 1) -> Array:
 @lowers(aten.leaky_relu)
 def _leaky_relu(x: Array, slope: float = 0.01) -> Array:
     return jnp.where(x > 0, x, x * slope)
+
+
+@lowers(aten.rrelu_with_noise_functional)
+def _rrelu(
+    x: Array, noise: Array, low: float = 1 / 8, high: float = 1 / 3, training: bool = False, *_: Any
+) -> tuple[Array, Array]:
+    if training:
+        raise UnsupportedError("rrelu in training (use leaky_relu, or eval() on that module)")
+    return _leaky_relu(x, (low + high) / 2), noise
+
+
+@lowers(aten.rrelu_with_noise_backward)
+def _rrelu_backward(
+    g: Array, x: Array, _noise: Array, low: float, high: float, _training: bool, _result: bool
+) -> Array:
+    return jnp.where(x > 0, g, g * ((low + high) / 2))
 
 
 @lowers(aten.elu)

@@ -129,3 +129,19 @@ LOWERINGS |= {
     aten.mm: jnp.matmul,
     aten.mv: jnp.matmul,
 }
+
+
+@lowers(aten._trilinear)
+def _trilinear(
+    a: Array,
+    b: Array,
+    c: Array,
+    new_a: Sequence[int],
+    new_b: Sequence[int],
+    new_c: Sequence[int],
+    summed: Sequence[int],
+    _unroll_dim: int = 1,
+) -> Array:
+    parts = ((a, new_a), (b, new_b), (c, new_c))
+    a, b, c = (jnp.expand_dims(x, tuple(dims)) for x, dims in parts)
+    return jnp.sum(a * b * c, tuple(summed))

@@ -13,6 +13,7 @@ JAX writes the StableHLO.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,6 +99,7 @@ def export(
         example,
         lambda graph: _check_constants(graph, given),
     )
+    _check_traced(graph, example, value)
 
     def step(
         parameters: Any,
@@ -187,6 +189,7 @@ def _check_module(torch: Any, module: Any, loss: Any) -> None:
 
 
 def _type(value: Any) -> str:
+    """The name of its class."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
@@ -205,6 +208,8 @@ def _check_types(torch: Any, given: Training) -> None:
     def type_of(tensor: Any) -> str:
         if tensor.is_meta:
             return "meta, which has no values"
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            return f"a {_type(tensor)}, which has operations of its own (make it a plain tensor)"
         if tensor.layout != torch.strided:
             return str(tensor.layout).removeprefix("torch.")
         return TYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
@@ -261,6 +266,20 @@ def _check_constants(graph: Any, given: Training) -> None:
             f"module or loss use {', '.join(used)} otherwise than as arguments, so that their "
             "values would be constants of the step; return from the module what the loss needs of "
             "it, and give what it needs of the batch as inputs or targets"
+        )
+
+
+def _check_traced(graph: Any, example: Sequence[Any], value: Any) -> None:
+    """Raises an InputError unless the graph has the loss that the step has: not all of PyTorch's
+    own decompositions are right, and Python may do something else the second time."""
+    (found, *_) = graph(*example)
+    most = 1e-3 if value.element_size() >= 4 else 0.1
+    if not math.isclose(found, value, rel_tol=most, abs_tol=most * 1e-3) and value.isfinite():
+        raise InputError(
+            f"PyTorch's own graph of the step has the loss {float(found):.6g}, the step itself "
+            f"{float(value):.6g}: module or loss do something else the second time, or one of "
+            "PyTorch's decompositions is wrong (multilabel_margin_loss of PyTorch 2.13 is); write "
+            "that part with other operations"
         )
 
 

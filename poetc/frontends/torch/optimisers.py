@@ -59,8 +59,9 @@ def check_optimiser(torch: Any, given: Training) -> None:
         hooked.append("the optimiser")
     if hooked:
         raise InputError(
-            f"hooks of {', '.join(hooked)} would not be a part of the step; do what they do in the "
-            "module or the loss"
+            f"hooks of {', '.join(hooked)} would not be a part of the step, because they are lost "
+            "where it is copied; do what they do in the module or the loss, or clip gradients with "
+            "clip_value and clip_norm of export"
         )
     own = {id(parameter): name for name, parameter in given.module.named_parameters()}
     all_trained = chain.from_iterable(group["params"] for group in given.optimiser.param_groups)

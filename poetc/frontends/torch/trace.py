@@ -52,9 +52,12 @@ def trace(
         ) as error:
             frames = traceback.extract_tb(error.__traceback__)
             place = source_of((frame.filename, frame.lineno) for frame in frames)
+            operator = getattr(error, "func", None)
             raise InputError(
-                f"the step does something else for other values of its tensors{place}; a step "
-                "is the same operations each time"
+                "the step does something else for other values of its tensors"
+                f"{place}{f', in {operator}' if operator else ''}; a step is the same operations "
+                "each time: use torch.where, or decide by what is no tensor (is_causal=True with a "
+                "mask, lengths that are numbers)"
             ) from error
         if examine is not None:
             examine(effects)
