@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
 from poetc.planning import fit, search
 from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
 from poetc.request import Options
 from poetc.schedule import strategies
 from poetc.schedule.arena.memory import MemoryPlan, plan_memory
@@ -463,16 +463,13 @@ def test_a_byte_order_mark_is_skipped(run, tmp_path: Path) -> None:
 def test_a_longer_search_is_proposed_if_it_was_cut_off(
     seconds: float, longer: bool, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s = 0.0
-
-    def plan(*_: object) -> None:
-        nonlocal now_s
-        now_s = seconds
+    def plan(_graph: object, asked: ScheduleOptions, _progress: object) -> None:
+        assert asked.clock is not None
+        asked.clock.work += seconds * asked.clock.pace
         raise TimeLimitError(Diagnosis(Reason.SEARCH))
 
     module = prepare("gesture_mlp").module
     monkeypatch.setattr(search, "plan_graph", plan)
-    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: now_s))
     device = load_device("nrf52840")
     options = Options(device, "nrf52840", ram_bytes=9000, time_limit_s=10.0)
     with pytest.raises(TimeLimitError) as error:
