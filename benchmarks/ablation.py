@@ -131,7 +131,7 @@ def trials() -> tuple[Trial, ...]:
         Trial(poet("resnet18_cifar", "m4", 2.5), work=12.0),
         Trial(poet("resnet18", "m4", 1.02)),
         Trial(real("dscnn", "nrf52840", 1.05)),
-        Trial(real("dscnn", "nrf52840", 1.5), work=8.0),
+        Trial(real("dscnn", "nrf52840", 1.5)),
         Trial(real("resnet8", "nrf52840", 1.05)),
         Trial(real("resnet8", "nrf52840", 1.5)),
         Trial(real("bert_tiny", "rpi4b", 1.05)),
