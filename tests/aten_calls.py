@@ -18,6 +18,12 @@ def name_of(operator: Any) -> str:
     return str(operator).removeprefix("aten.").removesuffix(".default")
 
 
+def operator_of(name: str) -> Any:
+    """The operator of a name, as `name_of` writes it."""
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(aten, packet), overload or "default")
+
+
 def tensors() -> dict[str, Any]:
     """Arguments of the calls: `x`, `y` any numbers, `p` between 0.1 and 0.9, `q` above 1, `n`, `m`
     whole numbers, `k` indices from 0 to 2, `b`, `c` truths."""
@@ -325,4 +331,35 @@ CALLS: dict[str, Calls] = {
     "var.dim": lambda f, t: (f(t.x, [1]), f(t.x, [0, 1], False, True)),
     "view": lambda f, t: (f(t.x, [2, -1]),),
     "where.self": lambda f, t: (f(t.b, t.x, t.y), f(t.b, t.v, t.x[0, 0]), f(t.b, t.n, t.m)),
+    # What is no core operator but has a lowering, or a gradient, of its own.
+    "__lshift__.Scalar": lambda f, t: (f(t.m, 2),),
+    "__rshift__.Scalar": lambda f, t: (f(t.n, 2),),
+    "_trilinear": lambda f, t: (f(t.x, t.y, t.p[:, :3], [1], [0], [2], [2], 1),),
+    "_upsample_nearest_exact2d": lambda f, t: (f(t.image, [9, 3]), f(t.image, [12, 10], 2.0, 2.0)),
+    "_weight_norm_interface": lambda f, t: (*f(t.x, t.x[:, :1].contiguous()), *f(t.x, t.y[:1], 1)),
+    "adaptive_max_pool2d": lambda f, t: (*f(t.image, [3, 5]), *f(t.image, [4, 3])),
+    "as_strided_scatter": lambda f, t: (f(t.x, t.y[:2, :3], [2, 3], [4, 1], 2),),
+    "cummax": lambda f, t: (*f(t.x, 1), *f(t.k, 0)),
+    "cummin": lambda f, t: (*f(t.x, 1), *f(t.k, 0)),
+    "cumprod": lambda f, t: (f(t.x, 1), f(t.m, 0)),
+    "digamma": _unary("q"),
+    "embedding_renorm": lambda f, t: (f(t.x.detach(), t.i, 1.0, 2.0),),
+    "erfc": _unary("x"),
+    "erfinv": _unary("p"),
+    "kthvalue": lambda f, t: (*f(t.p, 2), *f(t.p, 1, 0, True)),
+    "lgamma": _unary("q"),
+    "linalg_vector_norm": lambda f, t: (f(t.x), f(t.x, 1, [1]), f(t.x, float("inf"), [0], True)),
+    "logcumsumexp": lambda f, t: (f(t.x, 1), f(t.x, 0)),
+    "median": lambda f, t: (f(t.p),),
+    "median.dim": lambda f, t: (*f(t.p, 1), *f(t.p, 0, True)),
+    "rrelu_with_noise_functional": lambda f, t: (f(t.x, t.y.detach())[0],),
+    "searchsorted.Tensor": lambda f, t: (
+        f(t.v.sort()[0], t.x),
+        f(t.y.sort()[0], t.x, side="right"),
+    ),
+    "sort.stable": lambda f, t: (*f(t.k, stable=True, dim=0, descending=True),),
+    "unfold": lambda f, t: (f(t.x, 1, 2, 1), f(t.image, 2, 3, 2)),
+    "upsample_bicubic2d": lambda f, t: (f(t.image, [9, 3], False), f(t.image, [8, 7], True)),
+    "upsample_linear1d": lambda f, t: (f(t.s, [11], False),),
+    "upsample_trilinear3d": lambda f, t: (f(t.volume, [3, 7, 6], True),),
 }

@@ -94,6 +94,7 @@ _OF_FLOATS: dict[Any, Lowering] = {
     aten.log: jnp.log,
     aten.log10: jnp.log10,
     aten.log2: jnp.log2,
+    aten.polygamma: lambda n, x: special.polygamma(n, x),
     aten.reciprocal: lambda x: 1 / x,
     aten.rsqrt: lax.rsqrt,
     aten.sin: jnp.sin,

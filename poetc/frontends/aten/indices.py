@@ -21,6 +21,16 @@ def _embedding(weight: Array, indices: Array, *_: Any) -> Array:
     return weight.at[indices].get(**_IN_BOUNDS)
 
 
+@lowers(aten.embedding_renorm)
+def _embedding_renorm(weight: Array, indices: Array, most: float, order: float) -> Array:
+    rows = lax.iota("int32", weight.shape[0])[:, None]
+    used = jnp.any(rows == indices.reshape(1, -1), axis=1)
+    size = jnp.abs(weight)
+    norm = jnp.sum(size * size if order == 2 else size**order, axis=1) ** (1 / order)
+    scale = jnp.where(used & (norm > most), most / (norm + 1e-7), 1)
+    return weight * scale[:, None]
+
+
 @lowers(aten.embedding_dense_backward)
 def _embedding_backward(
     g: Array, indices: Array, count: int, padding: int, by_frequency: bool
@@ -244,6 +254,24 @@ def _topk(
         return sort(x)
     values, places = (lax.slice_in_dim(part, 0, k, axis=dim) for part in sort(x, dim, largest))
     return values, places
+
+
+@lowers(aten.searchsorted)
+def _searchsorted(
+    edges: Array,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Array | None = None,
+) -> Array:
+    if sorter is not None:
+        edges = _gather(edges, -1, sorter)
+    right = right or side == "right"
+    rows = edges if edges.ndim == 1 else edges[..., None, :]
+    x = jnp.asarray(x)[..., None]
+    return jnp.sum((rows <= x if right else rows < x).astype(jnp.int32), axis=-1)
 
 
 def _ranked(x: Array, rank: int, dim: int, keepdim: bool) -> tuple[Array, Array]:

@@ -97,6 +97,28 @@ def _cumprod(x: Array, dim: int, **_: Any) -> Array:
     return lax.cumprod(x, dim % x.ndim) if x.ndim else x
 
 
+@lowers(aten.logcumsumexp)
+def _logcumsumexp(x: Array, dim: int) -> Array:
+    return lax.associative_scan(jnp.logaddexp, x, axis=dim) if x.ndim else x
+
+
+def _running(extreme: Callable[..., Array]) -> Lowering:
+    """Running extrema, and where each is: of several, the last."""
+
+    def run(x: Array, dim: int) -> tuple[Array, Array]:
+        if not x.ndim:
+            return x, jnp.zeros((), jnp.int32)
+        dim %= x.ndim
+        values = extreme(x, dim)
+        place = lax.broadcasted_iota("int32", x.shape, dim)
+        return values, lax.cummax(jnp.where(x == values, place, 0), dim)
+
+    return run
+
+
+LOWERINGS |= {aten.cummax: _running(lax.cummax), aten.cummin: _running(lax.cummin)}
+
+
 @lowers(aten.linalg_vector_norm)
 def _norm(x: Array, order: float = 2, dims: Any = None, keepdim: bool = False, **_: Any) -> Array:
     sizes = {1: jnp.abs, 2: jnp.square, math.inf: jnp.abs}

@@ -53,6 +53,7 @@ REFUSED: dict[Any, str] = {
     ),
     **dict.fromkeys(
         (
+            aten._linalg_check_errors,
             aten._linalg_det,
             aten._linalg_eigh,
             aten._linalg_slogdet,

@@ -64,6 +64,17 @@ def seeded(torch: Any, seeds: Tensors) -> Any:
         size = torch.sqrt(-2 * torch.log(1 - uniform(shape)))
         return (size * torch.cos(2 * math.pi * uniform(shape))).to(type)
 
+    def exponential(shape: Sequence[int]) -> Any:
+        return -torch.log(1 - uniform(shape))
+
+    def multinomial(x: Any, count: int, replacement: bool = False, **_: Any) -> Any:
+        if count == 1 or not replacement:
+            return (x / exponential(x.shape)).topk(count).indices
+        edges = x.cumsum(-1)
+        place = uniform((*x.shape[:-1], count)) * edges[..., -1:]
+        found = (place[..., None] >= edges[..., None, :]).sum(-1)
+        return found.clamp(max=x.shape[-1] - 1)
+
     def whole(low: int, high: int, shape: Sequence[int], type: Any = None) -> Any:
         part = torch.floor(uniform(shape) * (high - low)).clamp(max=high - low - 1) + low
         return part.to(type or torch.int64)
@@ -98,6 +109,8 @@ def seeded(torch: Any, seeds: Tensors) -> Any:
         aten.bernoulli.p: lambda x, p, generator=None: (uniform(x.shape) < p).to(x.dtype),
         aten.bernoulli_.float: filled(lambda x, p=0.5: uniform(x.shape) < p),
         aten.bernoulli_.Tensor: filled(lambda x, p: uniform(x.shape) < p),
+        aten.exponential_.default: filled(lambda x, rate=1.0: exponential(x.shape) / rate),
+        aten.multinomial.default: multinomial,
         aten.rand.default: of(uniform),
         aten.rand_like.default: like(uniform),
         aten.uniform_.default: filled(lambda x, a=0.0, b=1.0: uniform(x.shape) * (b - a) + a),

@@ -59,6 +59,14 @@ def trace(
                 "each time: use torch.where, or decide by what is no tensor (is_causal=True with a "
                 "mask, lengths that are numbers)"
             ) from error
+        except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            # The step has been done, so that it is not the fault of who wrote it.
+            frames = traceback.extract_tb(error.__traceback__)
+            place = source_of((frame.filename, frame.lineno) for frame in frames)
+            raise InputError(
+                f"PyTorch cannot trace the step{place}: {error}; do that part before the step, or "
+                "with operations of docs/coverage.md"
+            ) from error
         if examine is not None:
             examine(effects)
         _place_backward(effects)
