@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,28 @@ class Recurrent(nn.Module):
         return self.layer(x[None])[0][:, -1]
 
 
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.utils.parametrizations.weight_norm(nn.Linear(6, 6))
+        self.layer = nn.TransformerDecoderLayer(6, 2, 8, 0.0, batch_first=True, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        y = self.weight(x)[None]
+        return self.layer(y, y.flip(1), tgt_mask=CAUSAL, tgt_is_causal=True)
+
+
+CAUSAL = torch.ones(3, 3).tril().log()
+
+
+def grouped(a: Any, b: Any) -> Any:
+    """Four heads of queries, two of keys and values, with places that are masked out."""
+    q = torch.stack((a, b, a * b, a + b))[None]
+    k, v = torch.stack((a, b))[None], torch.stack((b, a))[None]
+    mask = torch.tensor([[True, False, True]])
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+
+
 def relu_like(a: Any, b: Any) -> Any:
     return functional.leaky_relu(a) + functional.relu6(b) * functional.hardswish(a)
 
@@ -231,7 +254,19 @@ OPERATIONS: dict[str, Callable[[], tuple[Any, ...]]] = {
         Function(lambda a, b: a * functional.one_hot(b.argmax(1), 6)),
         Function(lambda a, b: torch.einsum("ij,kj->ki", a, b).mean((0, 1)) + b.sum(1)),
     ),
-    "recurrent": lambda: (Recurrent(nn.LSTM), Recurrent(nn.GRU)),
+    "recurrent": lambda: (Recurrent(nn.LSTM), Recurrent(partial(nn.GRU, bidirectional=True))),
+    "attention": lambda: (
+        Function(lambda a, b: functional.scaled_dot_product_attention(a, b, a, attn_mask=CAUSAL)),
+        Function(grouped),
+        Decoder(),
+    ),
+    "images": lambda: (
+        nn.Sequential(nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"), nn.MaxPool2d(3, 2)),
+        nn.Sequential(nn.Conv2d(4, 2, 1), nn.Upsample(scale_factor=2, mode="bilinear")),
+        nn.Sequential(nn.Conv2d(4, 2, 1), nn.LocalResponseNorm(2), nn.AdaptiveAvgPool2d(3)),
+        nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv3d(1, 2, 2), nn.MaxPool3d(2)),
+        nn.Sequential(nn.Conv2d(4, 2, 1), nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.Hardswish()),
+    ),
     "convolutions": lambda: (
         nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2),
         nn.Sequential(nn.Conv2d(4, 3, 1), nn.ConvTranspose2d(3, 2, 3, 2, 1, output_padding=1)),
@@ -247,13 +282,16 @@ OPERATIONS: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 
 
+IMAGES = ("convolutions", "images", "windows")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name: str, tmp_path: Path) -> None:
     """Values and gradients of what the models above do not have."""
     torch.manual_seed(3)
     module = Branches(*OPERATIONS[name]())
-    inputs = torch.randn(2, 4, 8, 8) if name in ("convolutions", "windows") else torch.randn(3, 6)
+    inputs = torch.randn(2, 4, 8, 8) if name in IMAGES else torch.randn(3, 6)
     optimiser = SGD(module.parameters(), lr=1.0)
     exported = export(module, lambda value: value, optimiser, inputs, (), tmp_path / name)
     compare_step(exported)
