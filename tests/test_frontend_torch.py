@@ -720,6 +720,13 @@ def test_random_numbers(tmp_path: Path) -> None:
         losses.append(float(results[0]))
         assert results[-1] == seed + 1 and exported.names[-2] == "random.seed"
     assert losses[0] != losses[1]
+    scheduled, _ = bring(
+        "noisy", parse_module(exported.mlir.read_text()), given, expected
+    ).schedule(None)
+    found = run(build(scheduled, tmp_path / "out", *SANITIZE), given, expected)
+    assert all(map(np.array_equal, found, results))
+    with pytest.raises(InputError, match="32 bits with sign, not 4294967296"):
+        export(*arguments, tmp_path / "step", seed=1 << 32)
     with seeded(torch, OrderedDict(seed=torch.tensor(3, dtype=torch.int32))):
         dropped = functional.dropout(torch.ones(200, 200), 0.3)
         uniform, normal, order = torch.rand(200, 200), torch.randn(200, 200), torch.randperm(50)

@@ -36,7 +36,7 @@ from poetc.frontends.torch.optimisers import (
     state_of,
     update_of,
 )
-from poetc.frontends.torch.random import next_seeds, seeded
+from poetc.frontends.torch.random import first_seeds, next_seeds, seeded
 from poetc.frontends.torch.trace import name_places, number_backward, place, trace
 from poetc.frontends.torch.training import Tensors, Training
 
@@ -84,7 +84,7 @@ def export(
     _check_types(torch, given)
     clipping = Clipping(clip_norm, clip_value)
     after = given.copy()
-    seeds = OrderedDict({"seed": torch.tensor(seed, dtype=torch.int32)} if seed is not None else {})
+    seeds = first_seeds(torch, seed)
     with first_state(torch, after.optimiser) as first:
         value = _eager_step(torch, after, seeds, clipping)
     slots, state = state_of(torch, after, first, has_started(given.optimiser))
@@ -272,11 +272,14 @@ def _check_constants(graph: Any, given: Training) -> None:
 def _check_traced(graph: Any, example: Sequence[Any], value: Any) -> None:
     """Raises an InputError unless the graph has the loss that the step has: not all of PyTorch's
     own decompositions are right, and Python may do something else the second time."""
-    (found, *_) = graph(*example)
+    found, value = float(graph(*example)[0]), value.detach()
     most = 1e-3 if value.element_size() >= 4 else 0.1
-    if not math.isclose(found, value, rel_tol=most, abs_tol=most * 1e-3) and value.isfinite():
+    if (
+        not math.isclose(found, float(value), rel_tol=most, abs_tol=most * 1e-3)
+        and value.isfinite()
+    ):
         raise InputError(
-            f"PyTorch's own graph of the step has the loss {float(found):.6g}, the step itself "
+            f"PyTorch's own graph of the step has the loss {found:.6g}, the step itself "
             f"{float(value):.6g}: module or loss do something else the second time, or one of "
             "PyTorch's decompositions is wrong (multilabel_margin_loss of PyTorch 2.13 is); write "
             "that part with other operations"

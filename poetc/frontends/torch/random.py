@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from poetc.errors import InputError
 from poetc.frontends.torch.training import Tensors
 
 _GOLDEN = -0x61C88647  # 2**32 / golden ratio, as the signed number of 32 bits that it is
@@ -29,6 +30,15 @@ def _hash(x: Any) -> Any:
     x = x ^ ((x >> 15) & 0x1FFFF)
     x = x * _signed(0x846CA68B)
     return x ^ ((x >> 16) & 0xFFFF)
+
+
+def first_seeds(torch: Any, seed: int | None) -> Tensors:
+    """The seed as an argument of the step, if there is one. InputError if it has not 32 bits."""
+    if seed is None:
+        return OrderedDict()
+    if not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
+        raise InputError(f"the seed is a whole number of 32 bits with sign, not {seed!r}")
+    return OrderedDict(seed=torch.tensor(seed, dtype=torch.int32))
 
 
 def next_seeds(seeds: Tensors) -> Tensors:
