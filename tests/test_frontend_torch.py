@@ -116,6 +116,9 @@ def test_training(name: str, tmp_path: Path) -> None:
     arguments, first = load_arrays(exported.npz)
     expected = eager(training, STEPS)
     assert worst_error(first, eager(training, 1)) == 0
+    # What comes back as it was is read where it is, and no result of the program.
+    frozen = {k for i, k in exported.updates.items() if np.array_equal(arguments[i], expected[k])}
+    expected = [array for k, array in enumerate(expected) if k not in frozen]
     model = bring(name, parse_module(exported.mlir.read_text()), arguments, expected)
     peak = model.schedule(None)[1].use.peak_bytes
     budget = (model.least_ram_bytes() + 3 * peak) // 4

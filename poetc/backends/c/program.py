@@ -317,7 +317,19 @@ class Program:
 
     def functions(self) -> list[str]:
         """`model_step`, and what it needs."""
-        return [*self.prototype(""), "{", *self.check(), *self._steps(), "}", ""]
+        body = [*self._unread(), *self.check(), *self._steps()]
+        return [*self.prototype(""), "{", *body, "}", ""]
+
+    def _unread(self) -> list[str]:
+        """What keeps compilers from warning of arguments that no kernel reads."""
+        return [
+            f"    (void)argument{i};"
+            for i, (place, value) in enumerate(
+                zip(self.arguments, self.graph.arguments, strict=True)
+            )
+            if place.of_caller
+            and not any(isinstance(use.operation, ComputeOp) for use in value.uses)
+        ]
 
     def check(self) -> list[str]:
         """The beginning of a step: nothing is done where it would be done wrong."""
