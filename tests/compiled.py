@@ -24,6 +24,7 @@ from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.report import ScheduleReport
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
+from poetc.tensors import read_tensors
 
 DEVICE = "nrf52840"
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off")
@@ -88,7 +89,8 @@ def build(module: ModuleOp, directory: Path, *flags: str, compiler: str = "gcc")
 def run(
     program: Path, arguments: list[np.ndarray], like: list[np.ndarray], steps: int = 1
 ) -> list[np.ndarray]:
-    """Run steps of a built program; results with the shapes and types of `like`."""
+    """Run steps of a built program; results with the shapes and types of `like`. A frozen argument
+    that is returned is what it was."""
     data = program.parent / "data"
     data.mkdir(exist_ok=True)
     for i, array in enumerate(arguments):
@@ -97,8 +99,12 @@ def run(
         [program, data, str(steps), program.parent / "pages.bin"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    results = read_tensors(program.parent).results
+    frozen = {i: r.updates for i, r in enumerate(results) if r.where == "frozen"}
     return [
-        np.frombuffer((data / f"out{i}.bin").read_bytes(), array.dtype).reshape(array.shape)
+        arguments[at]
+        if (at := frozen.get(i)) is not None
+        else np.frombuffer((data / f"out{i}.bin").read_bytes(), array.dtype).reshape(array.shape)
         for i, array in enumerate(like)
     ]
 

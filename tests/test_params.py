@@ -431,7 +431,7 @@ def at_every_budget(text: str, keep: tuple[int, ...] = ()) -> list[tuple[ModuleO
 def test_momentum() -> None:
     """Two arguments updated (by one kernel where they are fused), one returned as it came, one
     constant."""
-    for module, run in at_every_budget(MOMENTUM, keep=(3,)):
+    for module, run in at_every_budget(MOMENTUM, keep=(2, 3)):
         graph = graphs(module)[0]
         assert stored(graph) == [0, 1, 2, 3]
         assert [graph.new_page(i) is not None for i in range(4)] == [True, True, False, False]

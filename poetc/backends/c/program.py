@@ -324,11 +324,11 @@ class Program:
         """What keeps compilers from warning of arguments that no kernel reads."""
         return [
             f"    (void)argument{i};"
-            for i, (place, value) in enumerate(
-                zip(self.arguments, self.graph.arguments, strict=True)
-            )
+            for i, place in enumerate(self.arguments)
             if place.of_caller
-            and not any(isinstance(use.operation, ComputeOp) for use in value.uses)
+            and not any(
+                isinstance(use.operation, ComputeOp) for use in self.graph.arguments[i].uses
+            )
         ]
 
     def check(self) -> list[str]:

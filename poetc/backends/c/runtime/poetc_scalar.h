@@ -70,9 +70,9 @@ static inline int32_t poetc_as_int(float value)
     return (int32_t)poetc_bits(value);
 }
 
-/* Floats of 16 bits are their bits, and are computed with as float. bf16 is the upper half of a float;
- * f16 has 5 bits of exponent and 10 behind the point. To the nearest, of two the even one; what is
- * too large is infinite.
+/* Floats of 16 bits are their bits, and are computed with as float. bf16 is the upper half of a
+ * float; f16 has 5 bits of exponent and 10 behind the point. To the nearest, of two the even one;
+ * what is too large is infinite.
  */
 static inline float poetc_from_bf16(uint16_t half)
 {
