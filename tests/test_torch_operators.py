@@ -46,6 +46,7 @@ def results(name: str, given: dict[str, Any]) -> list[Any]:
     return [t.detach() for t in (*tensors, *gradients) if t is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", BATCHES, ids=lambda names: names[0])
 def test_operators(names: list[str], tmp_path: Path) -> None:
     """All calls of some operators as one program, through StableHLO to poetc's interpreter."""

@@ -149,6 +149,7 @@ def test_faults(with_adam: Path, only: str, said: str) -> None:
     assert said in str(fault.value)
 
 
+@pytest.mark.slow
 def test_biases_take_less_ram_than_all(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """And a budget that all would not fit into, where parameters could be split, too."""
     path = str(MODELS / "gesture_mlp.mlir")
