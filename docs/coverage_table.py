@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import document_table
 import torch
 
 from poetc.frontends.aten import core_operators, lowering, refusal
@@ -38,22 +39,9 @@ def _overloads(names: list[str]) -> str:
     return "" if names == ["default"] else f" ({', '.join(names)})"
 
 
-def rewritten(text: str) -> str:
-    """The document as it should be."""
-    lines = text.splitlines()
-    begin = lines.index(HEAD[0])
-    end = next((i for i in range(begin, len(lines)) if not lines[i].startswith("|")), len(lines))
-    return "\n".join([*lines[:begin], *HEAD, *rows(), *lines[end:]]) + "\n"
-
-
 def main(words: list[str]) -> int:
     """Writes the document, or with `--check` compares; the exit code."""
-    old = DOCUMENT.read_text(encoding="utf-8")
-    new = rewritten(old)
-    if words == ["--check"]:
-        return int(old != new)
-    DOCUMENT.write_text(new, encoding="utf-8")
-    return 0
+    return document_table.write(DOCUMENT, HEAD, lambda there: rows(), words)
 
 
 if __name__ == "__main__":

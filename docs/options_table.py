@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import document_table
+
 from poetc.cli import emit
 from poetc.options import OPTIONS, Option
 
@@ -18,22 +20,18 @@ DOCUMENT = Path(__file__).parent / "options.md"
 HEAD = ["| option | default | also taken by | meaning |", "|---|---|---|---|"]
 
 
-def rewritten(text: str) -> str:
-    """The document as it should be. Raises ValueError if an option is not in its table."""
-    lines = text.splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith("| option "))
-    end = next(i for i in range(begin, len(lines)) if not lines[i].startswith("|"))
-    meanings = dict(_flag_and_meaning(line) for line in lines[begin + 2 : end])
+def rows(there: list[str]) -> list[str]:
+    """The rows as they should be. Raises ValueError if an option is in none that is there."""
+    meanings = dict(map(_flag_and_meaning, there))
     if missing := [o.flag for o in OPTIONS.values() if o.flag not in meanings]:
         raise ValueError(f"{DOCUMENT.name} does not say what {', '.join(missing)} mean")
     known = {option.flag: _cells(option) for option in OPTIONS.values()}
     written = "\\|".join(emit.names())
     known["--emit"] = (f"`--emit={written}`", f"`{emit.DEFAULT}`", "")
-    rows: list[str] = []
-    for flag, (first, meaning) in meanings.items():
-        cells = (*known.get(flag, (first, "", "")), meaning)
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines[:begin], *HEAD, *rows, *lines[end:]]) + "\n"
+    return [
+        f"| {' | '.join((*known.get(flag, (first, '', '')), meaning))} |"
+        for flag, (first, meaning) in meanings.items()
+    ]
 
 
 def _flag_and_meaning(line: str) -> tuple[str, tuple[str, str]]:
@@ -52,12 +50,7 @@ def _cells(option: Option) -> tuple[str, str, str]:
 
 def main(words: list[str]) -> int:
     """Writes the document, or with `--check` compares; the exit code."""
-    old = DOCUMENT.read_text(encoding="utf-8")
-    new = rewritten(old)
-    if words == ["--check"]:
-        return int(old != new)
-    DOCUMENT.write_text(new, encoding="utf-8")
-    return 0
+    return document_table.write(DOCUMENT, HEAD, rows, words)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ def test_what_is_searched_has_the_same_defaults(kind: type) -> None:
         assert defaults[field] == OPTIONS[name].value()
 
 
-def test_the_document_is_up_to_date() -> None:
+def test_the_document_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
     assert runpy.run_path(str(ROOT / "docs" / "options_table.py"))["main"](["--check"]) == 0
 
 
