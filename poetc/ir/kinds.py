@@ -6,11 +6,12 @@ expression in the body reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
+from poetc.ir.dataflow import reached
 from poetc.ir.poet import ComputeOp, GraphOp, PageType
 from poetc.ir.unschedule import origins
 
@@ -70,9 +71,9 @@ class _Flow:
 
     def _kind_beside_forward(self, value: SSAValue) -> str:
         """The kind of a tensor that only new values of arguments depend on."""
-        behind = _reach([value], lambda v: self.reads.get(v, ()))
+        behind = reached([value], lambda v: self.reads.get(v, ()))
         # Everything may depend on a norm or a loss scale: a number is no way from here to there.
-        ahead = _reach(
+        ahead = reached(
             [value], lambda v: self.readers[v] if v is value or _elements(v) != 1 else ()
         )
         needs = {v.index for v in behind if isinstance(v, BlockArgument)}
@@ -88,7 +89,7 @@ class _Flow:
         In a step without such a result: what kernels read that update nothing.
         """
         if self.plain:
-            return _reach(self.plain, lambda v: self.reads.get(v, ()))
+            return reached(self.plain, lambda v: self.reads.get(v, ()))
         return {
             operand
             for op in self.graph.block.ops
@@ -117,23 +118,9 @@ def _read_for(compute: ComputeOp, result: int) -> list[SSAValue]:
         if isinstance(value, OpResult):
             yield from (operand for op in value.owner.walk() for operand in op.operands)
 
-    read = _reach([compute.yield_op.arguments[result]], operands)
+    read = reached([compute.yield_op.arguments[result]], operands)
     pairs = zip(compute.block.args, compute.operands, strict=True)
     return [operand for argument, operand in pairs if argument in read]
-
-
-def _reach(
-    start: Iterable[SSAValue], following: Callable[[SSAValue], Iterable[SSAValue]]
-) -> set[SSAValue]:
-    """`start` and everything that can be reached from it."""
-    reached: set[SSAValue] = set()
-    front = list(start)
-    while front:
-        value = front.pop()
-        if value not in reached:
-            reached.add(value)
-            front += following(value)
-    return reached
 
 
 def _tensor_type(value: SSAValue) -> TensorType:

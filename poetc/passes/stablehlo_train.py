@@ -11,7 +11,7 @@ Parameters are what results other than new values depend on: the weights that th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -23,6 +23,7 @@ from xdsl.passes import ModulePass
 from poetc.errors import InputError, collected
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import updates_of
+from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
 from poetc.passes.stablehlo_split import main_of, names_for_splits, region_of
 from poetc.patterns import chosen
@@ -76,7 +77,7 @@ class _Trainer:
         self.last: ReturnOp = last
         self.returned = list(last.operands)
         plain = set(range(len(self.returned))) - set(self.updates.values())
-        forward = _reach(self.returned[k] for k in plain)
+        forward = computed_from(self.returned[k] for k in plain)
         self.parameters = [i for i in self.updates if not plain or self.arguments[i] in forward]
 
     def train(self, wanted: Sequence[Trained]) -> None:
@@ -126,9 +127,9 @@ class _Trainer:
         depend on it."""
         states = {i: set[int]() for i in self.updates if i not in self.parameters}
         for p in self.parameters:
-            reached = _reach([self.returned[self.updates[p]]])
+            sources = computed_from([self.returned[self.updates[p]]])
             for i, serves in states.items():
-                if self.arguments[i] in reached:
+                if self.arguments[i] in sources:
                     serves.add(p)
         return states
 
@@ -189,16 +190,3 @@ class _Slicer:
         assert block is not None
         block.insert_op_before(op, self.at)
         return op.result
-
-
-def _reach(values: Iterable[SSAValue]) -> set[SSAValue]:
-    """The values and all that they are computed from."""
-    reached: set[SSAValue] = set()
-    front = list(values)
-    while front:
-        value = front.pop()
-        if value not in reached:
-            reached.add(value)
-            if isinstance(value.owner, Operation):
-                front += value.owner.operands
-    return reached

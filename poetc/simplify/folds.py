@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
+from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo_attributes import GatherDims
 from poetc.simplify.driver import Rewriter, remove_dead
@@ -68,7 +69,7 @@ def carry_less(op: hlo.FoldOp, rewriter: Rewriter) -> SSAValue | None:
     needed, reached = {op.number}, 0
     while reached < len(needed):
         reached = len(needed)
-        live = _depended_on([end.operands[n] for n in needed])
+        live = computed_from([end.operands[n] for n in needed])
         needed |= {n for n in range(carried) if block.args[n] in live}
     kept = sorted(needed)
     # One operand has the extents of the loops.
@@ -83,18 +84,6 @@ def carry_less(op: hlo.FoldOp, rewriter: Rewriter) -> SSAValue | None:
             block.erase_arg(argument)
     inputs, inits = [op.inputs[n] for n in read], [op.inits[n] for n in kept]
     return rewriter.emit(hlo.FoldOp(inputs, inits, op.dims, body, kept.index(op.number)))
-
-
-def _depended_on(values: Sequence[SSAValue]) -> set[SSAValue]:
-    """The values, and all of the block that they are made of."""
-    found: set[SSAValue] = set()
-    stack = list(values)
-    while stack:
-        value = stack.pop()
-        if value not in found:
-            found.add(value)
-            stack += value.owner.operands if isinstance(value.owner, Operation) else ()
-    return found
 
 
 def _descending(value: SSAValue) -> Block:
