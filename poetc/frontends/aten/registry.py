@@ -3,8 +3,9 @@
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jax import Array
@@ -26,12 +27,12 @@ class UnsupportedError(Exception):
     """A form of an operation that is not lowered; the message says which and what would work."""
 
 
-class Maxima(Protocol):
+class Maxima(ABC):
     """The indices that max pooling returns: its gradient finds the maxima without them."""
 
+    @abstractmethod
     def indices(self) -> Array:
         """What they are, for whoever else uses them."""
-        ...
 
 
 Lowering = Callable[..., Any]
@@ -66,8 +67,7 @@ def apply(function: Lowering, arguments: Sequence[Any], options: dict[str, Any],
 
 def numbers(value: Any) -> Any:
     """The value itself, or the indices of maxima as an array."""
-    indices = getattr(value, "indices", None)
-    return indices().astype(jnp.int32) if indices and not isinstance(value, Array) else value
+    return value.indices().astype(jnp.int32) if isinstance(value, Maxima) else value
 
 
 def _typed(result: Any, meta: Any) -> Any:

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax import numpy as jnp
 
 from poetc.frontends.aten.indices import scatter_add
-from poetc.frontends.aten.registry import TAKE_MAXIMA, aten, lowers, numbers
+from poetc.frontends.aten.registry import TAKE_MAXIMA, Maxima, aten, lowers, numbers
 
 Sizes = int | Sequence[int]
 
@@ -106,7 +106,7 @@ def _windows(
 
 
 @dataclass(frozen=True)
-class _Maxima:
+class _Maxima(Maxima):
     """The places of the maxima of windows, made where they are read."""
 
     x: Array
