@@ -213,8 +213,13 @@ class Summary:
             deepest = ram.stack_chain[-1] if ram.stack_chain else "the step"
             yield "  stack", f"{format_bytes(ram.stack_bytes)}, deepest in {deepest}"
         if any(ram.caller_bytes.values()):
-            parts = [f"{kind} {format_bytes(n)}" for kind, n in ram.caller_bytes.items() if n]
-            yield "Not counted", f"buffers of the caller: {', '.join(parts)}"
+            outside = {kind: format_bytes(n) for kind, n in ram.caller_bytes.items() if n}
+            frozen = outside.pop("frozen", None)
+            parts = [f"frozen weights: {frozen}"] if frozen else []
+            if outside:
+                named = ", ".join(f"{kind} {size}" for kind, size in outside.items())
+                parts.append(f"buffers of the caller: {named}")
+            yield "Not counted", "; ".join(parts)
         yield "Peak of live bytes", f"{format_bytes(peak.bytes)} at {peak.at}"
         where = [f'before kernel "{peak.kernel}"'] if peak.paged_in and peak.kernel else []
         where += [f"from {peak.location}"] if peak.location else []

@@ -30,13 +30,12 @@ class Options(SearchOptions):
 
     `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
     `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if that is
-    possible, else on storage. `frozen` is the option of stablehlo-to-poet, `train` that
-    of stablehlo-train (None: all parameters). With `io="caller"`,
-    inputs and results are in buffers of the caller, which are not counted; None is what the input
-    says, or "arena". With `stack_compiler`, a C
-    compiler and its options, the stack is measured instead of given, for a `board` with the page
-    store that it has. The program that `executor` makes has more static data, which depends on the
-    model; None: the schedule is printed as code.
+    possible, else on storage. `frozen` is the option of stablehlo-to-poet, `train` that of
+    stablehlo-train (None: all parameters). With `io="caller"`, inputs and results are in buffers of
+    the caller, which are not counted; None is what the input says, or "arena". With
+    `stack_compiler`, a C compiler and its options, the stack is measured instead of given, for a
+    `board` with the page store that it has. The program that `executor` makes has more static data,
+    which depends on the model; None: the schedule is printed as code.
     """
 
     device: Device

@@ -47,7 +47,7 @@ def header(program: Program) -> str:
     )
     inputs = (
         "inputs are buffers of the caller."
-        if program.has_pointers
+        if program.graph.io == "caller"
         else "inputs are written before each step, which reuses their bytes."
     )
     offsets = "Offsets are in bytes from the start of the arena"
@@ -77,27 +77,29 @@ def header(program: Program) -> str:
         "is 0). After any status but POETC_OK the arena is to be filled anew, parameters "
         "included."
     )
-    where = "Where argument and result `i` are in the arena, and their sizes."
     if program.image is not None:
         step = (
             "One step. `store` holds the image. After any status but POETC_OK its parameters "
             "are as before, and the step can be repeated once the arena is filled anew."
         )
-        where = (
-            "Where argument and result `i` are in the arena, and their sizes. Null for those "
-            "on storage."
-        )
+    frozen = [place for place in program.arguments if place.frozen]
     if program.has_pointers:
+        callers = program.graph.io == "caller"
+        read = ["inputs"] if callers else []
+        read += ["frozen arguments"] if any(place.of_caller for place in frozen) else []
+        results = ", and results, which are good when it returns POETC_OK" if callers else ""
         step += (
             f" The other pointers are buffers of the caller, aligned to "
-            f"{arena_alignment(program.graph)} bytes, that overlap "
-            "neither each other nor anything else: inputs, which are left as they are, and "
-            "results, which are good when it returns POETC_OK."
+            f"{arena_alignment(program.graph)} bytes, that overlap neither each other nor anything "
+            f"else: {' and '.join(read)}, which are left as they are{results}."
         )
-        where = (
-            "Where argument and result `i` are in the arena, and their sizes. Null for those "
-            + ("of the caller or on storage." if program.image is not None else "of the caller.")
-        )
+    elsewhere = [
+        *(["of the caller"] if program.has_pointers else []),
+        *(["on storage"] if program.image is not None else []),
+        *(["that are frozen"] if frozen else []),
+    ]
+    where = "Where argument and result `i` are in the arena, and their sizes."
+    where += f" Null for those {' or '.join(elsewhere)}." if elsewhere else ""
     newline = "\n"
     functions = f"""\
 #ifdef __cplusplus
