@@ -296,6 +296,29 @@ def _fold(element: Attribute, shape: Shape) -> Iterator[Instance]:
                 lambda x, a, b, d=dims, n=number: hlo.FoldOp([x], [a, b], d, body(), n),
                 [numbers(element, shape), *inits],
             )
+    if not hlo.is_float(TensorType(element, ())):
+        yield from _place_of_largest(element, shape)
+
+
+def _place_of_largest(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    """Folds of two element types: as of jnp.argmax."""
+
+    def body() -> Region:
+        block = Block(arg_types=[TensorType(t, ()) for t in (hlo.f32, element) * 2])
+        largest, place, x, here = block.args
+        larger = hlo.CompareOp(x, largest, "GT")
+        after = (hlo.SelectOp(larger, x, largest), hlo.SelectOp(larger, here, place))
+        block.add_ops((larger, *after, hlo.ReturnOp(*after)))
+        return Region(block)
+
+    inits = [np.float32(-np.inf), np.zeros((), dense.dtype_of(element))]
+    for dim in range(len(shape)):
+        yield (
+            lambda x, a, b, d=dim: hlo.FoldOp(
+                [x, hlo.IotaOp(TensorType(element, shape), d)], [a, b], (d,), body(), 1
+            ),
+            [numbers(hlo.f32, shape), *map(np.asarray, inits)],
+        )
 
 
 def _reduce_window(element: Attribute, shape: Shape) -> Iterator[Instance]:

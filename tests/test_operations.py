@@ -9,14 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled import FLAGS, SANITIZE, bring, build, run
-from kernel_harness import Array, Case, check, module_of, same_bits
+from kernel_harness import Array, Case, check, interpret, module_of, same_bits
 from ml_dtypes import finfo
 from operation_instances import MAKERS, instances
+from xdsl.ir import SSAValue
 
 from poetc.interpreter import run_func
 from poetc.ir import stablehlo as hlo
 from poetc.ir.text import module_text, parse_module
 from poetc.ir.types import is_float
+from poetc.ir.types import narrowed as narrowed_type
+from poetc.simplify.narrow import narrow_integers
 from tests.models.make_results import xla_results
 
 _AT_ONCE = 1000
@@ -62,6 +65,43 @@ def test_kernels_do_what_the_interpreter_does():
     expanded = hlo.EXPANDED
     plain = [c for c in cases() if not any(isinstance(op, expanded) for op in c.block.ops)]
     check(plain)
+
+
+def test_wide_integers_are_narrowed_without_changing_a_value():
+    """With arguments that are known, so that what can be narrowed is."""
+    narrowed = 0
+    for case in (case for op in MAKERS for case in instances(op)):
+        ops = list(case.block.ops)
+        if not any(is_wide(v) for op in ops for v in (*op.operands, *op.results)):
+            continue
+        last = ops[-1]
+        for index, value in enumerate(list(last.operands)):
+            if is_wide(value):
+                low = hlo.ConvertOp(value, hlo.i32)
+                case.block.insert_op_before(low, last)
+                last.operands[index] = low.result
+        for argument, value in zip(case.block.args, case.args, strict=True):
+            known = hlo.ConstantOp(value)
+            case.block.insert_op_before(known, ops[0])
+            argument.replace_all_uses_with(known.result)
+        expected = interpret(case.block, case.args)
+        before = wide_results(case)
+        narrow_integers(case.block)
+        narrowed += wide_results(case) < before
+        for op in case.block.ops:
+            op.verify()
+        for a, b in zip(interpret(case.block, case.args), expected, strict=True):
+            check_bits(a, b, case)
+    assert narrowed > 50
+
+
+def is_wide(value: SSAValue) -> bool:
+    element = hlo.element_type_of(value)
+    return narrowed_type(element) != element
+
+
+def wide_results(case: Case) -> int:
+    return sum(is_wide(value) for op in case.block.ops for value in op.results)
 
 
 @pytest.mark.slow

@@ -88,6 +88,7 @@ def _fitting(block: Block) -> dict[SSAValue, IntRange]:
             wide = [v for v in (*op.operands, *op.results) if _is_wide(v.type)]
             is_free = isinstance(op, hlo.ConvertOp) or (
                 isinstance(op, hlo.StablehloOp)
+                and not isinstance(op, hlo.BitcastConvertOp)
                 and len(op.results) == 1
                 and all(value in ranges for value in wide)
             )
@@ -103,7 +104,8 @@ def _range(op: hlo.StablehloOp, ranges: dict[SSAValue, IntRange]) -> IntRange | 
         return (int(array.min()), int(array.max())) if array.size else (0, 0)
     if isinstance(op, hlo.IotaOp):
         return 0, max(0, hlo.shape_of(op)[op.dim] - 1)
-    if isinstance(op, hlo.ConvertOp) and hlo.is_float(op.operand):
+    if any(map(hlo.is_float, op.operands)):
+        # As what counts elements, or finds the largest.
         return None
     operands = op.operands[1:] if isinstance(op, hlo.SelectOp) else op.operands
     known = [ranges.get(operand, _limits(operand.type)) for operand in operands]
