@@ -18,7 +18,7 @@ from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo.chlo import PolygammaOp
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
-from poetc.ir.types import is_float
+from poetc.ir.types import element_bytes, is_float
 
 Shape = tuple[int, ...]
 Instance = tuple[Callable[..., Any], Sequence[Array]]
@@ -89,7 +89,9 @@ def _polygamma(element: Attribute, shape: Shape) -> Iterator[Instance]:
 
 def _bitcast(element: Attribute, shape: Shape) -> Iterator[Instance]:
     for target in hlo.ELEMENT_TYPES:
-        yield lambda x, to=target: hlo.BitcastConvertOp(x, to), [numbers(element, shape)]
+        ratio = element_bytes(target) // element_bytes(element)
+        of_parts = (*shape, ratio) if ratio > 1 else shape
+        yield lambda x, to=target: hlo.BitcastConvertOp(x, to), [numbers(element, of_parts)]
 
 
 def _reduce_precision(element: Attribute, shape: Shape) -> Iterator[Instance]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,15 @@ import pytest
 from compiled import SANITIZE, bring, build, run
 from kernel_harness import same_bits
 from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
 
+from poetc.errors import InputError
 from poetc.interpreter import run_func
-from poetc.ir.text import parse_module
+from poetc.ir import stablehlo as hlo
+from poetc.ir.text import module_text, parse_module
+from poetc.ir.types import ui8, ui16, ui32, ui64
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from tests.models.make_results import xla_results
 
@@ -66,6 +73,107 @@ def test_draws(tmp_path: Path):
         ]
 
     check(step, [np.asarray(random.PRNGKey(3))], tmp_path, 0, 1, 2, 3, 4)
+
+
+def test_dropout_from_a_key_of_the_device(tmp_path: Path):
+    """`rbg` asks the compiler for bits, by a generator whose key is words of 64 bits."""
+
+    def step(w, key, x, y):
+        next_key, key = random.split(random.wrap_key_data(key, impl="rbg"))
+
+        def loss(w):
+            hidden = jnp.where(random.bernoulli(key, 0.75, x.shape), x / 0.75, 0.0) @ w
+            noise = random.normal(random.fold_in(key, 1), hidden.shape)
+            return jnp.mean((hidden + jnp.exp(0.1 * hidden) * noise - y) ** 2)
+
+        return random.key_data(next_key), w - 0.1 * jax.grad(loss)(w)
+
+    rng = np.random.default_rng(0)
+    w, x, y = (rng.standard_normal(n).astype(np.float32) for n in ((6, 3), (5, 6), (5, 3)))
+    key = np.asarray(random.key_data(random.key(7, impl="rbg")))
+    check(step, [w, key, x, y], tmp_path, 0)
+
+
+_DRAWN = (
+    *((ui8, shape) for shape in ((5,), (2, 3))),
+    *((ui16, shape) for shape in ((7,), (6, 2))),
+    *((ui64, shape) for shape in ((), (3,), (2, 3))),
+    *((ui32, shape) for shape in ((), (1,), (4,), (5,), (3, 4), (3, 5), (5, 7, 3), (3, 2, 6))),
+    *((ui32, shape) for shape in ((7, 7), (3, 0), (999,))),
+)
+_LAST = 2**64 - 1
+_STATES = (
+    ("THREE_FRY", [1, 2], _DRAWN),
+    ("THREE_FRY", [0x123456789ABCDEF, _LAST - 1], _DRAWN[::3]),
+    ("PHILOX", [3, _LAST - 1, _LAST], _DRAWN[::3]),
+    ("DEFAULT", [0x123456789ABCDEF, _LAST], _DRAWN[1::3]),
+    ("DEFAULT", [7, 1, 2], _DRAWN[2::3]),
+)
+
+
+def test_bits_of_a_generator():
+    """All at once: XLA takes long for each program."""
+    arguments = [np.array(state, np.uint64) for _, state, _ in _STATES]
+    block = Block(arg_types=[TensorType(ui64, state.shape) for state in arguments])
+    draws = [
+        hlo.RngBitGeneratorOp(value, TensorType(element, shape), algorithm)
+        for value, (algorithm, _, drawn) in zip(block.args, _STATES, strict=True)
+        for element, shape in drawn
+    ]
+    results = [value for op in draws for value in op.results]
+    block.add_ops([*draws, ReturnOp(*results)])
+    types = [value.type for value in results]
+    main = FuncOp("main", (block.arg_types, types), Region(block), visibility="public")
+    text = module_text(ModuleOp([main]))
+    module = parse_module(text)
+    StableHLOSimplifyPass().apply(Context(), module)
+    assert not any(hlo.is_expanded(op) for op in module.walk())
+    found = run_func(parse_module(text), arguments)
+    for op, a, b, c in zip(
+        [op for op in draws for _ in range(2)],
+        found,
+        run_func(module, arguments),
+        xla_results(text, arguments),
+        strict=True,
+    ):
+        assert same_bits(a, c) and same_bits(b, c), op
+
+
+@pytest.mark.parametrize(
+    "operation, result, message",
+    [
+        (
+            "rng_bit_generator %x, algorithm = THREE_FRY :",
+            "tensor<2xui32>",
+            "the state has the shape [3], expected 2 words",
+        ),
+        (
+            "rng_bit_generator %x, algorithm = DEFAULT :",
+            "tensor<2xf32>",
+            "result 1 has elements of type f32, expected ui8 or ui16 or ui32 or ui64",
+        ),
+        (
+            "bitcast_convert %x :",
+            "tensor<3xf32>",
+            "elements of [8, 4] bytes, so that tensor<3xf32> should be tensor<3x2xf32>",
+        ),
+        (
+            "bitcast_convert %x :",
+            "tensor<2x3xf32>",
+            "elements of [8, 4] bytes, so that tensor<2x3xf32> should be tensor<3x2xf32>",
+        ),
+    ],
+)
+def test_shapes_and_types_of_bits_are_checked(operation: str, result: str, message: str):
+    state = "tensor<3xui64>, " if operation.startswith("rng") else ""
+    names = "%state, %found" if state else "%found"
+    text = f"""func.func @main(%x: tensor<3xui64>) -> {result} {{
+      {names} = stablehlo.{operation} (tensor<3xui64>) -> ({state}{result})
+      return %found : {result}
+    }}"""
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        parse_module(text)
+    assert caught.value.location is not None and caught.value.location.line == 2
 
 
 def test_64_bits_become_32_where_all_values_fit():

@@ -6,6 +6,5 @@ FRAMEWORK_NAMES = {
     "stablehlo.all_reduce": "jax.lax.psum",
     "stablehlo.custom_call": "code outside StableHLO, such as LAPACK",
     "stablehlo.rng": "jax.random",
-    "stablehlo.rng_bit_generator": "jax.random",
 }
 """By name; several where several functions lead to the operation."""

@@ -320,6 +320,14 @@ class ComparisonTypeAttr(KeywordAttr):
     keywords = ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED", "NOTYPE")
 
 
+@irdl_attr_definition
+class RngAlgorithmAttr(KeywordAttr):
+    """What makes random bits."""
+
+    name = "stablehlo.rng_algorithm"
+    keywords = ("DEFAULT", "THREE_FRY", "PHILOX")
+
+
 ATTRIBUTES = [
     DotDimsAttr,
     DotAlgorithmAttr,
@@ -329,4 +337,5 @@ ATTRIBUTES = [
     PrecisionAttr,
     ComparisonDirectionAttr,
     ComparisonTypeAttr,
+    RngAlgorithmAttr,
 ]

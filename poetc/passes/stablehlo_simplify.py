@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
-from poetc.simplify import algebra, chlo, dynamic, folding, folds, movement, special
+from poetc.simplify import algebra, bitcast, chlo, dynamic, folding, folds, movement, special
 from poetc.simplify.control import expand_control
 from poetc.simplify.driver import Rules, remove_dead, simplify_block
 from poetc.simplify.inline import inline_calls, remove_barriers
@@ -97,7 +97,10 @@ _FOLDS: Rules = {
     if issubclass(op, hlo.ElementwiseOp | hlo.MovementOp)
 }
 
-_FIRST: Rules = dict.fromkeys(hlo.CHLO.operations, (chlo.in_single_precision,))
+_FIRST: Rules = {
+    **dict.fromkeys(hlo.CHLO.operations, (chlo.in_single_precision,)),
+    hlo.BitcastConvertOp: (bitcast.resize_elements,),
+}
 
 _ALL_RULES: Rules = {
     op: tuple(rule for rules in (_FIRST, _FOLDS, RULES) for rule in rules.get(op, ()))

@@ -45,11 +45,11 @@ from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.locations import source_location
 from poetc.ir.poet import IO_PLACES, PART, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
-    EXPANDED,
     ConstantOp,
     ElementwiseOp,
     Resume,
     StableHLO,
+    is_expanded,
 )
 from poetc.ir.types import ELEMENT_TYPES, listed
 from poetc.options import default
@@ -148,7 +148,7 @@ def _op_problems(op: Operation) -> Iterator[str]:
         return
     if isinstance(op, CallOp):
         yield f"call of @{op.callee.string_value()} is not inlined (stablehlo-simplify does it)"
-    elif type(op) in EXPANDED:
+    elif is_expanded(op):
         yield f"{op.name} is not expanded (stablehlo-simplify does it)"
     elif type(op) not in _STABLEHLO:
         yield f"{_name(op)} is not supported"

@@ -67,6 +67,7 @@ class _Expander:
         for op in list(self.block.ops):
             self.here = op
             if isinstance(op, hlo.ControlOp):
+                before = self.operations
                 try:
                     results = self._expand(op)
                 except _TooManyError:
@@ -75,6 +76,9 @@ class _Expander:
                         f"{MAX_OPERATIONS} operations when unrolled; {_FEWER}",
                         source_location(op),
                     ) from None
+                if isinstance(op, hlo.RngBitGeneratorOp):
+                    # Outside of loops there are as many as were written.
+                    self.operations = before
                 for old, new in zip(op.results, results, strict=True):
                     old.replace_all_uses_with(new)
                 self.block.erase_op(op)
@@ -92,6 +96,9 @@ class _Expander:
             return self._map(op)
         if isinstance(op, FoldLike):
             return expand_folds(op, self._now(op.operands), lambda new: self._new(new, op))
+        if isinstance(op, hlo.RngBitGeneratorOp):
+            (state,) = self._now(op.operands)
+            return op.expanded(state, lambda new: self._new(new, op))
         assert isinstance(op, hlo.BranchOp)
         return self._branch(op)
 
@@ -233,7 +240,7 @@ class _Expander:
         for inner in block.ops:
             if isinstance(inner, hlo.ConstantOp):
                 self._copy(inner)
-            elif isinstance(inner, hlo.ElementwiseOp):
+            elif isinstance(inner, hlo.ElementwiseOp) and not hlo.is_expanded(inner):
                 type = hlo.TensorType(hlo.element_type_of(inner.result), shape)
                 copy = inner.create(
                     operands=[whole(value) for value in inner.operands],

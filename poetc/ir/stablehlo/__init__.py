@@ -25,6 +25,7 @@ from poetc.ir.stablehlo import (
     functions,
     indexing,
     movement,
+    random,
     reduction,
 )
 from poetc.ir.stablehlo.base import (
@@ -115,6 +116,7 @@ from poetc.ir.stablehlo.movement import (
     SliceOp,
     TransposeOp,
 )
+from poetc.ir.stablehlo.random import RngBitGeneratorOp
 from poetc.ir.stablehlo.reduce_together import ReduceTogetherOp
 from poetc.ir.stablehlo.reduction import (
     REDUCERS,
@@ -138,6 +140,7 @@ _FAMILIES = (
     indexing,
     control,
     folds,
+    random,
     chlo,
 )
 
@@ -164,7 +167,7 @@ StableHLO = Dialect("stablehlo", OPERATIONS, list(ATTRIBUTES))
 CHLO = Dialect("chlo", _defined("chlo"), [])
 
 
-EXPANDED: tuple[type[Operation], ...] = (
+_EXPANDED: tuple[type[Operation], ...] = (
     *CHLO.operations,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
@@ -174,15 +177,21 @@ EXPANDED: tuple[type[Operation], ...] = (
     MapOp,
     OptimizationBarrierOp,
     SortOp,
+    RngBitGeneratorOp,
 )
-"""Operations that `stablehlo-simplify` puts others in place of: nothing after it knows them."""
+
+
+def is_expanded(op: Operation) -> bool:
+    """Whether `stablehlo-simplify` puts others in place of the operation: nothing after it knows
+    it."""
+    return isinstance(op, _EXPANDED) or (isinstance(op, BitcastConvertOp) and not op.is_in_place)
+
 
 Resume = Dialect("resume", _defined("resume"), [])
 
 __all__ = [
     "CHLO",
     "ELEMENT_TYPES",
-    "EXPANDED",
     "OPERATIONS",
     "REDUCERS",
     "AbsOp",
@@ -241,6 +250,7 @@ __all__ = [
     "Resume",
     "ReturnOp",
     "ReverseOp",
+    "RngBitGeneratorOp",
     "RsqrtOp",
     "ScatterOp",
     "SelectAndScatterOp",
@@ -271,6 +281,7 @@ __all__ = [
     "i1",
     "i32",
     "identity",
+    "is_expanded",
     "is_float",
     "padding_attr",
     "reducer_kind",

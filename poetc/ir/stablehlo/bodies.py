@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from poetc.ir.stablehlo.base import Array, Scalar, ScalarBuilder, check, element_type_of
+from poetc.ir.stablehlo.base import Array, Scalar, ScalarBuilder, check, element_type_of, shape_of
 from poetc.ir.stablehlo.constants import ConstantOp
 from poetc.ir.stablehlo.control import ReturnOp, check_region
 from poetc.ir.stablehlo.elementwise import ElementwiseOp
@@ -30,6 +30,10 @@ def check_body(
             "are",
         )
         check(known.issuperset(op.operands), "its body uses a value from outside")
+        check(
+            all(shape_of(value) == () for value in op.results),
+            f"{op.name} in its body has a result that is not a scalar",
+        )
         known.update(op.results)
 
 

@@ -33,28 +33,45 @@ from poetc.ir.stablehlo.elementwise import UnaryElementwiseOp
 
 @irdl_op_definition
 class BitcastConvertOp(UnaryElementwiseOp):
-    """The bits of the operand as a number of another type of the same size."""
+    """The bits of the operand as numbers of another type.
+
+    If its elements are n times smaller, the result has a last dimension of n, the lowest bits
+    first; if they are larger, the operand has one. `stablehlo-simplify` expands both.
+    """
 
     name = "stablehlo.bitcast_convert"
     SHORT_SIGNATURE: ClassVar = False
     ELEMENTS: ClassVar = types.with_arithmetic("float", "signed", "unsigned")
 
     def __init__(self, operand: Value, element_type: Attribute):
-        self._init([operand], TensorType(element_type, shape_of(operand)))
+        shape = shape_of(operand)
+        before, after = map(types.element_bytes, (element_type_of(operand), element_type))
+        if before > after:
+            shape = (*shape, before // after)
+        self._init([operand], TensorType(element_type, shape[:-1] if before < after else shape))
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether operand and result have elements of one size."""
+        return shape_of(self.operand) == shape_of(self.result)
 
     def verify_op(self) -> None:
         check_elements("operand 0", self.operand, self.ELEMENTS)
         check_elements("result", self.result, self.ELEMENTS)
-        self._verify_result(with_shape(self.result, shape_of(self.operand)))
-        sizes = [types.element_bytes(element_type_of(v)) for v in (self.operand, self.result)]
-        check(sizes[0] == sizes[1], f"operand and result have elements of {sizes} bytes")
+        sides = (self.operand, self.result)
+        sizes = [types.element_bytes(element_type_of(value)) for value in sides]
+        small, large = sorted(sides, key=lambda v: types.element_bytes(element_type_of(v)))
+        ratio = max(sizes) // min(sizes)
+        shape = shape_of(large) if ratio == 1 else (*shape_of(large), ratio)
+        check(
+            shape_of(small) == shape,
+            f"operand and result have elements of {sizes} bytes, so that {small.type} should be "
+            f"{with_shape(small, shape)}",
+        )
 
     def evaluate(self, *operands: Array) -> Array:
-        return (
-            np.ascontiguousarray(operands[0])
-            .view(dense.dtype_of(element_type_of(self.result)))
-            .reshape(operands[0].shape)
-        )
+        shape, dtype = shape_of(self.result), dense.dtype_of(element_type_of(self.result))
+        return np.ascontiguousarray(operands[0]).reshape(-1).view(dtype).reshape(shape)
 
     def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
         to = element_type_of(self.result)
