@@ -77,7 +77,7 @@ module @m {
         (" \n // nothing\n", 1, "the file is empty"),
         ("import jax\nprint(1)\n", 1, "not MLIR: expected a module"),
         ('{"json": [1, 2]}', 1, "not MLIR: expected a module"),
-        (b"ML\xefR\x01\x02", 1, "MLIR bytecode is not supported"),
+        (b"ML\xefR\x0d\x02", 1, "the MLIR bytecode is damaged or truncated"),
         (b"PK\x03\x04\x00\x00", 1, "a binary file"),
         (GOOD.replace("@jit_step", '@"' + "a" * 99), 1, "unterminated or malformed string"),
         (GOOD.replace("@jit_step", '@"' + "a" * 99 + '\\q"'), 1, "unterminated or malformed"),

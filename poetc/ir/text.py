@@ -1,4 +1,4 @@
-"""Reading MLIR text: StableHLO as JAX prints it, or poet IR at any stage.
+"""Reading MLIR: StableHLO as JAX prints it or writes it to files, or poet IR at any stage.
 
 `read_module` takes the bytes of a file given to the driver, `parse_module` any text of our
 dialects. Both give a verified module in which every operation knows its line and column, and raise
@@ -28,6 +28,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from poetc.errors import InputError, SourceLocation, collected
 from poetc.ir.aliasing import aliasing_faults
+from poetc.ir.bytecode import MAGIC
 from poetc.ir.calls import callees_first
 from poetc.ir.dialects import DIALECTS
 from poetc.ir.framework_names import FRAMEWORK_NAMES
@@ -35,6 +36,7 @@ from poetc.ir.locations import Lines, SourceLines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
 from poetc.ir.sdy import MeshOp, drop_shardings, sharding_faults
 from poetc.ir.types import ELEMENT_TYPES, listed
+from poetc.ir.vhlo import text_of
 
 _XDSL_DIALECTS = ("builtin", "func", "affine", "arith", "math", "memref")
 
@@ -177,8 +179,8 @@ def read_module(data: bytes, filename: str) -> ModuleOp:
     Raises InputError for what these two reject and for data that is not text.
     """
     start = SourceLocation(filename, 1, 1)
-    if data.startswith(b"ML\xefR"):
-        raise InputError("MLIR bytecode is not supported, write the module as text", start)
+    if data.startswith(MAGIC):
+        return _parse(text_of(data, filename), filename, is_step=True)
     if b"\0" in data:
         raise InputError("a binary file, expected MLIR text", start)
     try:
