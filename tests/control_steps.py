@@ -82,6 +82,76 @@ def branching(params: Any, xs: Any, target: Any) -> Any:
     return jax.lax.cond(loss < 1.0, update, lambda _: params, None), loss
 
 
+def gru_loss(params: Any, xs: Any, target: Any) -> Any:
+    """Of all states of gated units; the forward pass is computed again in the backward one."""
+
+    @jax.checkpoint
+    def advance(hidden: Any, x: Any) -> Any:
+        update = jax.nn.sigmoid(x @ params["x"] + hidden @ params["h"])
+        reset = jax.nn.sigmoid(x @ params["x"] - hidden @ params["h"])
+        new = jnp.tanh(x @ params["x"] + reset * (hidden @ params["h"]) + params["b"])
+        hidden = (1 - update) * new + update * hidden
+        return hidden, hidden @ params["out"]
+
+    _, outputs = jax.lax.scan(advance, jnp.zeros_like(params["b"]), xs)
+    return jnp.mean((outputs - target) ** 2)
+
+
+def train_inside(params: Any, xs: Any, target: Any) -> Any:
+    """Several steps with momentum, and a rate that depends on the number of the step."""
+
+    def descend(i: Any, state: Any) -> Any:
+        params, momentum, old = state
+        gradients = jax.grad(mapped_loss)(params, xs, target)
+        momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, gradients)
+        rate = 0.1 / (1.0 + i.astype(jnp.float32))
+        # What is returned at last is of two steps before: three values go round.
+        return jax.tree.map(lambda p, m: p - rate * m, params, momentum), momentum, (params, old[0])
+
+    momentum = jax.tree.map(jnp.zeros_like, params)
+    params, _, (_, before) = jax.lax.fori_loop(0, 3, descend, (params, momentum, (params, params)))
+    return params, before["b"]
+
+
+def windows(x: Any, y: Any) -> Any:
+    """Windows that are written from the end, some twice, beside some that are not written; places
+    outside; a tensor that each step reads and writes; steps that depend on the number of a loop
+    around; places and flags that are carried."""
+
+    def write(i: Any, found: Any) -> Any:
+        pair = jax.lax.dynamic_slice(y, (2 * i, 0), (2, 3))
+        return jax.lax.dynamic_update_slice(found, pair * 2, (4 - i, 0))
+
+    def clamp(i: Any, found: Any) -> Any:
+        pair = jax.lax.dynamic_slice(y, (3 * i - 2, 0), (2, 3))
+        return jax.lax.dynamic_update_slice(found, pair, (3 * i - 1, 0))
+
+    def triangle(i: Any, found: Any) -> Any:
+        return jax.lax.fori_loop(0, i + 1, lambda j, a: a * 0.5 + y[j], found)
+
+    def running(state: Any, row: Any) -> Any:
+        was_large, at = state
+        large = was_large | (row[0] > 0.3)
+        return (large, jnp.where(large, at, at + 1)), (large, at, y[at])
+
+    found = jax.lax.fori_loop(0, 3, write, x) + jax.lax.fori_loop(0, 4, clamp, x)
+    found += jax.lax.fori_loop(1, 6, lambda i, a: a.at[i].add(a[i - 1] * a[(i + 2) % 6]), x)
+    (_, at), (large, places, rows) = jax.lax.scan(running, (False, 0), y)
+    return found + jax.lax.fori_loop(0, 3, triangle, x), large, places, rows, at
+
+
+def dropped_loss(params: Any, keys: Any, xs: Any, target: Any) -> Any:
+    """With a random mask in each step."""
+
+    def advance(hidden: Any, now: Any) -> Any:
+        mask = jax.random.bernoulli(jax.random.wrap_key_data(now[0]), 0.5, hidden.shape)
+        hidden = _cell(params, hidden, now[1]) * mask
+        return hidden, hidden @ params["out"]
+
+    _, outputs = jax.lax.scan(advance, jnp.zeros_like(params["b"]), (keys, xs))
+    return jnp.mean((outputs - target) ** 2)
+
+
 def parameters(scale: float = 0.5) -> dict[str, np.ndarray]:
     """Of a cell of three units with as many inputs."""
     rng = np.random.default_rng(1)
@@ -103,4 +173,11 @@ def steps() -> dict[str, tuple[Step, list[Any]]]:
         "nested_scan": (_descend(nested_loss), [parameters(), xs, target]),
         "cond_small_loss": (branching, [parameters(), xs, 0.1 * target]),
         "cond_large_loss": (branching, [parameters(), xs, 5.0 + target]),
+        "gru": (_descend(gru_loss), [parameters(), xs, target]),
+        "train_inside": (train_inside, [parameters(), xs, target]),
+        "windows": (windows, [np.vstack([xs, xs[:2]]), np.vstack([xs[2:], xs])]),
+        "dropout": (
+            _descend(dropped_loss),
+            [parameters(), np.arange(8, dtype=np.uint32).reshape(4, 2), xs, target],
+        ),
     }

@@ -436,6 +436,17 @@ def _dynamic_update_slice(element: Attribute, shape: Shape) -> Iterator[Instance
 
 _DEFINED = (*hlo.StableHLO.operations, *hlo.CHLO.operations)
 
+
+def _position(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    if shape == () and dense.dtype_of(element).kind in "iu":
+        type = TensorType(element, ())
+        for first, step in ((3, 2), (9, -1)):
+            yield (
+                lambda i, a=first, b=step: hlo.PositionOp(i, 10, a, b, type),
+                [np.array(4, np.int32)],
+            )
+
+
 MAKERS: dict[type[Operation], Maker] = {
     **{op: _unary(op) for op in _DEFINED if issubclass(op, hlo.UnaryElementwiseOp)},
     **{op: _unary(op) for op in _DEFINED if issubclass(op, hlo.ChloUnaryOp)},
@@ -463,6 +474,7 @@ MAKERS: dict[type[Operation], Maker] = {
     hlo.ConvolutionFromOp: _convolution_from,
     hlo.ReduceOp: _reduce,
     hlo.FoldOp: _fold,
+    hlo.PositionOp: _position,
     hlo.ReduceWindowOp: _reduce_window,
     hlo.SelectAndScatterOp: _select_and_scatter,
     hlo.GatherOp: _gather,

@@ -1,4 +1,4 @@
-"""Loops and branches: unrolled and interpreted as they are, in C and by XLA."""
+"""Loops and branches: unrolled, kept, and interpreted as they are, in C and by XLA."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import pytest
 from compiled import SANITIZE, bring, build, run
 from test_cases import assert_close
 from xdsl.context import Context
+from xdsl.dialects.func import FuncOp
 
 from poetc.errors import InputError
-from poetc.interpreter import run_func
+from poetc.interpreter import run_func, run_graph
 from poetc.ir import stablehlo as hlo
+from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
+from poetc.kernels.analysis import buffers, is_sequential, work
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.simplify import control
 from tests.models.make_results import xla_results
@@ -34,32 +37,85 @@ def simplified(text: str) -> Any:
     return module
 
 
-NAMES = (
-    *("scan_rnn", "accumulation", "map", "nested_scan"),
-    *("cond_small_loss", "cond_large_loss"),
-)
+LOOPS = {
+    **{"scan_rnn": 2, "accumulation": 1, "map": 2, "nested_scan": 4, "cond_small_loss": 2},
+    **{"cond_large_loss": 2, "gru": 2, "train_inside": 3, "windows": 7, "dropout": 3},
+}
+"""Loops that are left of each step where none is unrolled."""
+
+
+def loops_in(module: Any) -> list[hlo.RepeatOp]:
+    return [op for op in module.walk() if isinstance(op, hlo.RepeatOp)]
+
+
+def same_bits(found: list[np.ndarray], expected: list[np.ndarray]) -> bool:
+    return [array.tobytes() for array in found] == [array.tobytes() for array in expected]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_step_is_that_of_xla(name: str, tmp_path: Path):
+@pytest.mark.parametrize("name", LOOPS)
+def test_step_is_that_of_xla(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Unrolled and kept: as text, in the interpreters, and in C, with the same bits."""
     pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
     from control_steps import steps
 
     text, arguments = lowered(*steps()[name])
     assert any(f"stablehlo.{op}" in text for op in ("while", "case", "if")), text
     expected = xla_results(text, arguments)
-    module = parse_module(text)
-    looped = run_func(module, arguments)
+    looped = run_func(parse_module(text), arguments)
     assert_close(looped, expected)
-    unrolled = simplified(text)
-    assert not any(hlo.is_expanded(op) for op in unrolled.walk())
-    for a, b in zip(run_func(unrolled, arguments), looped, strict=True):
-        assert a.tobytes() == b.tobytes()
-    model = bring(name, module, arguments, expected)
+    in_c: list[list[np.ndarray]] = []
+    for limit in (10**6, 0):
+        monkeypatch.setattr(control, "MAX_UNROLLED", limit)
+        module = simplified(text)
+        assert not any(hlo.is_expanded(op) for op in module.walk())
+        assert len(loops_in(module)) == (0 if limit else LOOPS[name])
+        again = parse_module(str(module))
+        assert str(again) == str(module)
+        assert same_bits(run_func(again, arguments), looped)
+        scheduled, report = bring(name, module, arguments, expected).schedule(None)
+        ran = run_graph(scheduled, arguments)
+        assert same_bits(ran.results, looped)
+        assert ran.peak_bytes == report.use.peak_bytes
+        in_c.append(run(build(scheduled, tmp_path, *SANITIZE, "-O0"), arguments, expected))
+        assert_close(in_c[-1], expected)
+    assert same_bits(*in_c)
+
+
+def test_each_step_writes_its_part_only(monkeypatch: pytest.MonkeyPatch):
+    """Twice the steps are twice the work; the stacks are written once, and not cleared before."""
+    from control_steps import _descend, parameters, rnn_loss
+
+    monkeypatch.setattr(control, "MAX_UNROLLED", 0)
+    stored: list[int] = []
+    for count in (8, 16, 32):
+        xs, target = np.ones((count, 3), np.float32), np.ones((count, 2), np.float32)
+        text, arguments = lowered(_descend(rnn_loss), [parameters(), xs, target])
+        module = bring("rnn", parse_module(text), arguments, []).module
+        forward, backward = (
+            op for op in module.ops if isinstance(op, FuncOp) and is_sequential(op)
+        )
+        stored.append(work(forward).store_bytes)
+        # In place: each gradient, and what goes back to the step before.
+        names = [str(buffer.type) for buffer in buffers(backward, "workspace")]
+        assert "memref<3x3xf32>" not in names
+        assert max(map(len, names)) <= len("memref<1x3xf32>")
+    assert stored[2] - stored[1] == 2 * (stored[1] - stored[0])
+
+
+def test_many_steps_are_those_of_jax(tmp_path: Path):
+    """A thousand steps of a scan, with their gradients, are a few kernels."""
+    from control_steps import _descend, gru_loss, parameters
+
+    rng = np.random.default_rng(3)
+    xs = rng.standard_normal((1000, 3)).astype(np.float32)
+    target = rng.standard_normal((1000, 2)).astype(np.float32)
+    text, arguments = lowered(_descend(gru_loss), [parameters(), xs, target])
+    expected = xla_results(text, arguments)
+    model = bring("gru", parse_module(text), arguments, expected)
+    assert len(graphs(model.module)[0].computes) < 20
     scheduled, _ = model.schedule(None)
-    found = run(build(scheduled, tmp_path, *SANITIZE, "-O0"), arguments, expected)
-    assert_close(found, expected)
+    assert_close(run(build(scheduled, tmp_path, *SANITIZE), arguments, expected), expected)
 
 
 def test_a_loop_that_is_filled_is_one_concatenation():
@@ -174,9 +230,31 @@ def test_a_loop_is_unrolled_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
     module = simplified(COUNTING.format(limit=100, compared="%limit", step=1))
     (main,) = module.ops
     assert sum(isinstance(op, hlo.AddOp) for op in main.body.block.ops) == 100
-    assert "101 steps of 1 operations come to 101 when unrolled" in refused(101).message
-    assert "at least 101 steps" in refused(10**9).message
-    assert "at least 101 steps" in refused(5, step=0).message  # it does not end
+    monkeypatch.setattr(control, "MAX_UNROLLED", 50)
+    (loop,) = loops_in(simplified(COUNTING.format(limit=100, compared="%limit", step=1)))
+    assert loop.trips == 100
+    monkeypatch.setattr(control, "MAX_STEPS", 1000)
+    assert "it has more than 1000 steps" in refused(10**9).message
+    assert "it has more than 1000 steps" in refused(5, step=0).message  # it does not end
+
+
+def test_a_loop_in_one_that_counts_for_it_is_unrolled(monkeypatch: pytest.MonkeyPatch):
+    """Its steps are known only if those of the other are; with too many, both are refused."""
+    jax = pytest.importorskip("jax", reason="JAX is optional: pip install 'poetc[jax]'")
+
+    def triangle(x: Any) -> Any:
+        inner = lambda i, a: jax.lax.fori_loop(0, i, lambda j, b: b * 0.5 + j, a)  # noqa: E731
+        return jax.lax.fori_loop(0, 40, inner, x)
+
+    text, arguments = lowered(triangle, [np.ones(3, np.float32)])
+    module = simplified(text)
+    assert not loops_in(module)
+    assert same_bits(run_func(module, arguments), run_func(parse_module(text), arguments))
+    monkeypatch.setattr(control, "MAX_OPERATIONS", 100)
+    monkeypatch.setattr(control, "MAX_UNROLLED", 20)
+    message = "not kept as a loop: how many steps a loop inside has depends on the step"
+    with pytest.raises(InputError, match=message):
+        simplified(text)
 
 
 def test_a_refusal_names_the_line_of_python():

@@ -30,6 +30,7 @@ from tvm_support import (
     tvm,
     within,
 )
+from xdsl.dialects.func import FuncOp
 
 from poetc.backends.tvm.module import relax_module
 from poetc.backends.tvm.pipeline import NOALIAS
@@ -40,6 +41,7 @@ from poetc.image import layout_of, unpack
 from poetc.ir import mathlib
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
+from poetc.kernels.analysis import is_sequential
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.planning.memory import plan_graph_memory
 
@@ -274,6 +276,41 @@ def test_pages_in_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "pages.bin").stat().st_size == graphs(module)[0].storage_bytes
     with pytest.raises(InputError, match="cannot open"):
         FileStore(tmp_path / "no" / "pages.bin")
+
+
+LOOP = """
+func.func public @main(%w: tensor<24x24xf32>, %h: tensor<24xf32>) -> (tensor<24xf32>, tensor<300x24xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %rows = stablehlo.constant dense<0.0> : tensor<300x24xf32>
+  %0:3 = stablehlo.while(%i = %zero, %s = %h, %ys = %rows) : tensor<i32>, tensor<24xf32>, tensor<300x24xf32>
+  cond {
+    %end = stablehlo.constant dense<300> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %end, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %next = stablehlo.add %i, %one : tensor<i32>
+    %a = stablehlo.dot_general %s, %w, contracting_dims = [0] x [0] : (tensor<24xf32>, tensor<24x24xf32>) -> tensor<24xf32>
+    %t = stablehlo.tanh %a : tensor<24xf32>
+    %u = stablehlo.reshape %t : (tensor<24xf32>) -> tensor<1x24xf32>
+    %y = stablehlo.dynamic_update_slice %ys, %u, %i, %zero : (tensor<300x24xf32>, tensor<1x24xf32>, tensor<i32>, tensor<i32>) -> tensor<300x24xf32>
+    stablehlo.return %next, %t, %y : tensor<i32>, tensor<24xf32>, tensor<300x24xf32>
+  }
+  return %0#1, %0#2 : tensor<24xf32>, tensor<300x24xf32>
+}
+"""  # noqa: E501
+
+
+def test_a_kept_loop_has_the_bits_of_c(tmp_path: Path) -> None:
+    """Its loops stay as they are; its iterations run in order."""
+    module = parse_module(LOOP)
+    rng = np.random.default_rng(0)
+    arguments = [rng.standard_normal(shape).astype(np.float32) for shape in ((24, 24), (24,))]
+    like = [np.zeros(shape, np.float32) for shape in ((24,), (300, 24))]
+    planned, _ = bring("loop", module, arguments, like).schedule(None)
+    assert any(is_sequential(op) for op in planned.ops if isinstance(op, FuncOp))
+    by_c = run(build(planned, tmp_path), arguments, like)
+    assert bits(Run(planned, compiled(planned), arguments).run()) == bits(by_c)
 
 
 @pytest.mark.slow

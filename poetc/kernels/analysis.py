@@ -271,6 +271,12 @@ def _without_symbols(condition: AffineSet) -> AffineSet:
 
 _BUFFERS = ("inputs", "results", "workspace")
 
+ITERATION = "poet.iteration"
+"""Attribute of a part of a loop's kernel: its last argument is the number of the step."""
+
+SEQUENTIAL = "poet.sequential"
+"""Attribute of an `affine.for` whose iterations run in order: they read what others write."""
+
 
 def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
     """The arguments of a kernel that are its "inputs", "results" or "workspace".
@@ -279,6 +285,8 @@ def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
     """
     counts = [_count(function, name) for name in _BUFFERS]
     arguments = function.body.block.args if len(function.body.blocks) == 1 else ()
+    if ITERATION in function.attributes:
+        arguments = arguments[:-1]
     if len(function.body.blocks) != 1 or sum(counts) != len(arguments):
         raise _error(
             function,
@@ -319,6 +327,11 @@ def check_call(
 
 def _error(function: func.FuncOp, message: str) -> InputError:
     return InputError(f"kernel @{function.sym_name.data}: {message}", source_location(function))
+
+
+def is_sequential(function: func.FuncOp) -> bool:
+    """Whether a kernel has a loop whose iterations run in order."""
+    return any(SEQUENTIAL in op.attributes for op in function.walk())
 
 
 def workspace_bytes(function: func.FuncOp) -> int:
@@ -524,4 +537,15 @@ def _linear(expr: AffineExpr, map: AffineMap, operands: Sequence[SSAValue]) -> _
     return _UNKNOWN
 
 
-__all__ = ["Work", "buffers", "check_call", "extent", "may_alias", "work", "workspace_bytes"]
+__all__ = [
+    "ITERATION",
+    "SEQUENTIAL",
+    "Work",
+    "buffers",
+    "check_call",
+    "extent",
+    "is_sequential",
+    "may_alias",
+    "work",
+    "workspace_bytes",
+]

@@ -98,8 +98,11 @@ class Evaluator:
         workspace: dict[SSAValue, SSAValue],
         partners: Callable[[Operation, Sequence[Operation]], Iterable[Operation]],
         name: str,
+        iteration: tuple[SSAValue, SSAValue] | None = None,
     ) -> None:
+        """`iteration` is the number of the step of a loop around: as a tensor, and as an index."""
         self.b = builder
+        self.iteration = iteration
         self.plan = plan
         self._order = {op: i for i, op in enumerate(block.ops)}
         self.inputs = inputs
@@ -151,6 +154,8 @@ class Evaluator:
                 return self._constant(op, at)
             case stablehlo.IotaOp():
                 return expressions.from_index(self.b, at[op.dim], element_type_of(value))
+            case stablehlo.PositionOp():
+                return self._position(op)
             case stablehlo.GatherOp():
                 return self._gather(op, at)
         moves = movement(op, at)
@@ -261,6 +266,15 @@ class Evaluator:
             self.b.scopes[0].block.add_op(get)
             self._tables[op] = get.memref
         return self.load(self._tables[op], at)
+
+    def _position(self, op: stablehlo.PositionOp) -> Val:
+        type = element_type_of(op.result)
+        if self.iteration is not None and op.iteration is self.iteration[0]:
+            step = Index.of(Var(0, op.trips, ssa=self.iteration[1]))
+            return expressions.from_index(self.b, step * op.step + op.first, type)
+        number = converted(self.b, self.element(op.iteration, ()), type)
+        scaled = self.b.binary(arith.MuliOp, number, self.b.constant(op.step, type))
+        return self.b.binary(arith.AddiOp, scaled, self.b.constant(op.first, type))
 
     def _gather(self, op: stablehlo.GatherOp, at: tuple[Index, ...]) -> Val:
         gather = Gather(op, at)
@@ -616,7 +630,7 @@ def is_costly(value: SSAValue) -> bool:
     """Whether an element costs more than a load: it is not just moved, constant or counted."""
     op = value.owner
     while isinstance(op, Operation):
-        if isinstance(op, stablehlo.ConstantOp | stablehlo.IotaOp):
+        if isinstance(op, stablehlo.ConstantOp | stablehlo.IotaOp | stablehlo.PositionOp):
             return False
         if not isinstance(op, stablehlo.MovementOp) or isinstance(
             op, stablehlo.PadOp | stablehlo.ConcatenateOp

@@ -150,6 +150,8 @@ class _Walk:
         elif (moves := movement(op, at)) is not None:
             for move in moves:
                 self._element(move.source, move.indices)
+        elif isinstance(op, stablehlo.PositionOp):
+            self._element(op.iteration, ())
         elif not isinstance(op, stablehlo.ConstantOp | stablehlo.IotaOp):
             assert isinstance(op, stablehlo.ElementwiseOp)
             if op.IS_SLOW or op.function():

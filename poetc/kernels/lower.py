@@ -17,9 +17,11 @@ from math import prod
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
     FunctionType,
+    IndexType,
     IntegerAttr,
     MemRefType,
     StringAttr,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -29,6 +31,7 @@ from poetc.ir import stablehlo
 from poetc.ir.poet import ComputeOp
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.types import type_in_kernel
+from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.evaluate import Evaluator, NeedsBuffer, Plan, Written
 from poetc.kernels.index import Index, Var
@@ -63,10 +66,16 @@ def lower(body: Block | ComputeOp, name: str = "kernel") -> func.FuncOp:
     return lower_kernel(body, name).function
 
 
-def lower_kernel(body: Block | ComputeOp, name: str = "kernel") -> Kernel:
-    """The body as a function named `name`, and its constant tables."""
+def lower_kernel(
+    body: Block | ComputeOp, name: str = "kernel", iteration: SSAValue | None = None
+) -> Kernel:
+    """The body as a function named `name`, and its constant tables.
+
+    In the body of a loop, `iteration` is the argument that is the number of its step: the function
+    then takes that as an index, too, as its last argument, and has the attribute `poet.iteration`.
+    """
     block = body.block if isinstance(body, ComputeOp) else body
-    return _plan(block, name)[1]
+    return _plan(block, name, iteration)[1]
 
 
 def plan(body: Block | ComputeOp) -> Plan:
@@ -81,10 +90,10 @@ def reduction_reruns(body: Block | ComputeOp) -> bool:
     return bool(plan(body).kept)
 
 
-def _plan(block: Block, name: str) -> tuple[Plan, Kernel]:
+def _plan(block: Block, name: str, iteration: SSAValue | None = None) -> tuple[Plan, Kernel]:
     current = Plan()
     for _ in range(_MAX_ATTEMPTS):
-        attempt = _Attempt(block, current, name)
+        attempt = _Attempt(block, current, name, iteration)
         better = attempt.improved()
         if better == current:
             return current, attempt.kernel()
@@ -95,7 +104,7 @@ def _plan(block: Block, name: str) -> tuple[Plan, Kernel]:
 class _Attempt:
     """The body lowered under one plan."""
 
-    def __init__(self, block: Block, plan: Plan, name: str) -> None:
+    def __init__(self, block: Block, plan: Plan, name: str, iteration: SSAValue | None) -> None:
         self.block = block
         self.plan = plan
         self.name = name
@@ -107,6 +116,7 @@ class _Attempt:
             *(_memref(argument) for argument in block.args),
             *(_memref(output) for output in self.outputs),
             *(_workspace_type(value, plan.kept[value]) for value in self.kept),
+            *([IndexType()] if iteration is not None else []),
         ]
         self.entry = Block(arg_types=types)
         args = self.entry.args
@@ -114,10 +124,11 @@ class _Attempt:
         for group, hint in (
             (args[:inputs], "in"),
             (args[inputs : inputs + results], "out"),
-            (args[inputs + results :], "ws"),
+            (args[inputs + results : inputs + results + len(self.kept)], "ws"),
         ):
             for i, arg in enumerate(group):
                 arg.name_hint = f"{hint}{i}"
+        self.iterates = iteration is not None
         self.result_buffers = args[inputs : inputs + results]
         self.missing: SSAValue | None = None
         self.tree: LoopTree = build_loops(self.outputs, plan)
@@ -126,9 +137,10 @@ class _Attempt:
             Builder(self.entry),
             plan,
             dict(zip(block.args, args[:inputs], strict=True)),
-            dict(zip(self.kept, args[inputs + results :], strict=True)),
+            dict(zip(self.kept, args[inputs + results :], strict=False)),
             self._partners,
             name,
+            (iteration, args[-1]) if iteration is not None else None,
         )
         self._places = self.tree.reduction_places()
         try:
@@ -152,6 +164,8 @@ class _Attempt:
             ("workspace", len(self.kept)),
         ):
             function.attributes[f"poet.{key}"] = IntegerAttr(number, i64)
+        if self.iterates:
+            function.attributes[ITERATION] = UnitAttr()
         return Kernel(function, tuple(self.evaluator.globals))
 
     def _emit(self, loop: Loop, bound: dict[Var, Index], level: int) -> None:

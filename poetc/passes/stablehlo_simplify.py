@@ -1,10 +1,11 @@
 """`stablehlo-simplify`: the same results, bit for bit, with fewer and simpler operations.
 
-Inlines private functions, unrolls loops, makes selects of branches, expands CHLO and sorting, folds
-constants, merges equal operations, removes dead ones, and applies the algebra of `poetc.simplify`
-that keeps every bit. What is left is in a normal form that the later passes rely on:
+Inlines private functions, unrolls short loops and counts the steps of long ones, makes selects of
+branches, expands CHLO and sorting, folds constants, merges equal operations, removes dead ones, and
+applies the algebra of `poetc.simplify` that keeps every bit. What is left is in a normal form that
+the later passes rely on:
 
-- one function, no calls, no loops, no branches, no CHLO, no dynamic slices;
+- one function, no calls, no loops but `resume.repeat`, no branches, no CHLO, no dynamic slices;
 - a tensor of equal elements is a scalar constant and a broadcast, or a constant of one element;
 - the constant operand of a commutative operation, and of a comparison, is the right one;
 - no transpose, broadcast or reduce that a reshape can express, no reshape of a reshape.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
@@ -22,6 +24,7 @@ from poetc.simplify import algebra, bitcast, chlo, dynamic, folding, folds, move
 from poetc.simplify.control import expand_control
 from poetc.simplify.driver import Rules, remove_dead, simplify_block
 from poetc.simplify.inline import inline_calls, remove_barriers
+from poetc.simplify.keep import prune_captured
 from poetc.simplify.narrow import narrow_integers
 
 RULES: Rules = {
@@ -122,5 +125,13 @@ class StableHLOSimplifyPass(ModulePass):
                 for block in function.body.blocks:
                     remove_dead(block)
                     expand_control(block)
-                    narrow_integers(block)
-                    simplify_block(block, _ALL_RULES)
+                    _simplify(block)
+
+
+def _simplify(block: Block) -> None:
+    """Simplify a block and the loops in it."""
+    for loop in [op for op in block.ops if isinstance(op, hlo.RepeatOp)]:
+        _simplify(loop.body.block)
+        prune_captured(loop)
+    narrow_integers(block)
+    simplify_block(block, _ALL_RULES)

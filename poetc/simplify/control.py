@@ -1,44 +1,65 @@
-"""Loops and branches -> the operations that they run, one after the other.
+"""Loops and branches -> the operations that they run, one after the other; long loops are kept.
 
 What depends on constants alone is evaluated on the way, by the meaning that each operation has. So
 the number of steps of a loop is known where constants decide it, whatever the counting looks like,
 and so are the places that a step reads and writes. Of a branch on a value that is not known, all
 regions are run, and a select takes the results of the right one: what is in the others, NaN too,
-has no effect.
+has no effect. A loop that comes to many operations becomes one `resume.repeat` (keep.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.errors import InputError
-from poetc.interpreter.functions import evaluate
 from poetc.ir import stablehlo as hlo
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo.base import Array
-from poetc.ir.types import is_float
-from poetc.simplify.facts import MAX_FOLDED_ELEMENTS
 from poetc.simplify.folds import FoldLike, expand_folds
+from poetc.simplify.history import History, evaluated, history_of
+from poetc.simplify.keep import kept_loop
+
+MAX_UNROLLED = 600
+"""Operations that a loop may come to when it is unrolled. One that comes to more is kept as a loop.
+
+Unrolled, its steps are scheduled one by one: what one needs of another can be evicted or computed
+again, and it takes no RAM twice. But the time to compile grows faster than the operations do. A
+call of threefry comes to about 150.
+"""
 
 MAX_OPERATIONS = 20_000
-"""Operations that all loops and branches of a function may come to, and steps of a loop."""
+"""Operations that all loops and branches of a function may come to."""
+
+MAX_STEPS = 100_000
+"""Steps of a loop: they are counted one by one."""
 
 
 def expand_control(block: Block) -> None:
     """Put the operations that loops and branches run in place of them.
 
-    Raises InputError for a loop whose steps cannot be counted, and for too many operations.
+    A loop that comes to more than `MAX_UNROLLED` becomes a `RepeatOp`, if its body can be expanded
+    by itself. Raises InputError for a loop whose steps cannot be counted, and for too many
+    operations.
     """
-    if any(isinstance(op, hlo.ControlOp) for op in block.ops):
+    if any(map(_is_control, block.ops)):
         _Expander(block).run()
+
+
+def _is_control(op: Operation) -> TypeGuard[hlo.ControlOp]:
+    return isinstance(op, hlo.ControlOp) and not isinstance(op, hlo.RepeatOp)
 
 
 class _TooManyError(Exception):
     """There are more than `MAX_OPERATIONS`."""
+
+
+class _UncountedError(InputError):
+    """The number of steps of a loop is not known."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +81,15 @@ class _Expander:
         self.known: dict[SSAValue, Array] = {}
         self.constants: dict[_Constant, SSAValue] = {}
         self.operations = 0
+        self.refused: str | None = None
+        """Why a loop that comes to many operations is unrolled all the same."""
         self.here: Operation | None = None
         """Before which operation of the block the next one goes."""
 
     def run(self) -> None:
         for op in list(self.block.ops):
             self.here = op
-            if isinstance(op, hlo.ControlOp):
+            if _is_control(op):
                 before = self.operations
                 try:
                     results = self._expand(op)
@@ -83,7 +106,7 @@ class _Expander:
                     old.replace_all_uses_with(new)
                 self.block.erase_op(op)
             elif isinstance(op, hlo.StablehloOp):
-                found = self._evaluated(op, [self.known.get(v) for v in op.operands])
+                found = evaluated(op, [self.known.get(v) for v in op.operands])
                 if found is not None:
                     self.known[op.result] = found
 
@@ -110,7 +133,7 @@ class _Expander:
         for op in block.ops:
             if op is end:
                 break
-            if isinstance(op, hlo.ControlOp):
+            if _is_control(op):
                 self.values.update(zip(op.results, self._expand(op), strict=True))
             else:
                 self._copy(op)
@@ -122,7 +145,7 @@ class _Expander:
     def _copy(self, op: Operation) -> None:
         """Run an operation: as a constant where its operands are known."""
         if isinstance(op, hlo.StablehloOp):
-            found = self._evaluated(op, [self.known.get(v) for v in self._now(op.operands)])
+            found = evaluated(op, [self.known.get(v) for v in self._now(op.operands)])
             if found is not None:
                 self.values[op.result] = self._constant(found, op)
                 return
@@ -138,8 +161,11 @@ class _Expander:
     # Loops
 
     def _loop(self, op: hlo.WhileOp) -> list[SSAValue]:
-        values, steps = self._now(op.operands), 0
-        before = self.operations
+        inits = values = self._now(op.operands)
+        steps, before, refused = 0, self.operations, False
+        first = [self.known.get(value) for value in inits]
+        assert self.here is not None
+        start = self.here.prev_op
         while True:
             done = self.operations
             state = [self.known.get(value) for value in values]
@@ -147,12 +173,7 @@ class _Expander:
                 (goes_on,) = self._inline(op.cond.block, values)
                 decided = self.known.get(goes_on)
                 if decided is None:
-                    raise InputError(
-                        f"{op.name}: whether step {steps + 1} is done depends on data, so that the "
-                        "steps cannot be counted; use jax.lax.fori_loop or jax.lax.scan with a "
-                        "number of steps that is a constant of Python",
-                        source_location(op),
-                    )
+                    raise _UncountedError(_uncounted(op, steps), source_location(op))
                 if not decided:
                     return values
                 values = self._inline(op.body.block, values)
@@ -160,8 +181,69 @@ class _Expander:
                 self._check_size(op, steps, done - before, state)
                 raise
             steps += 1
-            if steps > MAX_OPERATIONS:
-                raise _TooManyError
+            # By what the first step comes to, or where that was less than others.
+            operations = self.operations - before
+            if not refused and (steps == 1 or operations > MAX_UNROLLED):
+                total = self._total(op, first, -(-operations // steps), steps)
+                if total > MAX_UNROLLED:
+                    kept = self._keep(op, inits, first, (start, before))
+                    if kept is not None:
+                        return kept
+                    refused = True
+            if steps > MAX_STEPS:
+                raise InputError(_endless(op), source_location(op))
+
+    def _total(
+        self, op: hlo.WhileOp, state: Sequence[Array | None], operations: int, steps: int
+    ) -> int:
+        """What a loop comes to with so many operations in each step, of which it has some; no more
+        than what one step more than `MAX_UNROLLED` allows comes to."""
+        if not operations:
+            return 0
+        history = self._history(op, state, max(steps, MAX_UNROLLED // operations))
+        return 0 if history is None else history.trips * operations
+
+    def _keep(
+        self,
+        op: hlo.WhileOp,
+        inits: Sequence[SSAValue],
+        state: Sequence[Array | None],
+        start: tuple[Operation | None, int],
+    ) -> list[SSAValue] | None:
+        """What the results of a loop are if it is kept, else None. What its first steps have come
+        to is then removed: what follows an operation, of which there were so many before."""
+        history = self._history(op, state, MAX_STEPS)
+        if history is None:
+            return None
+        if history.trips > MAX_STEPS:
+            raise InputError(_endless(op), source_location(op))
+        found = kept_loop(op, inits, history, self._outside)
+        try:
+            expand_control(found.op.body.block)
+        except InputError as error:
+            # Unrolled, it may do: a loop inside may have steps that depend on those of this one.
+            inside = isinstance(error, _UncountedError)
+            self.refused = _DEPENDENT if inside else error.message
+            found.op.erase()
+            return None
+        assert self.here is not None
+        while (last := self.here.prev_op) is not start[0] and last is not None:
+            self.block.erase_op(last)
+        self.operations = start[1]
+        self._emit(found.op)
+        self.operations += len(found.op.body.block.ops)
+        results = list(inits)
+        for k, last in enumerate(history.last):
+            if k in found.positions:
+                results[k] = found.op.results[found.positions[k]]
+            elif last is not None and op.results[k].first_use:
+                results[k] = self._constant(last, op)
+        return results
+
+    def _outside(self, value: SSAValue) -> tuple[SSAValue, Array | None]:
+        """What is now in the place of a value from outside of a loop, and what is known of it."""
+        (now,) = self._now([value])
+        return now, self.known.get(now)
 
     def _check_size(
         self, op: hlo.WhileOp, steps: int, operations: int, state: Sequence[Array | None]
@@ -170,44 +252,22 @@ class _Expander:
         `steps` have come to `operations`, and `state` is known then."""
         if steps == 0:
             return
-        all_steps = self._count_steps(op, steps, state)
+        history = self._history(op, state, MAX_STEPS - steps)
+        all_steps = steps + (history.trips if history is not None else 0)
         total = all_steps * operations // steps
         if total <= MAX_OPERATIONS:
             return
-        least = "at least " if all_steps > MAX_OPERATIONS else ""
+        why = f" (it is not kept as a loop: {self.refused})" if self.refused else ""
         raise InputError(
-            f"{op.name}: {least}{all_steps} steps of {operations // steps} operations come to "
-            f"{total} when unrolled, more than {MAX_OPERATIONS}; {_FEWER}",
+            f"{op.name}: {all_steps} steps of {operations // steps} operations come to "
+            f"{total} when unrolled, more than {MAX_OPERATIONS}{why}; {_FEWER}",
             source_location(op),
         )
 
-    def _count_steps(self, op: hlo.WhileOp, steps: int, state: Sequence[Array | None]) -> int:
-        """The steps of a loop that goes on after some; no more than one too many."""
-        while steps <= MAX_OPERATIONS:
-            (goes_on,) = self._run_known(op.cond.block, state)
-            if goes_on is None or not goes_on:
-                break
-            state = self._run_known(op.body.block, state)
-            steps += 1
-        return steps
-
-    def _run_known(self, block: Block, arguments: Sequence[Array | None]) -> list[Array | None]:
-        """What is known of the results of a block, which is not run."""
-        found: dict[SSAValue, Array | None] = dict(zip(block.args, arguments, strict=True))
-
-        def known(value: SSAValue) -> Array | None:
-            if value in found:
-                return found[value]
-            return self.known.get(self.values.get(value, value))
-
-        end = block.last_op
-        assert end is not None
-        for op in block.ops:
-            if isinstance(op, hlo.StablehloOp):
-                found[op.result] = self._evaluated(op, [known(v) for v in op.operands])
-            else:
-                found.update(dict.fromkeys(op.results))
-        return [known(value) for value in end.operands]
+    def _history(
+        self, op: hlo.WhileOp, state: Sequence[Array | None], limit: int
+    ) -> History | None:
+        return history_of(op, state, limit, lambda value: self._outside(value)[1])
 
     # Branches
 
@@ -274,18 +334,6 @@ class _Expander:
 
     # Constants
 
-    def _evaluated(self, op: hlo.StablehloOp, operands: Sequence[Array | None]) -> Array | None:
-        """The result of an operation whose operands are known, if it is small. What a NaN is
-        differs between processors, and CHLO is rounded otherwise once it is expanded."""
-        if hlo.element_count(op.result) > MAX_FOLDED_ELEMENTS or op.name.startswith("chlo."):
-            return None
-        arrays = [array for array in operands if array is not None]
-        if len(arrays) != len(operands):
-            return None
-        result = evaluate(op, arrays)
-        is_nan = is_float(result.dtype) and bool(np.isnan(result).any())
-        return None if is_nan else result
-
     def _constant(self, array: Array, origin: Operation) -> SSAValue:
         """A constant at the begin of the block, one for each value."""
         key = _Constant(array.dtype.str, array.shape, array.tobytes())
@@ -304,3 +352,17 @@ _FEWER = (
     "make the loop shorter, or do one of its steps, or some, in a step of their own that the "
     "program calls again"
 )
+
+_DEPENDENT = "how many steps a loop inside has depends on the step"
+
+
+def _uncounted(op: hlo.WhileOp, steps: int) -> str:
+    return (
+        f"{op.name}: whether step {steps + 1} is done depends on data, so that the steps cannot be "
+        "counted; use jax.lax.fori_loop or jax.lax.scan with a number of steps that is a constant "
+        "of Python"
+    )
+
+
+def _endless(op: hlo.WhileOp) -> str:
+    return f"{op.name}: it has more than {MAX_STEPS} steps; {_FEWER}"

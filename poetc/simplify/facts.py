@@ -80,6 +80,8 @@ class Facts:
         if isinstance(op, hlo.ConstantOp):
             array = op.array()
             return (int(array.min()), int(array.max())) if array.size else None
+        if isinstance(op, hlo.PositionOp):
+            return op.range
         if isinstance(op, hlo.IotaOp):
             return 0, max(0, hlo.shape_of(op)[op.dim] - 1)
         if isinstance(op, hlo.ConvertOp) and hlo.element_type_of(op.operand) == hlo.i1:

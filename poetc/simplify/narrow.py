@@ -102,6 +102,8 @@ def _range(op: hlo.StablehloOp, ranges: dict[SSAValue, IntRange]) -> IntRange | 
     if isinstance(op, hlo.ConstantOp):
         array = op.array()
         return (int(array.min()), int(array.max())) if array.size else (0, 0)
+    if isinstance(op, hlo.PositionOp):
+        return op.range
     if isinstance(op, hlo.IotaOp):
         return 0, max(0, hlo.shape_of(op)[op.dim] - 1)
     if any(map(hlo.is_float, op.operands)):

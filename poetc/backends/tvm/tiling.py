@@ -37,6 +37,7 @@ from poetc.backends.tvm.primfunc import (
 )
 from poetc.ir import mathlib
 from poetc.ir.types import element_bytes
+from poetc.kernels.analysis import is_sequential
 
 Loop = affine.ForOp
 
@@ -93,7 +94,10 @@ def arrange(
     function: func.FuncOp, vectors: Vectors, choice: Choice | None = None
 ) -> tuple[func.FuncOp, Tiling]:
     """A copy of a kernel, its loops perhaps in another order, and how they run: by rule, or as
-    somebody chose among `alternatives`."""
+    somebody chose among `alternatives`. Where iterations run in order, all loops stay as they are.
+    """
+    if is_sequential(function):
+        return function, {}
     kernel = _Kernel(_prepared(function), vectors)
     lanes, copies = kernel.chosen(kernel.rule() if choice is None else choice)
     tiling: dict[Loop, Sequence[Piece]] = {
@@ -133,6 +137,8 @@ class Alternatives:
     @property
     def any(self) -> bool:
         """Whether there is anything to choose for a sum."""
+        if is_sequential(self._kernel.function):
+            return False
         many = any(self.lanes) or any(len(copies) > 1 for copies in self.copies)
         return many and any(True for _ in self._kernel.sums())
 

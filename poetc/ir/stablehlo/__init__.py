@@ -7,7 +7,8 @@ return plain ints, tuples and strings. All ops are pure and, but for those with 
 `poetc/ir/types.py`.
 Reductions over one operand have one of `REDUCERS` as their body; all others become folds.
 
-The dialect `resume` has what StableHLO lacks: contractions that go on with sums, and folds.
+The dialect `resume` has what StableHLO lacks: contractions that go on with sums, folds, and loops
+whose steps are counted.
 """
 
 from xdsl.dialects.builtin import TensorType, f32, i1, i32
@@ -27,6 +28,7 @@ from poetc.ir.stablehlo import (
     movement,
     random,
     reduction,
+    repeat,
 )
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
@@ -126,6 +128,7 @@ from poetc.ir.stablehlo.reduction import (
     identity,
     reducer_kind,
 )
+from poetc.ir.stablehlo.repeat import PositionOp, RepeatOp, Stack
 from poetc.ir.stablehlo_attributes import ATTRIBUTES, ConvDims
 
 _FAMILIES = (
@@ -141,6 +144,7 @@ _FAMILIES = (
     control,
     folds,
     random,
+    repeat,
     chlo,
 )
 
@@ -240,12 +244,14 @@ __all__ = [
     "OrOp",
     "PadOp",
     "Padding",
+    "PositionOp",
     "PowerOp",
     "PrettyOp",
     "ReduceOp",
     "ReducePrecisionOp",
     "ReduceTogetherOp",
     "ReduceWindowOp",
+    "RepeatOp",
     "ReshapeOp",
     "Resume",
     "ReturnOp",
@@ -263,6 +269,7 @@ __all__ = [
     "SquareOp",
     "StableHLO",
     "StablehloOp",
+    "Stack",
     "SubtractOp",
     "TanhOp",
     "TensorType",

@@ -41,7 +41,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.kernels.analysis import may_alias
 from poetc.kernels.lower import lower
-from poetc.passes.poet_fuse.facts import ANCHORS, LEAVES, VIEWS, is_elementwise
+from poetc.passes.poet_fuse.facts import ANCHORS, LEAVES, LOOPS, VIEWS, is_elementwise
 from poetc.passes.poet_fuse.flat import Flat
 from poetc.passes.poet_fuse.grouping import Group, Grouping, UnsafeError
 from poetc.passes.poet_fuse.storing import Storing
@@ -176,8 +176,9 @@ def _computes(storing: Storing, groups: list[Group]) -> dict[ComputeOp, list[SSA
                 local[op.results[0]] = local[flat.resolve(op.operands[0])]
                 continue
             clone = op.clone({v: local[flat.resolve(v)] for v in op.operands})
-            clone.results[0].name_hint = op.results[0].name_hint
-            local[op.results[0]] = clone.results[0]
+            for old, new in zip(op.results, clone.results, strict=True):
+                new.name_hint = old.name_hint
+                local[old] = new
             body.add_op(clone)
         body.add_op(YieldOp(*(local[v] for v in results)))
         for value, result in zip(results, compute.results, strict=True):
@@ -204,6 +205,9 @@ def _label(ops: Sequence[Operation]) -> str:
         names = (op.name.split(".")[1] for op in chosen)
         return list(dict.fromkeys(_SHORT.get(n, n) for n in names))
 
+    for op in ops:
+        if isinstance(op, LOOPS):
+            return f"loop_{_label(list(op.regions[0].block.ops)[:-1])}"
     heavy = words(op for op in ops if isinstance(op, (*ANCHORS, hlo.ReduceOp, hlo.GatherOp)))
     light = words(op for op in ops if is_elementwise(op))
     moves = words(op for op in ops if isinstance(op, VIEWS + LEAVES))

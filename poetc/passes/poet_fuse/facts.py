@@ -16,7 +16,7 @@ CHEAP_FLOPS = 8
 """Up to this cost per element, cloning wins where storing would take as much memory."""
 
 VIEWS = (hlo.MovementOp,)
-LEAVES = (hlo.ConstantOp, hlo.IotaOp)
+LEAVES = (hlo.ConstantOp, hlo.IotaOp, hlo.PositionOp)
 ANCHORS = (
     hlo.DotBase,
     hlo.ConvolutionBase,
@@ -25,6 +25,9 @@ ANCHORS = (
     hlo.ScatterOp,
     hlo.FoldOp,
 )
+LOOPS = (hlo.RepeatOp,)
+"""Kernels of their own: all that they read and give is stored."""
+
 RESUMED = (hlo.DotFromOp, hlo.ConvolutionFromOp)
 """Anchors that work in place of the sums that they go on with. They are stored, and what would be
 evaluated with them works in place of them: both at once would need more RAM."""
@@ -100,7 +103,7 @@ def operand_tags(op: Operation, index: int, tags: Sequence[int]) -> tuple[int, .
 
 
 def is_elementwise(op: Operation) -> bool:
-    return not isinstance(op, VIEWS + LEAVES + ANCHORS + (hlo.ReduceOp, hlo.GatherOp))
+    return not isinstance(op, VIEWS + LEAVES + LOOPS + ANCHORS + (hlo.ReduceOp, hlo.GatherOp))
 
 
 def reads_once(view: Operation) -> bool:

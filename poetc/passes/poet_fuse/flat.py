@@ -6,6 +6,7 @@ from xdsl.ir import Operation, SSAValue
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.passes.poet_fuse.facts import LOOPS
 
 
 class Flat:
@@ -27,7 +28,9 @@ class Flat:
             for index, yielded in enumerate(compute.yield_op.operands):
                 self._bind(compute, index, yielded)
         self.results = [self.resolve(v) for v in graph.return_op.operands]
-        self.position: dict[SSAValue, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
+        self.position: dict[SSAValue, int] = {
+            value: i for i, op in enumerate(self.ops) for value in op.results
+        }
         self.users: dict[SSAValue, list[tuple[Operation, int]]] = {}
         """The operations that have a value as an operand, and as which."""
         for op in self.ops:
@@ -54,6 +57,7 @@ class Flat:
                 not self.keep_copies
                 and parameter is not None
                 and isinstance(value.owner, Operation)
+                and not isinstance(value.owner, LOOPS)
                 and value not in self.updates
                 and value not in self.copies
                 and source not in self.graph.return_op.operands

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation, SSAValue
 
 from poetc.ir import stablehlo as hlo
-from poetc.passes.poet_fuse.facts import ANCHORS, OPAQUE, UNIT, operand_tags
+from poetc.passes.poet_fuse.facts import ANCHORS, LOOPS, OPAQUE, UNIT, operand_tags
 from poetc.passes.poet_fuse.storing import Storing
 
 
@@ -37,7 +37,7 @@ class Grouping:
     def groups(self) -> list[Group]:
         order = [op.results[0] for op in self.flat.ops if op.results[0] in self.storing.stored]
         groups = [self._group_of(v) for v in order]
-        home: dict[SSAValue, Group] = {g.members[0]: g for g in groups}
+        home: dict[SSAValue, Group] = {member: g for g in groups for member in g.members}
         changed = True
         while changed:
             changed = False
@@ -47,6 +47,9 @@ class Grouping:
 
     def _group_of(self, root: SSAValue) -> Group:
         ops, boundary = self.storing.closure(root)
+        if isinstance(root.owner, LOOPS):
+            reads = {value: {(OPAQUE,)} for value in boundary}
+            return Group(list(root.owner.results), None, mergeable=False, reads=reads)
         reduces = [op for op in ops if isinstance(op, hlo.ReduceOp)]
         anchors = [op for op in ops if isinstance(op, (*ANCHORS, hlo.GatherOp))]
         if anchors or len(reduces) > 1:

@@ -14,6 +14,7 @@ from poetc.passes.poet_fuse.facts import (
     ANCHORS,
     CHEAP_FLOPS,
     LEAVES,
+    LOOPS,
     MAX_CLONE_FLOPS,
     RESUMED,
     VIEWS,
@@ -50,9 +51,19 @@ class Storing:
         self.results = set(flat.results)
         self.stored = {v for v in self.results if isinstance(v.owner, Operation)}
         self.stored |= forced | flat.copies
+        for op in flat.live:
+            if isinstance(op, LOOPS):
+                self.stored |= {*op.results, *(v for v in flat.operands(op) if self._varies(v))}
         self.sealed: set[SSAValue] = set()
         """Values that would be evaluated with a resumed anchor: kernels of their own."""
         self._decide()
+
+    def _varies(self, value: SSAValue) -> bool:
+        """Whether an operand of a loop is computed, not moved from constants."""
+        op = value.owner
+        if isinstance(op, VIEWS):
+            return any(map(self._varies, self.flat.operands(op)))
+        return isinstance(op, Operation) and not isinstance(op, (hlo.ConstantOp, hlo.IotaOp))
 
     def _uses(self, value: SSAValue) -> list[Use]:
         """Consumers of a value, looking through views that are not stored."""
@@ -73,13 +84,16 @@ class Storing:
     def _decide(self) -> None:
         flat = self.flat
         uses: dict[SSAValue, list[Use]] = {
-            op.results[0]: self._uses(op.results[0]) for op in flat.ops if op in self.flat.live
+            value: self._uses(value)
+            for op in flat.ops
+            if op in self.flat.live
+            for value in op.results
         }
         # Backward: values that would be evaluated too often if they were not stored.
         reads: dict[SSAValue, float] = {}
         for op in reversed(flat.ops):
             value = op.results[0]
-            if op not in self.flat.live or isinstance(op, VIEWS + LEAVES):
+            if op not in self.flat.live or isinstance(op, VIEWS + LEAVES + LOOPS):
                 continue
             total = 0.0
             for use in uses[value]:
@@ -104,7 +118,7 @@ class Storing:
             return flat.position[op.results[0]]
 
         for op in flat.ops:
-            if op not in self.flat.live:
+            if op not in self.flat.live or isinstance(op, LOOPS):
                 continue
             value = op.results[0]
             ins = [v for v in flat.operands(op) if not isinstance(v.owner, LEAVES)]

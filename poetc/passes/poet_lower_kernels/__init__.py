@@ -22,6 +22,8 @@ from poetc.ir.locations import source_location
 from poetc.ir.poet import ComputeOp, YieldOp
 from poetc.kernels.analysis import may_alias
 from poetc.kernels.lower import lower_kernel
+from poetc.passes.poet_lower_kernels.keys import body_key
+from poetc.passes.poet_lower_kernels.repeat import loop_of, lower_loop
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def _refused_alone(compute: ComputeOp) -> list[InputError]:
     Lowering ends at the first; so each is lowered by itself, with the constants that it reads.
     """
     found: list[InputError] = []
+    if loop_of(compute.block) is not None:
+        return found
     for op in compute.block.ops:
         if isinstance(op, YieldOp):
             continue
@@ -101,29 +105,11 @@ def _is_constant(value: SSAValue) -> bool:
     return isinstance(value, OpResult) and all(map(_is_constant, value.op.operands))
 
 
-def body_key(block: Block) -> Hashable:
-    """Equal for blocks that compute the same by the same operations in the same order."""
-    numbers: dict[SSAValue, int] = {arg: i for i, arg in enumerate(block.args)}
-    parts: list[Hashable] = [tuple(block.arg_types)]
-    for op in block.ops:
-        parts.append(
-            (
-                op.name,
-                tuple(numbers[operand] for operand in op.operands),
-                tuple(op.result_types),
-                tuple(sorted(op.properties.items(), key=lambda item: item[0])),
-                tuple(body_key(inner) for region in op.regions for inner in region.blocks),
-            )
-        )
-        for result in op.results:
-            numbers[result] = len(numbers)
-    return tuple(parts)
-
-
 def _lower(module: ModuleOp, compute: ComputeOp, names: set[str]) -> FuncOp:
     name = _free_name(compute.label.data, names)
     try:
-        kernel = lower_kernel(compute, name)
+        is_loop = loop_of(compute.block) is not None
+        kernel = lower_loop(compute.block, name) if is_loop else lower_kernel(compute, name)
     except PoetcError as error:
         if error.location is not None:
             raise
