@@ -86,6 +86,21 @@ def test_each_is_lowered_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     random = {name for name in refused if torch.Tag.nondeterministic_seeded in CORE[name].tags}
     assert random == {"native_dropout", "rand", "randn", "randperm"}  # `test_random_numbers`
     assert len(refused) < 15 and all(reasons[name] for name in refused)
+    check_table(monkeypatch, "aten")
+
+
+def check_table(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """The tables of docs/coverage.md say what the compiler says."""
     table = Path(__file__).parents[1] / "docs" / "coverage_table.py"
     monkeypatch.syspath_prepend(table.parent)
-    assert runpy.run_path(str(table))["main"](["--check"]) == 0
+    assert runpy.run_path(str(table))["main"](["--check", *names]) == 0
+
+
+def test_operations_are_compiled_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_table(monkeypatch, "operations", "missing")
+
+
+@pytest.mark.slow
+def test_optimisers_are_compiled_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optax")
+    check_table(monkeypatch, "torch", "optax")
