@@ -33,8 +33,8 @@ from poetc.backends.c.emit import KernelCompiler, emit
 from poetc.backends.c.measure.emulate import build, count_steps, counter
 from poetc.backends.c.program import Kernel
 from poetc.backends.tvm.bare import TVMKernels
+from poetc.backends.tvm.nest import Vectors
 from poetc.backends.tvm.plain import CORES, Processor, assembly
-from poetc.backends.tvm.tiling import Vectors
 
 CASES = (
     ("gesture_mlp", "lm3s6965", "cortex-m0"),

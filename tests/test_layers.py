@@ -88,10 +88,6 @@ MODULE_LINES, CLASS_LINES = 600, 300
 
 LARGE = {
     "poetc.backends.c.program.Program",
-    "poetc.backends.tvm.primfunc",
-    "poetc.backends.tvm.primfunc._Function",
-    "poetc.backends.tvm.tiling",
-    "poetc.backends.tvm.tiling._Kernel",
     "poetc.kernels.evaluate",
     "poetc.kernels.evaluate.Evaluator",
 }

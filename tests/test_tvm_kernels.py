@@ -20,9 +20,12 @@ from poetc.backends.c.printer import tables_of
 from poetc.backends.tvm import mathir, pipeline
 from poetc.backends.tvm.build import machine
 from poetc.backends.tvm.module import table_values
-from poetc.backends.tvm.primfunc import Piece, element_dtype, elements_of, prim_func
+from poetc.backends.tvm.nest import Vectors
+from poetc.backends.tvm.primfunc import prim_func
 from poetc.backends.tvm.runner import aligned
-from poetc.backends.tvm.tiling import Vectors, arrange, pieces
+from poetc.backends.tvm.scalars import element_dtype
+from poetc.backends.tvm.tiles import Piece, elements_of
+from poetc.backends.tvm.tiling import arrange, pieces
 from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir import stablehlo as hlo

@@ -19,7 +19,8 @@ from poetc.backends.c.layout import argument_places, result_places
 from poetc.backends.c.printer import tables_of
 from poetc.backends.tvm.build import compile_graph, machine, write
 from poetc.backends.tvm.module import table_values
-from poetc.backends.tvm.primfunc import element_dtype, elements_of
+from poetc.backends.tvm.scalars import element_dtype
+from poetc.backends.tvm.tiles import elements_of
 from poetc.ir.graph import graphs, tensor_bytes
 from poetc.ir.poet import AnyPageIn, AnyPageOut, ComputeOp, offset_of
 

@@ -26,7 +26,8 @@ from xdsl.dialects.func import FuncOp
 
 from poetc.backends.tvm import HOST, pipeline
 from poetc.backends.tvm.module import relax_module
-from poetc.backends.tvm.tiling import Choice, Vectors, arrange
+from poetc.backends.tvm.nest import Vectors
+from poetc.backends.tvm.tiling import Choice, arrange
 from poetc.errors import InputError
 from poetc.files import write_whole
 

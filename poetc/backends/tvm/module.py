@@ -40,7 +40,7 @@ from poetc.backends.c.layout import (
 from poetc.backends.c.printer import tables_of
 from poetc.backends.c.text import c_identifier
 from poetc.backends.tvm.pipeline import same_promise
-from poetc.backends.tvm.primfunc import Tiling, element_dtype, elements_of, prim_func
+from poetc.backends.tvm.primfunc import prim_func
 from poetc.backends.tvm.program import (
     DESCRIBE,
     IMAGE_COMMIT,
@@ -51,7 +51,9 @@ from poetc.backends.tvm.program import (
     Place,
     Program,
 )
+from poetc.backends.tvm.scalars import element_dtype
 from poetc.backends.tvm.stores import NEW, OLD, OWN, PAGE
+from poetc.backends.tvm.tiles import Tiling, elements_of
 from poetc.errors import InputError, collected
 from poetc.image import layout_of
 from poetc.ir.dense import dtype_of, to_array

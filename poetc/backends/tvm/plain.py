@@ -20,9 +20,10 @@ from tvm import ir, tirx
 
 from poetc.backends.c.program import Kernel
 from poetc.backends.tvm.build import machine
+from poetc.backends.tvm.nest import Vectors
 from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.primfunc import prim_func
-from poetc.backends.tvm.tiling import Vectors, arrange
+from poetc.backends.tvm.tiling import arrange
 
 CORES = {
     "cortex-m4": {"mtriple": "thumbv7em-none-eabihf", "mcpu": "cortex-m4", "mfloat-abi": "hard"},

@@ -16,39 +16,22 @@ Three choices are made, each for the lowest cost in a simple model of a processo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import prod
 
-from xdsl.dialects import affine, arith, func, memref
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
-from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineConstraintKind, AffineExpr, AffineMap
+from xdsl.dialects import affine, arith, func
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from poetc.backends.c.indexing import NO_FACTS, Index, Remainder, Variable, from_affine
-from poetc.backends.tvm.primfunc import (
-    Piece,
-    Tiling,
-    dependences,
-    elements_of,
-    loop_bounds,
-)
+from poetc.backends.tvm.divisors import split_by_divisors
+from poetc.backends.tvm.nest import Loop, Nest, Vectors
+from poetc.backends.tvm.tiles import Piece, Tiling, elements_of
 from poetc.ir import mathlib
 from poetc.ir.types import element_bytes
 from poetc.kernels.analysis import is_sequential
-
-Loop = affine.ForOp
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """The vector registers of a processor: float32 elements of each, and how many there are."""
-
-    lanes: int
-    registers: int
-
 
 # Costs are in cycles of a processor that starts two operations and one load in each.
 _LOAD = 1.0
@@ -170,146 +153,8 @@ def pieces(extent: int, copies: int, lanes: int) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def split_by_divisors(function: func.FuncOp) -> None:
-    """Makes two loops of each parallel loop whose variable is divided in guards: by the divisor,
-    and for the remainder outside.
-
-    For all iterations of the inner loop such a guard is then the same. Guards like this come from
-    convolutions with holes: the gradient of one with strides.
-    """
-    for loop in [op for op in function.walk() if isinstance(op, affine.ForOp) and not op.inits]:
-        first, end = loop_bounds(loop)
-        divisors = {
-            d for op in loop.walk() if isinstance(op, affine.IfOp) for d in _divisors(op, loop)
-        }
-        if len(divisors) == 1 and first == 0 and end % (divisor := divisors.pop()) == 0:
-            _split(loop, divisor, end // divisor)
-
-
-def _divisors(op: affine.IfOp, loop: Loop) -> Iterator[int]:
-    """The divisors of remainders that must be zero and that the variable of the loop is part of."""
-    probe = Variable("probe")
-    own = loop.body.block.args[0]
-    if own not in op.args:
-        return
-    others = [Index.of(Variable(f"other{i}")) for i in range(len(op.args))]
-    indices = [
-        Index.of(probe) if a is own else other for a, other in zip(op.args, others, strict=True)
-    ]
-    conditions = op.condition.data
-    dims, symbols = indices[: conditions.num_dims], indices[conditions.num_dims :]
-    for constraint in conditions.constraints:
-        if constraint.kind is not AffineConstraintKind.eq:
-            continue
-        left = from_affine(constraint.lhs, dims, symbols, NO_FACTS)
-        for term, _ in left.terms:
-            if isinstance(term, Remainder) and abs(dict(term.dividend.terms).get(probe, 0)) == 1:
-                yield term.divisor
-
-
-def _split(loop: Loop, divisor: int, count: int) -> None:
-    variable = loop.body.block.args[0]
-    inner_block = Block(arg_types=[IndexType()])
-    inner_block.args[0].name_hint = variable.name_hint
-    for op in list(loop.body.block.ops):
-        op.detach()
-        inner_block.add_op(op)
-    inner = affine.ForOp.from_region([], [], [], [], 0, count, Region(inner_block))
-    place = inner_block
-    while (
-        len(ops := list(place.ops)) == 2 and isinstance(ops[0], affine.ForOp) and not ops[0].inits
-    ):
-        place = ops[0].body.block
-    position = AffineExpr.dimension(0) * divisor + AffineExpr.dimension(1)
-    whole = affine.ApplyOp(
-        [inner_block.args[0], variable], AffineMapAttr(AffineMap(2, 0, (position,)))
-    )
-    variable.replace_uses_with_if(whole.result, lambda use: use.operation is not whole)
-    assert place.first_op is not None
-    place.insert_op_before(whole, place.first_op)
-    loop.body.block.add_ops([inner, affine.YieldOp.get()])
-    loop.properties["upperBoundMap"] = AffineMapAttr(AffineMap.constant_map(divisor))
-    variable.name_hint = "remainder"
-
-
-@dataclass(frozen=True)
-class _Access:
-    """A load or store, and the loops around it."""
-
-    op: Operation
-    loops: tuple[Loop, ...]
-    flat: Index | None
-    """None for a place that is read from memory."""
-
-    def coefficient(self, variable: Variable) -> int | None:
-        """By how many elements an iteration moves it; None where that is not constant."""
-        if self.flat is None:
-            return None
-        total = 0
-        for term, coefficient in self.flat.terms:
-            if term == variable:
-                total = coefficient
-            elif not isinstance(term, Variable) and variable.name in term.dividend.variables:
-                return None
-        return total
-
-
-class _Kernel:
-    """What the choices rest on."""
-
-    def __init__(self, function: func.FuncOp, vectors: Vectors) -> None:
-        self.function, self.vectors = function, vectors
-        self.depends = dependences(function)
-        self.extents: dict[Loop, int] = {}
-        self.variables: dict[Loop, Variable] = {}
-        self.around: dict[Operation, tuple[Loop, ...]] = {}
-        self.accesses: dict[Operation, _Access] = {}
-        self.indices: dict[SSAValue, Index] = {}
-        self._walk(function.body.block, ())
-
-    def _walk(self, block: Block, loops: tuple[Loop, ...]) -> None:
-        for op in block.ops:
-            self.around[op] = loops
-            match op:
-                case affine.ForOp():
-                    first, end = loop_bounds(op)
-                    self.extents[op] = end - first
-                    name = f"loop{len(self.variables)}"
-                    self.variables[op] = Variable(name, first, max(first, end - 1))
-                    self.indices[op.body.block.args[0]] = Index.of(self.variables[op])
-                    self._walk(op.body.block, (*loops, op))
-                case affine.IfOp():
-                    for region in op.regions:
-                        if region.blocks:
-                            self._walk(region.block, loops)
-                case affine.LoadOp() | affine.StoreOp():
-                    flat = self._flat(op)
-                    self.accesses[op] = _Access(op, loops, flat)
-                case memref.LoadOp() | memref.StoreOp():
-                    self.accesses[op] = _Access(op, loops, None)
-                case arith.ConstantOp() if isinstance(op.result.type, IndexType):
-                    value = op.value
-                    assert hasattr(value, "value")
-                    self.indices[op.result] = Index((), value.value.data)  # pyright: ignore
-                case affine.ApplyOp() if all(o in self.indices for o in op.operands):
-                    self.indices[op.result] = self._map(op.map.data, op.operands)[0]
-                case _:
-                    pass
-
-    def _map(self, map_, operands: Sequence[SSAValue]) -> list[Index]:
-        indices = [self.indices[operand] for operand in operands]
-        dims, symbols = indices[: map_.num_dims], indices[map_.num_dims :]
-        return [from_affine(e, dims, symbols, NO_FACTS) for e in map_.results]
-
-    def _flat(self, op: affine.LoadOp | affine.StoreOp) -> Index | None:
-        if any(operand not in self.indices for operand in op.indices):
-            return None
-        flat = Index()
-        assert isa(op.memref.type, MemRefType)
-        indices = self._map(op.map.data, op.indices)
-        for size, index in zip(op.memref.type.get_shape(), indices, strict=True):
-            flat = flat * size + index
-        return flat
+class _Kernel(Nest):
+    """A kernel, and how its loops run best."""
 
     # Choices
 
@@ -410,60 +255,6 @@ class _Kernel:
         symbol = mathlib.symbol_of(op)
         return _OPERATION if symbol is None else mathlib.cycles(symbol)
 
-    def _varies(self, op: Operation, along: Loop) -> bool:
-        return any(along in self.depends.get(result, ()) for result in op.results)
-
-    def _depends(self, op: Operation) -> frozenset[Loop]:
-        return frozenset[Loop]().union(*(self.depends.get(r, ()) for r in op.results))
-
-    def _guarded(self, op: Operation | None) -> frozenset[Loop]:
-        """The loops that guards around an operation depend on."""
-        found = frozenset[Loop]()
-        while op is not None:
-            if isinstance(op, affine.IfOp):
-                found = found.union(*(self.depends.get(value, ()) for value in op.args))
-            op = op.parent_op()
-        return found
-
-    def _is_transposed(self, op: Operation, along: Loop) -> bool:
-        """Whether lanes load from rows of a matrix, along which the innermost loop runs."""
-        access = self.accesses[op]
-        if not isinstance(op, affine.LoadOp) or along not in access.loops:
-            return False
-        step = access.coefficient(self.variables[along])
-        return step not in (0, 1, None) and self._in_rows(access)
-
-    def _in_rows(self, access: _Access) -> bool:
-        """Whether the innermost loop is a sum along consecutive elements."""
-        inner = access.loops[-1]
-        long_enough = self.extents[inner] >= self.vectors.lanes
-        consecutive = access.coefficient(self.variables[inner]) == 1
-        return bool(inner.inits) and long_enough and consecutive
-
-    def may_vectorise(self, loop: Loop) -> bool:
-        """Whether iterations can be lanes: independent, and alike in all guards."""
-        if not self.may_copy(loop) or self.extents[loop] < 2:
-            return False
-        variable = loop.body.block.args[0]
-        return not any(
-            isinstance(op, affine.IfOp)
-            and any(loop in self.depends.get(operand, ()) for operand in op.args)
-            for op in loop.walk()
-        ) and bool(variable.uses.get_length())
-
-    def may_copy(self, loop: Loop) -> bool:
-        """Whether iterations can run together: what each stores is its own.
-
-        A workspace may be shared by the iterations of a loop around it.
-        """
-        if loop.inits:
-            return False
-        return all(
-            access.coefficient(self.variables[loop]) != 0
-            for op, access in self.accesses.items()
-            if loop in access.loops and isinstance(op, affine.StoreOp | memref.StoreOp)
-        )
-
     # Copies
 
     def choose_copies(self, lanes: set[Loop]) -> dict[Loop, int]:
@@ -482,20 +273,6 @@ class _Kernel:
             best = self._best_copies(loop, free, lanes, chosen)
             chosen |= {outer: best.get(outer, 1) for outer in self.around[loop] if not outer.inits}
         return {loop: copies for loop, copies in chosen.items() if copies > 1}
-
-    def sums(self) -> Iterator[Loop]:
-        """The reductions that are in no other one."""
-        for op, loops in self.around.items():
-            if isinstance(op, affine.ForOp) and op.inits and not any(one.inits for one in loops):
-                yield op
-
-    def _weight(self, loop: Loop) -> float:
-        inner = max(
-            prod(self.extents[one] for one in self.around[op]) for op in loop.body.block.ops
-        )
-        for op in loop.walk():
-            inner = max(inner, prod(self.extents[one] for one in self.around.get(op, ())))
-        return inner
 
     def _best_copies(
         self, loop: Loop, free: Sequence[Loop], lanes: set[Loop], fixed: dict[Loop, int]
@@ -523,19 +300,6 @@ class _Kernel:
         """How often what is in a sum may be written out."""
         calls = any(_is_slow(op) for one in outer for op in one.walk())
         return _MOST_COPIES_WITH_CALLS if calls and not self._is_dense(loop) else _MOST_COPIES
-
-    def _is_dense(self, loop: Loop) -> bool:
-        """Whether the sum takes far longer than what is done with it."""
-        return self._weight(loop) >= 32 * prod(self.extents[one] for one in self.around[loop])
-
-    def _vectors_of(self, loop: Loop, lanes: set[Loop]) -> int:
-        # Fewer elements than lanes are one vector as well.
-        return max(self.extents[loop] // (self.vectors.lanes if loop in lanes else 1), 1)
-
-    def _innermost(self, loop: Loop) -> Loop:
-        """The loop inside a sum that runs most often."""
-        inner = [op for op in loop.walk() if isinstance(op, affine.ForOp)]
-        return max(inner, key=lambda one: prod(self.extents[o] for o in (*self.around[one], one)))
 
     def _score(self, loop: Loop, inner: Loop, along: Loop | None, copies: dict[Loop, int]) -> float:
         """Cycles of the innermost loop for each iteration of the loops around, and lane."""
@@ -572,21 +336,6 @@ class _Kernel:
                 tiles = -(-extent // number)
                 useful *= extent / tiles
         return cycles / useful
-
-    def _is_vector(self, op: Operation, along: Loop | None) -> bool:
-        return along is not None and self._varies(op, along)
-
-    def _chain(self, inner: Loop) -> int:
-        """Operations from what a loop carries to what it hands on."""
-        longest = 1
-        depth: dict[SSAValue, int] = dict.fromkeys(inner.body.block.args[1:], 0)
-        for op in inner.body.block.ops:
-            found = [depth[operand] for operand in op.operands if operand in depth]
-            if found and op.results and not op.regions:
-                for result in op.results:
-                    depth[result] = max(found) + 1
-                longest = max(longest, max(found) + 1)
-        return longest
 
     # Order
 

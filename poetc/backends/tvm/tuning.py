@@ -33,7 +33,9 @@ from xdsl.utils.hints import isa
 from poetc.backends.c.printer import tables_of
 from poetc.backends.tvm import pipeline
 from poetc.backends.tvm.build import Machine
-from poetc.backends.tvm.primfunc import element_dtype, elements_of, prim_func
+from poetc.backends.tvm.primfunc import prim_func
+from poetc.backends.tvm.scalars import element_dtype
+from poetc.backends.tvm.tiles import elements_of
 from poetc.backends.tvm.tiling import Alternatives, Choice, arrange
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
