@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
-from schedule_problems import problems
+from schedule_problems import problems, random_problem
 from test_schedule_solve import training_step
 
 from poetc.schedule.model.checker import check
@@ -40,7 +41,15 @@ def attempt(
 ) -> Schedule | None:
     """A checked schedule, None where there is none or none is found."""
     try:
-        schedule = solve(problem, strategy=strategy, gap=gap, time_limit_s=seconds, clock=clock)
+        schedule = solve(
+            problem,
+            strategy=strategy,
+            gap=gap,
+            time_limit_s=seconds,
+            clock=clock,
+            # The search goes on until the time is over where no effort is given.
+            effort_s=seconds,
+        )
     except SolveError:
         return None
     check(problem, schedule)
@@ -113,6 +122,37 @@ def test_the_whole_effort_is_used_while_the_gap_is_open(dma: bool) -> None:
     for strategy in ("milp", "checkmate", "paging-only", *CHEAP):
         other = attempt(problem, strategy, 1e-4, 0.5)
         assert other is None or best.energy_nj * (1 - 1e-4) <= other.energy_nj
+
+
+def test_the_search_goes_on_until_the_time_is_over() -> None:
+    free = training_step(16, None)
+    least = least_ram(Instance(free), 2.0).known
+    assert least is not None
+    problem = replace(free, ram_bytes=least * 9 // 8, dma=True, idle_power_nw=10**10)
+    clock = Clock(pace=0.1)
+    found = solve(problem, gap=0.0, time_limit_s=3, clock=clock)
+    assert found.gap > 0.0
+    # The work for which the limit stands was done long before.
+    assert clock.seconds >= 3
+    assert clock.used_s > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 31])
+def test_one_way_to_save_ram_may_be_better_than_both(seed: int) -> None:
+    """Paging a little less, or none at all, where energy depends on what overlaps."""
+    free = random_problem(random.Random(seed), 45)
+    free = replace(free, dma=True, idle_power_nw=2 * 10**9, ram_bytes=None, deadline_ns=None)
+    least = least_ram(Instance(free), 1.0).known
+    assert least is not None
+    problem = replace(free, ram_bytes=least * 5 // 4)
+    others = ("remat-only", "paging-only", "milp")
+    found = {name: attempt(problem, name, 1e-3, 2.0) for name in ("auto", *others)}
+    best = found.pop("auto")
+    assert best is not None
+    assert any(found.values())
+    for schedule in found.values():
+        assert schedule is None or best.energy_nj * (1 - 1e-3) <= schedule.energy_nj
 
 
 @pytest.mark.slow

@@ -51,6 +51,7 @@ class SearchParams:
     reorder: bool = _technique("searches orders that exceed the RAM as little as possible")
     polish: bool = _technique("changes order and recomputes together")
     neighbours: bool = _technique("searches orders near the given one, and of low peak")
+    single: bool = _technique("searches without paging, and without recomputing, for that long")
     again: bool = _technique("goes on with other random numbers while the gap is open")
 
     # How large a problem is, in optional slots, or in recomputes that are possible.
@@ -157,6 +158,10 @@ class SearchParams:
     begin_share: float = 0.95
     first_share: float = 0.1
     """For first schedules in one order."""
+    single_share: float = 0.15
+    """For first schedules without paging, and for those without recomputing, and their most
+    work."""
+    single_work: float = 0.5
     orders_share: float = 0.15
     """For looking for other orders."""
     polish_share: float = 0.6
@@ -184,6 +189,7 @@ class SearchParams:
     polish_rounds: int = 200
 
     # While the gap is open.
+    again_single_share: float = 0.25
     again_repair_share: float = 0.1
     again_windows_share: float = 0.2
     again_orders_share: float = 0.2

@@ -40,8 +40,9 @@ def solve(
     move that start or must end there). `progress` is called with each better schedule or bound; it
     may return False to end the search. `patience` is the share of
     time and effort after which it ends without a schedule of `enough_nj` or less. `params` are the
-    techniques of the search and its numbers. The work that it does is counted by `clock`; it is
-    what `effort_s` seconds stand for at most, by default those of the time limit.
+    techniques of the search and its numbers. The work that it does is counted by `clock`. With
+    `effort_s` it ends at the work that so many seconds stand for, and does not depend on the
+    machine; without, it goes on until the time limit, as long as the gap is open.
 
     Raises `InfeasibleProblem` when it is proven that no schedule keeps to the limits, or none that
     keeps to the stage rules in the given order of the operations, while the search found none in

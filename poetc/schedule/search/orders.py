@@ -67,11 +67,21 @@ class _Orders:
         # Constructive strategies that have not come to an end.
         few = search.instance.n <= self.params.baselines_most
         self.waiting = list(constructive()) if few and self.params.baselines else []
+        # Searches without paging, and without recomputing, where both can save RAM.
+        self.single: list[Search] = []
+        if self.params.single and any(search.instance.avoidable) and recomputes:
+            self.single = [
+                search.inner(dataclasses.replace(search.instance, **{way: False}), search.part())
+                for way in ("paging", "remat")
+            ]
 
     def run(self) -> bool:
         """Looks until the gap or the time limit is reached; True when there provably is no schedule
         in the given order and none is found in another."""
         proven = self._search() or self._go_on()
+        # Where the whole model is settled at once nothing is left but more orders.
+        while not (proven or self.tiny or self.search.optimal) and self.search.extend():
+            proven = self._go_on()
         if self.search.relative_gap > TOLERANCE and not self.search.stop.is_set():
             self._construct(late=True)
         return proven and self.search.steps is None
@@ -109,6 +119,7 @@ class _Orders:
         while self.params.again and not search.finished:
             turn += 1
             search.clock.work += TURN
+            self._one_way(self.params.again_single_share, portfolio)
             lanes = list(dict.fromkeys((self.best, self.given)))
             for lane in lanes:
                 self._quietly(
@@ -129,6 +140,23 @@ class _Orders:
                 if proven and lane is self.given and search.steps is None:
                     return True
         return False
+
+    def _one_way(
+        self, share: float, step: Callable[[Search], object], most: float = math.inf
+    ) -> None:
+        """Goes on with the searches that save RAM in one way only, which are smaller."""
+        search = self.search
+        for single in list(self.single):
+            if search.finished:
+                return
+            single.within(search.part(share, most))
+            step(single)
+            if single.better_than(search):
+                way = "recomputing" if single.instance.remat else "paging"
+                self._take(single, f"{way} only")
+                search.note(f"schedule {search.energy_nj} nJ {way} only")
+            if step is portfolio and single.remaining > 0:
+                self.single.remove(single)
 
     def _take(self, found: Search, name: str) -> None:
         """Takes what another search has found for the given order, and goes on from there."""
@@ -178,6 +206,9 @@ class _Orders:
         """What the search in the given order begins with. In large problems with a schedule nearly
         all of the effort is for its bound."""
         first.first_schedules(lane)
+        if self.small:
+            repaired = functools.partial(first.repaired, share=1.0)
+            self._one_way(self.params.single_share, repaired, self.params.single_work)
         if not self.tiny and not self.search.finished:
             self._construct()
         if not self.small and lane.steps is not None:

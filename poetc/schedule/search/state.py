@@ -68,6 +68,7 @@ class Search:
         self.time_limit_s = begin_s + time_limit_s
         self.enough_nj = enough_nj
         # The work at which it ends, and at which it does without a schedule that is good enough.
+        self.counted = effort_s is not None
         work = self.clock.pace * (time_limit_s if effort_s is None else effort_s)
         self.until = self.clock.work + work
         self.patience_s = self.patient_until = math.inf
@@ -113,6 +114,14 @@ class Search:
     def within(self, effort: Effort) -> None:
         """Makes the search end with `effort`."""
         self.until = effort.until
+
+    def extend(self) -> bool:
+        """Gives the search what is left of its time, by the clock, once its work is done; False
+        where no time is left, or only so much work was to be done."""
+        if self.counted or self.ended():
+            return False
+        self.until = self.clock.work + self.clock.pace * (self.time_limit_s - self.seconds)
+        return True
 
     @property
     def impatient(self) -> bool:
