@@ -32,7 +32,7 @@ from poetc.ir.stablehlo.constants import IotaOp
 from poetc.ir.stablehlo.control import ControlOp, Execute, ReturnOp
 from poetc.ir.stablehlo.words import Emit, Words, joined
 from poetc.ir.stablehlo_attributes import RngAlgorithmAttr
-from poetc.ir.types import ui64
+from poetc.ir.types import ui32, ui64
 
 
 @irdl_op_definition
@@ -107,37 +107,43 @@ class RngBitGeneratorOp(ControlOp):
         return execute(block, operands)
 
     def expanded(self, state: SSAValue, emit: Emit) -> list[SSAValue]:
-        """Its results for a state, by integer arithmetic."""
+        """Its results for a state, by integer arithmetic.
+
+        Each number is computed by itself, so that no others are stored: one encryption gives two or
+        four, and is done again for each of them.
+        """
         shape, element = shape_of(self.results[1]), element_type_of(self.results[1])
         key, *counter = (Words(state, emit).column(n) for n in range(*shape_of(state)))
         parts = (2 if self.is_threefry else 4) // (2 if element == ui64 else 1)
         form, dim = shape or (1,), 0
         if self.is_threefry and parts > 1:
-            # In halves along the first even dimension, or else the longest.
+            # Pairs are along the first even dimension, or else the longest.
             dim = next((d for d, n in enumerate(form) if n % 2 == 0), form.index(max(form)))
         else:
             form = (math.prod(form),)
         length = -(-form[dim] // parts)
-        count = length * math.prod(form[:dim] + form[dim + 1 :])
+        before, behind = form[:dim], form[dim + 1 :]
+        count = length * math.prod(before + behind)
 
-        index = emit(IotaOp(TensorType(ui64, [count]), 0))
+        index = Words(emit(IotaOp(TensorType(ui64, [count]), 0)), emit)
+        index = index.shaped((*before, length, *behind)).repeated(dim, parts).first(form)
         if not self.is_threefry and len(counter) == 1:
             # What XLA takes in place of the upper word.
             counter.append(key)
-        numbers = _advanced(counter, Words(index, emit))
-        words = [half for number in numbers for half in number.halves()]
+        words = [half for number in _advanced(counter, index) for half in number.halves()]
         generate = _threefry if self.is_threefry else _philox
-        found = generate(words, key.halves())
+        found = generate(words, [half.broadcast(form) for half in key.halves()])
         if element == ui64:
             pairs = zip(found[::2], found[1::2], strict=True)
             found = [low.to(ui64) | high.to(ui64) << 32 for low, high in pairs]
 
-        rows = (*form[:dim], length, 1, *form[dim + 1 :])
-        result = joined([part.to(element).shaped(rows) for part in found], dim + 1)
-        result = result.shaped((*form[:dim], length * parts, *form[dim + 1 :])).first(form)
+        place = Words(emit(IotaOp(TensorType(ui32, form), dim)), emit) & parts - 1
+        *others, result = found
+        for part, number in reversed(list(enumerate(others))):
+            result = place.equals(part).chooses(number, result)
         after = [key, *_advanced(counter, count)][: shape_of(state)[0]]
         after = joined([word.shaped((1,)) for word in after], 0)
-        return [after.value, result.shaped(shape).value]
+        return [after.value, result.to(element).shaped(shape).value]
 
 
 def _advanced(counter: Sequence[Words], steps: Words | int) -> list[Words]:

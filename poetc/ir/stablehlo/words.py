@@ -9,10 +9,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from poetc.ir import dense
 from poetc.ir.stablehlo.base import StablehloOp, element_type_of, shape_of
-from poetc.ir.stablehlo.bits import OrOp, ShiftLeftOp, ShiftRightLogicalOp, XorOp
+from poetc.ir.stablehlo.bits import AndOp, OrOp, ShiftLeftOp, ShiftRightLogicalOp, XorOp
 from poetc.ir.stablehlo.constants import ConstantOp
 from poetc.ir.stablehlo.conversion import ConvertOp
-from poetc.ir.stablehlo.elementwise import AddOp, CompareOp, MultiplyOp
+from poetc.ir.stablehlo.elementwise import AddOp, CompareOp, MultiplyOp, SelectOp
 from poetc.ir.stablehlo.movement import BroadcastInDimOp, ConcatenateOp, ReshapeOp, SliceOp
 from poetc.ir.stablehlo_attributes import Dims
 from poetc.ir.types import ui32
@@ -37,12 +37,12 @@ class Words:
             dtype = dense.dtype_of(element_type_of(self.value))
             other = self.of(ConstantOp(np.asarray(other, dtype)))
         shape = max(shape_of(self.value), shape_of(other.value), key=len)
-        return self.of(kind(self._broadcast(shape), other._broadcast(shape)))
+        return self.of(kind(self.broadcast(shape).value, other.broadcast(shape).value))
 
-    def _broadcast(self, shape: Dims) -> SSAValue:
-        if shape_of(self.value) == shape:
-            return self.value
-        return self.emit(BroadcastInDimOp(self.value, (), shape))
+    def broadcast(self, shape: Dims) -> Words:
+        """A scalar in each place; a tensor of that shape as it is."""
+        is_same = shape_of(self.value) == shape
+        return self if is_same else self.of(BroadcastInDimOp(self.value, (), shape))
 
     def __add__(self, other: Words | int) -> Words:
         return self._with(other, AddOp)
@@ -52,6 +52,9 @@ class Words:
 
     def __xor__(self, other: Words | int) -> Words:
         return self._with(other, XorOp)
+
+    def __and__(self, other: int) -> Words:
+        return self._with(other, AndOp)
 
     def __or__(self, other: Words) -> Words:
         return self._with(other, OrOp)
@@ -65,6 +68,14 @@ class Words:
     def __lt__(self, other: Words) -> Words:
         return self._with(other, lambda a, b: CompareOp(a, b, "LT"))
 
+    def equals(self, other: int) -> Words:
+        """Where elements are equal to a number."""
+        return self._with(other, lambda a, b: CompareOp(a, b, "EQ"))
+
+    def chooses(self, on_true: Words, on_false: Words) -> Words:
+        """By a condition the element of one or the other."""
+        return self.of(SelectOp(self.value, on_true.value, on_false.value))
+
     def to(self, element: Attribute) -> Words:
         """As numbers of another type, by the low bits."""
         is_same = element_type_of(self.value) == element
@@ -77,6 +88,14 @@ class Words:
     def shaped(self, shape: Dims) -> Words:
         """The same elements in another shape."""
         return self if shape_of(self.value) == shape else self.of(ReshapeOp(self.value, shape))
+
+    def repeated(self, dim: int, times: int) -> Words:
+        """Each element several times along a dimension."""
+        shape = shape_of(self.value)
+        apart = (*shape[: dim + 1], times, *shape[dim + 1 :])
+        dims = [d + (d > dim) for d in range(len(shape))]
+        many = self.of(BroadcastInDimOp(self.value, dims, apart))
+        return many.shaped((*shape[:dim], shape[dim] * times, *shape[dim + 1 :]))
 
     def first(self, shape: Dims) -> Words:
         """The first elements along each dimension."""
