@@ -93,6 +93,52 @@ def test_three_ways_take_the_same_ram_and_give_the_same_bits(models: Path, tmp_p
     assert (tmp_path / "off" / "data" / "out0.bin").read_bytes() in heads
 
 
+def test_weights_of_8_and_16_bits_are_decoded_where_they_are_read(tmp_path: Path) -> None:
+    """Of a table, a convolution and dense layers, forward and backward: never whole in RAM."""
+
+    def weights(*shape: int) -> dict[str, Any]:
+        return {
+            "q": RNG.integers(-127, 128, shape).astype(np.int8),
+            "scale": (RNG.random(shape[-1]) / 500).astype(np.float32),
+        }
+
+    def decoded(w: dict[str, Any]) -> Any:
+        return w["q"].astype(jnp.float32) * w["scale"]
+
+    def loss_of(head: Any, fixed: Any, tokens: Any, y: Any) -> Any:
+        x = jnp.take(decoded(fixed["table"]), tokens, axis=0) + head["shift"]
+        x = jax.lax.conv_general_dilated(
+            x, decoded(fixed["conv"]), (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC")
+        )
+        x = jnp.tanh(x) @ fixed["half"].astype(jnp.float32)
+        return jnp.mean((jnp.tanh(x) @ decoded(fixed["dense"]) - y) ** 2)
+
+    def step(head: Any, fixed: Any, tokens: Any, y: Any) -> Any:
+        loss, gradient = jax.value_and_grad(loss_of)(head, fixed, tokens, y)
+        return {"shift": head["shift"] - 0.1 * gradient["shift"]}, loss
+
+    fixed = {
+        "table": weights(500, 16),
+        "conv": weights(3, 16, 32),
+        "half": RNG.normal(size=(32, 64)).astype(np.float16),
+        "dense": weights(64, 8),
+    }
+    tokens = RNG.integers(0, 500, (1, 6)).astype(np.int32)
+    args = ({"shift": np.zeros(16, np.float32)}, fixed, tokens, np.ones((1, 6, 8), np.float32))
+    export(step, args, tmp_path / "q", results=True, donate_argnums=0, frozen="fixed")
+    report = compiled(tmp_path, "q", tmp_path / "on")
+    in_flash = sum(leaf.nbytes for leaf in jax.tree.leaves(fixed))
+    assert report["ram"]["caller_bytes"]["frozen"] == in_flash
+    assert report["ram"]["total_bytes"] < 4 * fixed["conv"]["q"].size
+    off = compiled(tmp_path, "q", tmp_path / "off", "--frozen=off")
+    assert off["ram"]["total_bytes"] > in_flash + 4 * fixed["table"]["q"].size
+    for out in ("on", "off"):
+        make_run(tmp_path / out)
+    for name in ("out0", "out1"):
+        bits = [(tmp_path / out / "data" / f"{name}.bin").read_bytes() for out in ("on", "off")]
+        assert bits[0] == bits[1]
+
+
 @pytest.mark.parametrize(
     "options", [["--params=storage", "--ram=4600B"], ["--io=caller"], ["--board=mps2-an386"]]
 )

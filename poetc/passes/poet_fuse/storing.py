@@ -54,6 +54,9 @@ class Storing:
         for op in flat.live:
             if isinstance(op, LOOPS):
                 self.stored |= {*op.results, *(v for v in flat.operands(op) if self._varies(v))}
+        self.decoded = self._decoded()
+        """Values computed from frozen arguments that are smaller, such as weights of 8 bits times
+        their scale: evaluated where they are read, however often that is."""
         self.sealed: set[SSAValue] = set()
         """Values that would be evaluated with a resumed anchor: kernels of their own."""
         self._decide()
@@ -64,6 +67,29 @@ class Storing:
         if isinstance(op, VIEWS):
             return any(map(self._varies, self.flat.operands(op)))
         return isinstance(op, Operation) and not isinstance(op, (hlo.ConstantOp, hlo.IotaOp))
+
+    def _decoded(self) -> set[SSAValue]:
+        flat = self.flat
+        found: dict[SSAValue, int] = {}  # their cost per element
+        frozen = {a for a in flat.graph.arguments if flat.graph.is_frozen(a.index)}
+        for op in flat.ops if frozen else ():
+            if isinstance(op, LEAVES):
+                found[op.results[0]] = 0
+            elif is_elementwise(op) or isinstance(op, VIEWS):
+                operands = flat.operands(op)
+                cost = flops_of(op) + max((found.get(v, 0) for v in operands), default=0)
+                if cost <= CHEAP_FLOPS and all(v in found or v in frozen for v in operands):
+                    found[op.results[0]] = cost
+
+        def read(value: SSAValue) -> set[SSAValue]:
+            return {v for v in self.closure(value)[1] if v in frozen}
+
+        return {
+            value
+            for value, cost in found.items()
+            if cost
+            and 0 < sum(tensor_bytes(v.type) for v in read(value)) < tensor_bytes(value.type)
+        }
 
     def _uses(self, value: SSAValue) -> list[Use]:
         """Consumers of a value, looking through views that are not stored."""
@@ -106,7 +132,7 @@ class Storing:
                     stop = target in self.stored or isinstance(use.op, VIEWS)
                     total = max(total, use.ratio * (1.0 if stop else reads[target]))
             reads[value] = total
-            if total > MAX_READS:
+            if total > MAX_READS and value not in self.decoded:
                 self.stored.add(value)
         # Forward: reductions and anchors find their epilogue, the rest is cloned or stored.
         last = self._last_uses(uses)
@@ -202,7 +228,7 @@ class Storing:
         anchor: dict[SSAValue, Operation | None],
         last: dict[SSAValue, float],
     ) -> bool:
-        if self._joins(value):
+        if value in self.decoded or self._joins(value):
             return False
         if anchor[value] is not None:
             # An anchor inside may run only once per element.
