@@ -116,7 +116,7 @@ def train_inside(params: Any, xs: Any, target: Any) -> Any:
 def windows(x: Any, y: Any) -> Any:
     """Windows that are written from the end, some twice, beside some that are not written; places
     outside; a tensor that each step reads and writes; steps that depend on the number of a loop
-    around; places and flags that are carried."""
+    around; places and flags that are carried; a single step, before which all is known."""
 
     def write(i: Any, found: Any) -> Any:
         pair = jax.lax.dynamic_slice(y, (2 * i, 0), (2, 3))
@@ -137,7 +137,8 @@ def windows(x: Any, y: Any) -> Any:
     found = jax.lax.fori_loop(0, 3, write, x) + jax.lax.fori_loop(0, 4, clamp, x)
     found += jax.lax.fori_loop(1, 6, lambda i, a: a.at[i].add(a[i - 1] * a[(i + 2) % 6]), x)
     (_, at), (large, places, rows) = jax.lax.scan(running, (False, 0), y)
-    return found + jax.lax.fori_loop(0, 3, triangle, x), large, places, rows, at
+    found += jax.lax.fori_loop(0, 3, triangle, x)
+    return found, large, places, rows, at, jax.lax.scan(running, (False, 0), y[:1])
 
 
 def dropped_loss(params: Any, keys: Any, xs: Any, target: Any) -> Any:

@@ -2,12 +2,14 @@
 // RUN: xdsl-opt %s -p stablehlo-simplify,stablehlo-to-poet,poet-fuse,poet-lower-kernels | filecheck %s
 
 // A long loop is one kernel: the counter is a function of the step, what nothing reads is not
-// carried, and the stacked rows are written where they are, not cleared before.
+// carried, and the stacked rows are written where they are, not cleared before. The new value of the
+// parameter is made in its place.
 
 // SIMPLE:      %1, %2 = "resume.repeat"(%h, %zero, %x) <{trips = 900 : i64, carried = 1 : i64, stacks = array<i64: 0, 899, -1>}> ({
 // SIMPLE-NEXT: ^bb0(%3: tensor<i32>, %s: tensor<2xf32>, %x_1: tensor<900x2xf32>):
 // SIMPLE-NEXT:   %4 = "resume.position"(%3) <{trips = 900 : i64, first = 899 : i64, step = -1 : i64}> : (tensor<i32>) -> tensor<i32>
 
+// CHECK:      kernel @loop_gather_add inplace {{\[\[}}0, 1{{\]\]}} {
 // CHECK:      func.func private @loop_gather_add(%in0: memref<900x2xf32>, %in1: memref<2xf32>, %out0: memref<2xf32>, %out1: memref<900x2xf32>) attributes {poet.inputs = 2 : i64, poet.results = 2 : i64, poet.workspace = 0 : i64} {
 // CHECK-NEXT:   affine.for %i = 0 to 2 {
 // CHECK-NEXT:     %0 = affine.load %in1[%i] : memref<2xf32>

@@ -13,6 +13,7 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from poetc.ir.dataflow import reached
 from poetc.ir.poet import ComputeOp, GraphOp, PageType
+from poetc.ir.stablehlo import RepeatOp
 from poetc.ir.unschedule import origins
 
 TENSOR_KINDS = (
@@ -61,7 +62,18 @@ class _Flow:
             return self._kind_of_argument(self.updated[value])
         if value in self.plain:
             return "outputs"
-        return "activations" if value in self.forward else self._kind_beside_forward(value)
+        if value in self.forward or self._is_saved_by_loop(value):
+            return "activations"
+        return self._kind_beside_forward(value)
+
+    def _is_saved_by_loop(self, value: SSAValue) -> bool:
+        """Whether a loop of the forward pass stacks a tensor for the backward pass."""
+        compute = value.owner
+        if not isinstance(compute, ComputeOp) or not self.forward.intersection(compute.results):
+            return False
+        source = compute.yield_op.arguments[compute.results.index(value)]
+        loop = source.owner
+        return isinstance(loop, RepeatOp) and loop.results.index(source) >= loop.carries
 
     def _kind_of_argument(self, i: int) -> str:
         if self.graph.role(i) == "input":

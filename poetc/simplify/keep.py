@@ -166,11 +166,12 @@ class _Keeper:
     def _is_known(self, k: int) -> bool:
         """Whether a value of the state needs no memory: it is known in each step, or stays."""
         argument, history = self.old.args[k], self.history
-        return (
-            self.returned[k] is argument
-            or history.array(argument) is not None
-            or history.place(argument) is not None
-        )
+        if self.returned[k] is argument:
+            return True
+        if history.last[k] is None and self.op.results[k].first_use:
+            # Known in all steps, but not after the last.
+            return False
+        return history.array(argument) is not None or history.place(argument) is not None
 
     def _value(self, value: SSAValue) -> SSAValue:
         """What stands in the new body for a value that the old one uses."""

@@ -115,6 +115,9 @@ def _clashes(
     storing: Storing, group: Group, compute: ComputeOp, results: list[SSAValue]
 ) -> set[frozenset[SSAValue]]:
     """Pairs of an update and another value that cannot both be in the kernel of `group`."""
+    if isinstance(group.members[0].owner, LOOPS):
+        # What one may update, `Flat` has seen to.
+        return set()
     reads = {member: set(storing.closure(member)[1]) for member in group.members}
     # A parameter that only its own update reads is read right before each store.
     doubtful: list[tuple[int, int]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp
@@ -57,7 +57,9 @@ class Flat:
                 not self.keep_copies
                 and parameter is not None
                 and isinstance(value.owner, Operation)
-                and not isinstance(value.owner, LOOPS)
+                and (
+                    not isinstance(value.owner, LOOPS) or self._replaces(value, parameter, compute)
+                )
                 and value not in self.updates
                 and value not in self.copies
                 and source not in self.graph.return_op.operands
@@ -70,6 +72,14 @@ class Flat:
         if parameter is not None:
             self.updates[value] = parameter
         self.alias[compute.results[index]] = value
+
+    def _replaces(self, value: SSAValue, parameter: SSAValue, copy: ComputeOp) -> bool:
+        """Whether a loop, which makes the new value of a parameter, begins with the old one in its
+        place, and only it reads that."""
+        assert isinstance(value, OpResult)
+        at = [n for n, operand in enumerate(self.operands(value.op)) if operand is parameter]
+        readers = {use.operation for use in parameter.uses} - {copy}
+        return at == [value.index] and len(readers) == 1
 
     def _live(self) -> set[Operation]:
         live: set[Operation] = set()
