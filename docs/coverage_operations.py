@@ -71,6 +71,10 @@ _SCATTERED = (
 _WINDOW = "window_dimensions = array<i64: 2>, window_strides = array<i64: 2>"
 _DIMS = "[b, 0, f]x[0, i, o]->[b, 0, f]"
 _GROUPS = "batch_group_count = 1 : i64, feature_group_count = 1 : i64"
+_FUNCTION = """func.func private @function(%0: t<4xT>) -> t<4xT> {
+return %0 : t<4xT>
+}
+"""
 _INSTANCES: dict[str, tuple[str, str, str]] = {
     "stablehlo.bitcast_convert": ("4xT", "%0 : (t<4xT>) -> t<4xT>", "4xT"),
     "stablehlo.convert": ("4xT", "%0 : (t<4xT>) -> t<4xf32>", "4xf32"),
@@ -170,6 +174,11 @@ stablehlo.return %b, %j : t<4xT>, t<i32>
         "(t<4xT>, t<4xT>) -> t<4xT>",
         "4xT",
     ),
+    "stablehlo.composite": (
+        "4xT",
+        '"name" %0 {decomposition = @function} : (t<4xT>) -> t<4xT>',
+        "4xT",
+    ),
     "stablehlo.optimization_barrier": ("4xT", "%0 : t<4xT>", "4xT"),
     "stablehlo.sort": (
         "4xT",
@@ -209,7 +218,8 @@ def _step(op: type, element: str) -> str:
     text = text if "%r" in text else f"%r = {op.name} {text}"
     arguments = ", ".join(f"%{i}: t<{type}>" for i, type in enumerate(types.split()))
     head = f"func.func public @main({arguments}) -> t<{result}>"
-    step = f"{head} {{\n{text}\nreturn %r : t<{result}>\n}}"
+    step = f"{head} {{\n{text}\nreturn %r : t<{result}>\n}}\n"
+    step += _FUNCTION if "@function" in text else ""
     one = "true" if element == "i1" else "1" if "i" in element else "1.0"
     step = re.sub(r"\bt<((?:\d+x)*)T>", rf"tensor<\1{element}>", step)
     return re.sub(r"\bt<", "tensor<", step).replace("ONE", one)

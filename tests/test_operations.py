@@ -45,8 +45,9 @@ def is_for_xla(case: Case) -> bool:
 
 @pytest.mark.slow
 def test_every_operation_has_instances():
-    # Loops and branches: test_control.py.
-    others = {op for op in OPERATIONS if issubclass(op, hlo.ControlOp | hlo.ReturnOp)}
+    # Loops and branches: test_control.py. Composites: test_bytecode.py.
+    kinds = hlo.ControlOp | hlo.ReturnOp | hlo.CompositeOp
+    others = {op for op in OPERATIONS if issubclass(op, kinds)}
     assert set(MAKERS) == set(OPERATIONS) - others
     for op in MAKERS:
         found = {

@@ -129,6 +129,7 @@ _STATES = (
 )
 
 
+@pytest.mark.slow
 def test_bits_of_a_generator():
     """All at once: XLA takes long for each program."""
     arguments = [np.array(state, np.uint64) for _, state, _ in _STATES]

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.printer import Printer
+from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import ParseError, VerifyException
 
@@ -35,6 +36,7 @@ from poetc.ir.framework_names import FRAMEWORK_NAMES
 from poetc.ir.locations import Lines, SourceLines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
 from poetc.ir.sdy import MeshOp, drop_shardings, sharding_faults
+from poetc.ir.stablehlo import CompositeOp
 from poetc.ir.types import ELEMENT_TYPES, listed
 from poetc.ir.vhlo import text_of
 
@@ -117,6 +119,7 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
     except RecursionError as error:
         raise InputError("nested too deeply", SourceLocation(filename, 1, 1)) from error
     faults = [*parser.faults, *_dynamic_shapes(masked, lines)]
+    _call_composites(module, parser.extents)
     extents = {
         op: (_position(lines.at(begin)), _position(lines.at(end)))
         for op, (begin, end) in parser.extents.items()
@@ -136,6 +139,15 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
             op.erase()
     drop_shardings(module)
     return module
+
+
+def _call_composites(module: ModuleOp, extents: dict[Operation, tuple[int, int]]) -> None:
+    """Puts calls in place of composites; what is called is all that they mean here."""
+    for op in [op for op in module.walk() if isinstance(op, CompositeOp)]:
+        call = op.call()
+        call.location = op.location
+        extents[call] = extents.pop(op)
+        Rewriter.replace_op(op, call)
 
 
 def _position(place: SourceLocation) -> tuple[int, int]:

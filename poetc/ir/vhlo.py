@@ -304,7 +304,10 @@ _PROPERTIES: Mapping[str, Sequence[str]] = {
 }
 """The properties of operations, in the order of the file. Others have none."""
 
-_FUNCTIONS = {"func": "func.func", "call": "func.call", "composite": "func.call"}
+_FUNCTIONS = {"func": "func.func", "call": "func.call"}
+_CALLS = {"call": "callee", "composite": "decomposition"}
+"""Where an operation has the name of a function."""
+
 _MODULE = "builtin.module"
 _VERSION = re.compile(r"_v\d+$")
 _KNOWN = frozenset({"func.func", "func.call", *(op.name for op in OPERATIONS)})
@@ -390,11 +393,8 @@ class _Printer:
 def _translated(base: str, found: dict[str, Any]) -> dict[str, str]:
     """Properties of VHLO as those of StableHLO."""
     new: dict[str, str] = {}
-    if base == "composite":
-        # What it is called makes no difference.
-        return {"callee": f"@{spelled(found['decomposition'])}"}
-    if base == "call":
-        new["callee"] = f"@{spelled(found.pop('callee'))}"
+    if base in _CALLS:
+        new[_CALLS[base]] = f"@{spelled(found.pop(_CALLS[base]))}"
     elif base == "dot_general":
         new["dot_dimension_numbers"] = str(DotDimsAttr(_struct(DotDims, found)))
         algorithm = {key: found.pop(key) for key in _ALGORITHM if key in found}

@@ -51,6 +51,7 @@ from poetc.ir.stablehlo.chlo import (
     ErfOp,
     SquareOp,
 )
+from poetc.ir.stablehlo.composite import CompositeOp
 from poetc.ir.stablehlo.constants import (
     ConstantOp,
     IotaOp,
@@ -165,7 +166,7 @@ def _defined(dialect: str) -> list[type[Operation]]:
 OPERATIONS = _defined("stablehlo")
 
 
-StableHLO = Dialect("stablehlo", OPERATIONS, list(ATTRIBUTES))
+StableHLO = Dialect("stablehlo", [*OPERATIONS, CompositeOp], list(ATTRIBUTES))
 
 
 CHLO = Dialect("chlo", _defined("chlo"), [])
@@ -209,6 +210,7 @@ __all__ = [
     "ChloUnaryOp",
     "ClampOp",
     "CompareOp",
+    "CompositeOp",
     "ConcatenateOp",
     "ConstantOp",
     "ControlOp",
