@@ -78,6 +78,16 @@ module @m {
         ("import jax\nprint(1)\n", 1, "not MLIR: expected a module"),
         ('{"json": [1, 2]}', 1, "not MLIR: expected a module"),
         (b"ML\xefR\x0d\x02", 1, "the MLIR bytecode is damaged or truncated"),
+        (
+            GOOD.replace("call @f(%0)", 'stablehlo.composite "a.f" %0 {version = 1 : i32}'),
+            4,
+            "stablehlo.composite: property 'decomposition' expected",
+        ),
+        (
+            GOOD.replace("call @f(%0)", 'stablehlo.composite "a.f" %0 {decomposition = @g}'),
+            4,
+            "'@g' could not be found",
+        ),
         (b"PK\x03\x04\x00\x00", 1, "a binary file"),
         (GOOD.replace("@jit_step", '@"' + "a" * 99), 1, "unterminated or malformed string"),
         (GOOD.replace("@jit_step", '@"' + "a" * 99 + '\\q"'), 1, "unterminated or malformed"),

@@ -144,6 +144,10 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
 def _call_composites(module: ModuleOp, extents: dict[Operation, tuple[int, int]]) -> None:
     """Puts calls in place of composites; what is called is all that they mean here."""
     for op in [op for op in module.walk() if isinstance(op, CompositeOp)]:
+        try:
+            op.verify(verify_nested_ops=False)
+        except VerifyException:
+            continue  # As other faults of operations it is reported later.
         call = op.call()
         call.location = op.location
         extents[call] = extents.pop(op)
