@@ -116,7 +116,8 @@ def train_inside(params: Any, xs: Any, target: Any) -> Any:
 def windows(x: Any, y: Any) -> Any:
     """Windows that are written from the end, some twice, beside some that are not written; places
     outside; a tensor that each step reads and writes; steps that depend on the number of a loop
-    around; places and flags that are carried; a single step, before which all is known."""
+    around; places and flags that are carried; rows that are handed on for as many steps as the
+    loop has, so that what it begins with is known in all of them."""
 
     def write(i: Any, found: Any) -> Any:
         pair = jax.lax.dynamic_slice(y, (2 * i, 0), (2, 3))
@@ -138,7 +139,9 @@ def windows(x: Any, y: Any) -> Any:
     found += jax.lax.fori_loop(1, 6, lambda i, a: a.at[i].add(a[i - 1] * a[(i + 2) % 6]), x)
     (_, at), (large, places, rows) = jax.lax.scan(running, (False, 0), y)
     found += jax.lax.fori_loop(0, 3, triangle, x)
-    return found, large, places, rows, at, jax.lax.scan(running, (False, 0), y[:1])
+    old = jnp.zeros(3)
+    late = jax.lax.fori_loop(0, 3, lambda i, s: (s[1], s[2], y[i]), (old, old, old))
+    return found, large, places, rows, at, late
 
 
 def dropped_loss(params: Any, keys: Any, xs: Any, target: Any) -> Any:

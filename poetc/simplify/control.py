@@ -197,11 +197,11 @@ class _Expander:
         self, op: hlo.WhileOp, state: Sequence[Array | None], operations: int, steps: int
     ) -> int:
         """What a loop comes to with so many operations in each step, of which it has some; no more
-        than what one step more than `MAX_UNROLLED` allows comes to."""
+        than what one step more than `MAX_UNROLLED` allows comes to. One step alone is no loop."""
         if not operations:
             return 0
         history = self._history(op, state, max(steps, MAX_UNROLLED // operations))
-        return 0 if history is None else history.trips * operations
+        return 0 if history is None or history.trips == 1 else history.trips * operations
 
     def _keep(
         self,

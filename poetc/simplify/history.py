@@ -61,16 +61,16 @@ def history_of(
     block = op.body.block
     starts = (s for each in block.ops if isinstance(each, Window) for s in each.start_indices)
     watched = list(dict.fromkeys([*block.args, *starts]))
-    constants: dict[SSAValue, Array | None] = {}
+    condition, step = _KnownPart(op.cond.block, outside), _KnownPart(block, outside, watched)
     known: dict[SSAValue, list[Array | None]] = {value: [] for value in watched}
     trips = 0
     while trips <= limit:
-        (goes_on, *_) = _run(op.cond.block, state, (), constants, outside)
+        (goes_on,) = condition.run(state)
         if goes_on is None:
             return None
         if not goes_on:
             break
-        found = _run(block, state, watched, constants, outside)
+        found = step.run(state)
         state = found[: len(state)]
         for value, array in zip(watched, found[len(state) :], strict=True):
             known[value].append(array)
@@ -78,31 +78,36 @@ def history_of(
     return History(trips, known, state)
 
 
-def _run(
-    block: Block,
-    arguments: Sequence[Array | None],
-    watched: Sequence[SSAValue],
-    constants: dict[SSAValue, Array | None],
-    outside: Known,
-) -> list[Array | None]:
-    """What is known of the results of a block, and then of some of its values."""
-    found: dict[SSAValue, Array | None] = dict(zip(block.args, arguments, strict=True))
+class _KnownPart:
+    """A block of which only what is known is run."""
 
-    def known(value: SSAValue) -> Array | None:
-        return found[value] if value in found else outside(value)
+    def __init__(self, block: Block, outside: Known, watched: Sequence[SSAValue] = ()) -> None:
+        last = block.last_op
+        assert last is not None
+        self.arguments, self.outside = block.args, outside
+        self.wanted = [*last.operands, *watched]
+        self.ops = [op for op in block.ops if isinstance(op, hlo.StablehloOp)]
+        self.inside = {value for op in block.ops for value in op.results} | {*block.args}
+        self.constants: dict[SSAValue, Array] = {}
 
-    end = block.last_op
-    assert end is not None
-    for op in block.ops:
-        if isinstance(op, hlo.ConstantOp):
-            if op.result not in constants:
-                constants[op.result] = evaluated(op, ())
-            found[op.result] = constants[op.result]
-        elif isinstance(op, hlo.StablehloOp):
-            found[op.result] = evaluated(op, [known(value) for value in op.operands])
-        else:
-            found.update(dict.fromkeys(op.results))
-    return [known(value) for value in (*end.operands, *watched)]
+    def run(self, arguments: Sequence[Array | None]) -> list[Array | None]:
+        """What is known of the results of the block, and then of the values that are watched."""
+        found: dict[SSAValue, Array | None] = dict(zip(self.arguments, arguments, strict=True))
+        found |= self.constants
+        for op in self.ops:
+            found[op.result] = evaluated(op, [self._value(v, found) for v in op.operands])
+            if isinstance(op, hlo.ConstantOp) and (array := found[op.result]) is not None:
+                self.constants[op.result] = array
+        # What is not known the first time need not be known later.
+        self.ops = [
+            op
+            for op in self.ops
+            if found[op.result] is not None and op.result not in self.constants
+        ]
+        return [self._value(value, found) for value in self.wanted]
+
+    def _value(self, value: SSAValue, found: dict[SSAValue, Array | None]) -> Array | None:
+        return found.get(value) if value in self.inside else self.outside(value)
 
 
 def evaluated(op: hlo.StablehloOp, operands: Sequence[Array | None]) -> Array | None:
