@@ -192,6 +192,7 @@ stablehlo.return %b, %j : t<4xT>, t<i32>
         "4xT",
     ),
     "chlo.top_k": ("4xT", "%r, %i = chlo.top_k(%0, k = 2) : t<4xT> -> (t<2xT>, t<2xi32>)", "2xT"),
+    "chlo.next_after": ("4xT", "%0, %0 : t<4xT>, t<4xT> -> t<4xT>", "4xT"),
     "chlo.polygamma": (
         "4xT",
         "%n = stablehlo.constant dense<ONE> : t<4xT>\n"

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
-from poetc.ir.stablehlo.chlo import PolygammaOp
+from poetc.ir.stablehlo.chlo import FLOATS, NextAfterOp, PolygammaOp
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
 from poetc.ir.types import element_bytes, is_float
 
@@ -85,6 +85,14 @@ def _polygamma(element: Attribute, shape: Shape) -> Iterator[Instance]:
             lambda x, n=order: PolygammaOp(hlo.ConstantOp.splat(n, hlo.tensor_type(x)), x),
             x,
         )
+
+
+def _next_after(element: Attribute, shape: Shape) -> Iterator[Instance]:
+    if shape == (2, 3):
+        special = np.array([0, -0.0, 1, -1, 1e-6, np.inf, -np.inf, np.nan])
+        some = special if element in FLOATS else special[:4]
+        pairs = np.broadcast_to(some.astype(dense.dtype_of(element)), (some.size, some.size))
+        yield NextAfterOp, [pairs, pairs.T.copy()]
 
 
 def _bitcast(element: Attribute, shape: Shape) -> Iterator[Instance]:
@@ -456,6 +464,7 @@ MAKERS: dict[type[Operation], Maker] = {
     hlo.ConvertOp: _convert,
     hlo.BitcastConvertOp: _bitcast,
     PolygammaOp: _polygamma,
+    NextAfterOp: _next_after,
     hlo.ReducePrecisionOp: _reduce_precision,
     hlo.CompareOp: _compare,
     hlo.SelectOp: _select,

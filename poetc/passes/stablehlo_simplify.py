@@ -20,6 +20,7 @@ from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo.chlo import NextAfterOp
 from poetc.simplify import algebra, bitcast, chlo, dynamic, folding, folds, movement, special
 from poetc.simplify.control import expand_control
 from poetc.simplify.driver import Rules, remove_dead, simplify_block
@@ -101,7 +102,7 @@ _FOLDS: Rules = {
 }
 
 _FIRST: Rules = {
-    **dict.fromkeys(hlo.CHLO.operations, (chlo.in_single_precision,)),
+    **{op: (chlo.in_single_precision,) for op in hlo.CHLO.operations if op is not NextAfterOp},
     hlo.BitcastConvertOp: (bitcast.resize_elements,),
 }
 

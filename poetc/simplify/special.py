@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import SSAValue
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
+from poetc.ir import types
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import chlo as ops
 from poetc.ir.stablehlo import functions
+from poetc.ir.stablehlo.words import Words
 from poetc.simplify.chlo import FloatBuilder
 from poetc.simplify.driver import Rewriter, Rules
 
@@ -236,18 +239,18 @@ _TERMS = 10
 def _polygamma(op: ops.PolygammaOp, rewriter: Rewriter) -> SSAValue | None:
     """Up to sign and factorial, the sum of (x + k)^-s for all k >= 0 with s = order + 1: ten of
     them, and the formula of Euler and Maclaurin for the others."""
-    if hlo.element_count(op.operand) == 0:
-        return op.operand
-    order = rewriter.facts.splat(op.order)
+    if hlo.element_count(op.rhs) == 0:
+        return op.rhs
+    order = rewriter.facts.splat(op.lhs)
     if order is None or order not in range(_TERMS):
         raise InputError(
             f"{op.name} is supported for an order that is a constant from 0 to {_TERMS - 1}",
             source_location(op),
         )
     if order == 0:
-        return rewriter.emit(ops.DigammaOp(op.operand))
-    build, s = FloatBuilder(op.operand, rewriter), int(order) + 1
-    far = build.add(op.operand, build.constant(_TERMS))
+        return rewriter.emit(ops.DigammaOp(op.rhs))
+    build, s = FloatBuilder(op.rhs, rewriter), int(order) + 1
+    far = build.add(op.rhs, build.constant(_TERMS))
     inverse = build.div(build.constant(1), far)
     # far^-s (far / (s - 1) + 1/2 + sum of c_j far^(1 - 2 j))
     square = build.mul(inverse, inverse)
@@ -261,7 +264,7 @@ def _polygamma(op: ops.PolygammaOp, rewriter: Rewriter) -> SSAValue | None:
     series = build.add(series, build.div(far, build.constant(s - 1)))
     total = build.mul(_power(build, inverse, s), series)
     for k in reversed(range(_TERMS)):
-        place = build.add(op.operand, build.constant(k))
+        place = build.add(op.rhs, build.constant(k))
         total = build.add(total, _power(build, build.div(build.constant(1), place), s))
     scale = math.factorial(s - 1) * (-1) ** s
     return build.mul(total, build.constant(scale))
@@ -272,6 +275,31 @@ def _power(build: FloatBuilder, x: SSAValue, exponent: int) -> SSAValue:
     for _ in range(exponent - 1):
         result = build.mul(result, x)
     return result
+
+
+def _next_after(op: ops.NextAfterOp, rewriter: Rewriter) -> SSAValue:
+    """The bits as a number one more, or one less where that is nearer to zero."""
+    element = hlo.element_type_of(op.result)
+    bits = types.element_bytes(element) * 8
+    sign, ones = 1 << bits - 1, (1 << bits) - 1
+    unsigned = IntegerType(bits, Signedness.UNSIGNED)
+    x, y = (
+        Words(rewriter.emit(hlo.BitcastConvertOp(value, unsigned)), rewriter.emit)
+        for value in op.operands
+    )
+    less, more = x + ones, x + 1
+    beyond = ((y & ones - sign) < (x & ones - sign)).chooses(less, more)
+    next = ((x ^ y) & sign).equals(0).chooses(beyond, less)
+    next = (x & ones - sign).equals(0).chooses((y & sign) | 1, next)
+    found = next.of(hlo.BitcastConvertOp(next.value, element))
+    for value, other, kind, instead in (
+        (op.lhs, op.rhs, "EQ", op.rhs),
+        (op.lhs, op.lhs, "NE", op.lhs),
+        (op.rhs, op.rhs, "NE", op.rhs),
+    ):
+        condition = found.of(hlo.CompareOp(value, other, kind, "FLOAT"))
+        found = found.of(hlo.SelectOp(condition.value, instead, found.value))
+    return found.value
 
 
 def _rule(expand: Callable[[FloatBuilder, SSAValue], SSAValue]) -> Callable[..., SSAValue]:
@@ -294,5 +322,6 @@ EXPANSIONS: Rules = {
     ops.LgammaOp: (_rule(_lgamma),),
     ops.DigammaOp: (_rule(_digamma),),
     ops.PolygammaOp: (_polygamma,),
+    ops.NextAfterOp: (_next_after,),
 }
 """The rules of `stablehlo-simplify` for these functions."""

@@ -188,19 +188,14 @@ class DigammaOp(ChloUnaryOp):
     MEANING: ClassVar = staticmethod(semantics.digamma)
 
 
-@irdl_op_definition
-class PolygammaOp(StablehloOp):
-    """The derivative of digamma of the order that the first operand says, of the second operand.
+class ChloBinaryOp(StablehloOp):
+    """An op on the elements in the same place of two tensors of floats; see `ChloUnaryOp`."""
 
-    `stablehlo-simplify` expands it where the order is a constant, from 0 to 9.
-    """
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
 
-    name = "chlo.polygamma"
-    order = operand_def(TensorType)
-    operand = operand_def(TensorType)
-
-    def __init__(self, order: Value, operand: Value):
-        self._init([order, operand], tensor_type(operand))
+    def __init__(self, lhs: Value, rhs: Value):
+        self._init([lhs, rhs], tensor_type(rhs))
 
     @classmethod
     def parse(cls, parser: Parser):
@@ -226,10 +221,31 @@ class PolygammaOp(StablehloOp):
         printer.print_attribute(self.result.type)
 
     def verify_op(self) -> None:
-        check_elements("operand 1", self.operand, FLOATS)
-        check_type("operand 0", self.order.type, self.operand.type)
-        self._verify_result(tensor_type(self.operand))
+        check_elements("operand 1", self.rhs, FLOATS)
+        check_type("operand 0", self.lhs.type, self.rhs.type)
+        self._verify_result(tensor_type(self.rhs))
+
+
+@irdl_op_definition
+class PolygammaOp(ChloBinaryOp):
+    """The derivative of digamma of the order that the first operand says, of the second operand.
+
+    `stablehlo-simplify` expands it where the order is a constant, from 0 to 9.
+    """
+
+    name = "chlo.polygamma"
 
     def evaluate(self, *operands: Array) -> Array:
         order, x = (array.astype(np.float64) for array in operands)
         return semantics.polygamma(order, x).astype(np.float32).astype(operands[1].dtype)
+
+
+@irdl_op_definition
+class NextAfterOp(ChloBinaryOp):
+    """The number of the type that is next to the first operand on the side of the second one."""
+
+    name = "chlo.next_after"
+
+    def evaluate(self, *operands: Array) -> Array:
+        x, y = operands
+        return np.where(x == y, y, np.nextafter(x, y))

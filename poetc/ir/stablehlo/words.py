@@ -56,7 +56,7 @@ class Words:
     def __and__(self, other: int) -> Words:
         return self._with(other, AndOp)
 
-    def __or__(self, other: Words) -> Words:
+    def __or__(self, other: Words | int) -> Words:
         return self._with(other, OrOp)
 
     def __lshift__(self, bits: int) -> Words:
