@@ -19,7 +19,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.graph import graphs
 from poetc.ir.kinds import tensor_kinds
 from poetc.ir.text import parse_module
-from poetc.kernels.analysis import buffers, is_sequential, work
+from poetc.kernels.analysis import is_sequential, work, workspace_bytes
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.simplify import control
 from tests.models.make_results import xla_results
@@ -98,10 +98,8 @@ def test_each_step_writes_its_part_only(monkeypatch: pytest.MonkeyPatch):
             op for op in module.ops if isinstance(op, FuncOp) and is_sequential(op)
         )
         stored.append(work(forward).store_bytes)
-        # In place: each gradient, and what goes back to the step before.
-        names = [str(buffer.type) for buffer in buffers(backward, "workspace")]
-        assert "memref<3x3xf32>" not in names
-        assert max(map(len, names)) <= len("memref<1x3xf32>")
+        # In place: each gradient. What is left are rows, of which few live at the same time.
+        assert workspace_bytes(backward) <= 6 * xs[0].nbytes
     assert stored[2] - stored[1] == 2 * (stored[1] - stored[0])
 
 

@@ -8,11 +8,12 @@ iterations run in order. What they give each other is in workspaces of the loop.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects import affine, func, memref
+from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
@@ -23,6 +24,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     ModuleOp,
     StringAttr,
+    SymbolRefAttr,
     UnitAttr,
     i32,
     i64,
@@ -33,12 +35,17 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
-from poetc.ir.types import type_in_kernel
+from poetc.ir.types import element_bytes, type_in_kernel
 from poetc.kernels.analysis import ITERATION, SEQUENTIAL, buffers, may_alias
 from poetc.kernels.lower import Kernel, lower_kernel
 from poetc.passes.poet_fuse import fuse_graph
 from poetc.passes.poet_lower_kernels.keys import body_key
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
+from poetc.planning.order import order_graph
+from poetc.schedule.arena.pack import Buffer, pack
+
+_BEFORE, _ALWAYS = -1, 1 << 30
+"""When workspaces live that are filled before the first iteration."""
 
 
 def loop_of(block: Block) -> hlo.RepeatOp | None:
@@ -61,9 +68,26 @@ class _Window:
     buffer: SSAValue
     stack: hlo.Stack
 
+    def indices(self) -> list[_Index]:
+        """The place in the tensor of an element of the window."""
+        rank, stack = len(_shape(self.buffer)), self.stack
+        return [
+            _Index({k: 1}, stack.step, stack.first) if k == stack.axis else _Index({k: 1})
+            for k in range(rank)
+        ]
+
 
 _Place = SSAValue | _Window
 """Where a value of the body is."""
+
+
+@dataclass
+class _Life:
+    """The kernels of the body, from the first to the last, while which run a workspace holds
+    something."""
+
+    first: int
+    last: int
 
 
 class _Loop:
@@ -78,9 +102,8 @@ class _Loop:
             inputs = len(block.args)
             argument.name_hint = f"in{n}" if n < inputs else f"out{n - inputs}"
         self.inputs: dict[SSAValue, SSAValue] = dict(zip(block.args, self.entry.args, strict=False))
-        self.workspaces: list[SSAValue] = []
-        self.free: list[SSAValue] = []
-        """Workspaces that hold nothing that is still read."""
+        self.lives: dict[SSAValue, _Life] = {}
+        """Of what stands for each workspace until all of them have a place."""
         self.tables: list[memref.GlobalOp] = []
         self.lowered: dict[Hashable, Kernel] = {}
 
@@ -90,16 +113,14 @@ class _Loop:
         for value, buffer in zip(self.loop.operands, states, strict=False):
             if self._is_read(buffer, states):
                 self._store(value, buffer)
-        graph = _graph_of(self.loop)
         step = Block(arg_types=[IndexType()])
         step.args[0].name_hint = "t"
-        self._body(graph, states, operands, step)
+        self._body(states, operands, step)
         step.add_op(affine.YieldOp.get())
         loop = affine.ForOp.from_region([], [], [], [], 0, self.loop.trips, Region(step))
         loop.attributes[SEQUENTIAL] = UnitAttr()
         self.entry.add_ops([loop, func.ReturnOp()])
-        for n, workspace in enumerate(self.workspaces):
-            workspace.name_hint = f"ws{n}"
+        workspaces = self._place_workspaces()
         function = func.FuncOp(
             self.name,
             FunctionType.from_lists(self.entry.arg_types, []),
@@ -109,7 +130,7 @@ class _Loop:
         for key, number in (
             ("inputs", len(self.block.args)),
             ("results", len(self.outputs)),
-            ("workspace", len(self.workspaces)),
+            ("workspace", workspaces),
         ):
             function.attributes[f"poet.{key}"] = IntegerAttr(number, i64)
         return Kernel(function, tuple(self.tables))
@@ -129,14 +150,38 @@ class _Loop:
             self._store(value, self.inputs[value])
         return self.inputs[value]
 
-    def _workspace(self, type: Attribute) -> SSAValue:
-        """A buffer that is free, or a new one."""
-        for buffer in self.free:
-            if buffer.type == type:
-                self.free.remove(buffer)
-                return buffer
-        self.workspaces.append(self.entry.insert_arg(type, len(self.entry.args)))
-        return self.workspaces[-1]
+    def _workspace(self, type: Attribute, first: int = _BEFORE, last: int = _ALWAYS) -> SSAValue:
+        """What stands for a workspace that holds something while those kernels run."""
+        (space,) = Block(arg_types=[type]).args
+        self.lives[space] = _Life(first, last)
+        return space
+
+    def _place_workspaces(self) -> int:
+        """Makes arguments of the workspaces, one for each type of elements; how many. What does not
+        live at the same time shares bytes."""
+        by_element: dict[Attribute, list[SSAValue]] = {}
+        for space in self.lives:
+            by_element.setdefault(_memref_type(space).element_type, []).append(space)
+        for n, (element, spaces) in enumerate(by_element.items()):
+            align = element_bytes(element)
+            lives = [self.lives[space] for space in spaces]
+            packing = pack(
+                [
+                    Buffer(prod(_shape(space)) * align, life.first, life.last)
+                    for space, life in zip(spaces, lives, strict=True)
+                ],
+                align,
+            )
+            size = packing.arena_bytes // align
+            whole = self.entry.insert_arg(MemRefType(element, [size]), len(self.entry.args))
+            whole.name_hint = f"ws{n}"
+            for space, offset in zip(spaces, packing.offsets, strict=True):
+                shape = _shape(space)
+                strides = {k: prod(shape[k + 1 :]) for k in range(len(shape))}
+                place = [_Index(strides, 0, offset // align)]
+                for op in [use.operation for use in space.uses]:
+                    _access(op, whole, place, None)
+        return len(by_element)
 
     def _is_read(self, buffer: SSAValue, states: Sequence[SSAValue]) -> bool:
         """Whether anything is left of what a tensor was before the loop."""
@@ -163,19 +208,20 @@ class _Loop:
         body.add_op(YieldOp(copies[value]))
         read = [self.inputs[needed] for needed in copies if isinstance(needed, BlockArgument)]
         kernel = self._part(body, None)
-        scratch = [self._workspace(each.type) for each in buffers(kernel.function, "workspace")]
+        scratch = self._scratch(kernel, _BEFORE)
         self._inline(kernel.function, [*read, buffer, *scratch], self.entry, None)
-        self.free += scratch
+
+    def _scratch(self, kernel: Kernel, at: int) -> list[SSAValue]:
+        """The workspaces of a kernel that runs then."""
+        needed = buffers(kernel.function, "workspace")
+        return [self._workspace(each.type, at, at) for each in needed]
 
     # The body
 
-    def _body(
-        self,
-        graph: GraphOp,
-        states: Sequence[SSAValue],
-        operands: Sequence[SSAValue],
-        step: Block,
-    ) -> None:
+    def _body(self, states: Sequence[SSAValue], operands: Sequence[SSAValue], step: Block) -> None:
+        graph = _graph_of(self.loop)
+        kernels = self._kernels(graph)
+        order_graph(graph)
         iteration, *arguments = graph.block.args
         carries = self.loop.carries
         places: dict[SSAValue, _Place] = dict(
@@ -186,37 +232,50 @@ class _Loop:
             places[value] = _Window(buffer, stack)
         computes = list(graph.computes)
         last = {value: n for n, compute in enumerate(computes) for value in compute.operands}
-        held: dict[SSAValue, SSAValue] = {}
-        """Values in workspaces that may be used for others afterwards."""
         for n, compute in enumerate(computes):
-            of_step = [
-                argument
-                for argument, value in zip(compute.block.args, compute.operands, strict=True)
-                if value is iteration
-            ]
-            kernel = self._part(compute.block, next(iter(of_step), None))
-            dying = {v for v in compute.operands if v in held and last[v] == n}
+            kernel = kernels[compute]
+            dying = [v for v in compute.operands if last[v] == n and places.get(v) in self.lives]
             pairs = dict(compute.inplace_pairs)
             for k, result in enumerate(compute.results):
                 if k in pairs:
                     places[result] = places[compute.operands[pairs[k]]]
                 elif result not in places:
                     taken = _taken_over(compute, kernel.function, k, dying)
-                    if taken is not None:
-                        dying.remove(taken)
-                        held[result] = held.pop(taken)
+                    if taken is None:
+                        places[result] = self._workspace(_memref(result.type), n, n)
                     else:
-                        held[result] = self._workspace(_memref(result.type))
-                    places[result] = held[result]
-            scratch = [self._workspace(each.type) for each in buffers(kernel.function, "workspace")]
+                        dying.remove(taken)
+                        places[result] = places[taken]
+                space = places[result]
+                if isinstance(space, SSAValue) and space in self.lives:
+                    life = self.lives[space]
+                    life.last = max(life.last, last.get(result, n))
             used: list[_Place] = [
                 # Nothing reads the number of the step as a tensor: it is an index.
                 step.args[0] if value is iteration else places[value]
                 for value in (*compute.operands, *compute.results)
             ]
-            self._inline(kernel.function, [*used, *scratch], step, step.args[0])
-            unread = [v for v in compute.results if v in held and v not in last]
-            self.free += [*scratch, *(held.pop(value) for value in (*dying, *unread))]
+            arguments = [*used, *self._scratch(kernel, n)]
+            self._inline(kernel.function, arguments, step, step.args[0])
+        new = graph.return_op.operands[:carries]
+        assert [places[value] for value in new] == list(states[:carries]), "not in place"
+
+    def _kernels(self, graph: GraphOp) -> dict[ComputeOp, Kernel]:
+        """The kernels of the body, which its computes name from then on."""
+        found: dict[ComputeOp, Kernel] = {}
+        module = graph.parent_op()
+        assert isinstance(module, ModuleOp)
+        for compute in graph.computes:
+            of_step = [
+                argument
+                for argument, value in zip(compute.block.args, compute.operands, strict=True)
+                if value is graph.block.args[0]
+            ]
+            found[compute] = kernel = self._part(compute.block, next(iter(of_step), None))
+            compute.kernel = SymbolRefAttr(kernel.function.sym_name)
+            if kernel.function.parent is None:
+                module.body.block.add_op(kernel.function)
+        return found
 
     def _part(self, body: Block, iteration: SSAValue | None) -> Kernel:
         """The kernel of a part of the loop; equal parts have one."""
@@ -254,7 +313,7 @@ class _Loop:
         for window, place in windows.items():
             assert iteration is not None
             for op in [use.operation for use in window.uses]:
-                _access(op, place, iteration)
+                _access(op, place.buffer, place.indices(), iteration)
 
 
 def _graph_of(loop: hlo.RepeatOp) -> GraphOp:
@@ -284,7 +343,7 @@ def _graph_of(loop: hlo.RepeatOp) -> GraphOp:
 
 
 def _taken_over(
-    compute: ComputeOp, function: func.FuncOp, result: int, dying: set[SSAValue]
+    compute: ComputeOp, function: func.FuncOp, result: int, dying: Sequence[SSAValue]
 ) -> SSAValue | None:
     """An operand, read for the last time, whose buffer a result may have."""
     for value in compute.operands:
@@ -295,24 +354,53 @@ def _taken_over(
     return None
 
 
-def _access(op: Operation, window: _Window, iteration: SSAValue) -> None:
-    """Makes an access to a window one to the tensor."""
-    stack, block = window.stack, op.parent_block()
+@dataclass(frozen=True)
+class _Index:
+    """An index of an access as a linear function of those it had, and of the iteration."""
+
+    of: Mapping[int, int]
+    step: int = 0
+    first: int = 0
+
+    def expression(self, before: Sequence[AffineExpr], iteration: AffineExpr) -> AffineExpr:
+        """The same of expressions."""
+        total: AffineExpr = AffineConstantExpr(self.first)
+        for k, factor in self.of.items():
+            total = before[k] * AffineConstantExpr(factor) + total
+        return iteration * AffineConstantExpr(self.step) + total if self.step else total
+
+
+def _access(
+    op: Operation, buffer: SSAValue, indices: Sequence[_Index], iteration: SSAValue | None
+) -> None:
+    """Makes an access one to another buffer."""
+    block = op.parent_block()
     assert block is not None
     if isinstance(op, affine.LoadOp | affine.StoreOp):
-        map, indices = _moved(op.map.data, op.indices, stack, iteration)
+        map = op.map.data
+        operands = list(op.indices)
+        if iteration is not None:
+            # In a map that was read from text, loop variables may be symbols: they come last.
+            operands.insert(map.num_dims, iteration)
+        dims = map.num_dims + (iteration is not None)
+        results = tuple(i.expression(map.results, AffineDimExpr(map.num_dims)) for i in indices)
+        moved = AffineMapAttr(AffineMap(dims, map.num_symbols, results))
         if isinstance(op, affine.LoadOp):
-            new = affine.LoadOp(window.buffer, indices, map)
+            new = affine.LoadOp(buffer, operands, moved)
         else:
-            new = affine.StoreOp(op.value, window.buffer, indices, map)
+            new = affine.StoreOp(op.value, buffer, operands, moved)
     else:
         assert isinstance(op, memref.LoadOp)
-        places = list(op.indices)
-        shift = AffineMap(2, 0, (AffineDimExpr(0) + _start(stack, AffineDimExpr(1)),))
-        moved = affine.ApplyOp([places[stack.axis], iteration], AffineMapAttr(shift))
-        block.insert_op_before(moved, op)
-        places[stack.axis] = moved.result
-        new = memref.LoadOp.get(window.buffer, places)
+        places: list[SSAValue] = []
+        for index in indices:
+            terms = [(op.indices[k], factor) for k, factor in index.of.items()]
+            if iteration is not None and index.step:
+                terms.append((iteration, index.step))
+            made = _sum(terms, index.first)
+            for each in made:
+                block.insert_op_before(each, op)
+            places.append(made[-1].results[0])
+        new = memref.LoadOp.get(buffer, places)
     block.insert_op_before(new, op)
     for old, result in zip(op.results, new.results, strict=True):
         result.name_hint = old.name_hint
@@ -320,20 +408,18 @@ def _access(op: Operation, window: _Window, iteration: SSAValue) -> None:
     block.erase_op(op)
 
 
-def _moved(
-    map: AffineMap, operands: Sequence[SSAValue], stack: hlo.Stack, iteration: SSAValue
-) -> tuple[AffineMapAttr, list[SSAValue]]:
-    # In a map that was read from text, loop variables may be symbols.
-    results = list(map.results)
-    results[stack.axis] = results[stack.axis] + _start(stack, AffineDimExpr(map.num_dims))
-    indices = [*operands[: map.num_dims], iteration, *operands[map.num_dims :]]
-    moved = AffineMap(map.num_dims + 1, map.num_symbols, tuple(results))
-    return AffineMapAttr(moved), indices
-
-
-def _start(stack: hlo.Stack, iteration: AffineExpr) -> AffineExpr:
-    """Where the window of an iteration begins."""
-    return iteration * AffineConstantExpr(stack.step) + AffineConstantExpr(stack.first)
+def _sum(terms: Sequence[tuple[SSAValue, int]], first: int) -> list[Operation]:
+    """Operations the last of which is the sum of a number and of products."""
+    made: list[Operation] = [arith.ConstantOp.from_int_and_width(first, IndexType())]
+    for value, factor in terms:
+        total = made[-1].results[0]
+        if factor != 1:
+            constant = arith.ConstantOp.from_int_and_width(factor, IndexType())
+            product = arith.MuliOp(value, constant.result)
+            made += [constant, product]
+            value = product.result
+        made.append(arith.AddiOp(total, value))
+    return made
 
 
 def _closure(value: SSAValue) -> Iterator[SSAValue]:
@@ -348,6 +434,15 @@ def _closure(value: SSAValue) -> Iterator[SSAValue]:
 
     visit(value)
     return iter(found)
+
+
+def _memref_type(buffer: SSAValue) -> MemRefType:
+    assert isinstance(buffer.type, MemRefType)
+    return buffer.type
+
+
+def _shape(buffer: SSAValue) -> Sequence[int]:
+    return _memref_type(buffer).get_shape()
 
 
 def _memref(type: Attribute) -> MemRefType:
