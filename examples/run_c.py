@@ -63,6 +63,8 @@ def main() -> None:
         expected = arrays[name].view(place.dtype)
         if place.where == "storage":
             got = stored[f"arg{place.updates}"]
+        elif place.where == "frozen":  # the argument, which no step changes
+            got = arrays[f"arg{place.updates}"].view(place.dtype)
         else:
             got = np.fromfile(data / f"{name}.bin", place.dtype).reshape(place.shape)
         if options.steps == 1:

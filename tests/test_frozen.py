@@ -72,7 +72,7 @@ def compiled(models: Path, way: str, out: Path, *options: str) -> dict[str, Any]
 def make_run(out: Path) -> None:
     """`make run`, which compares with JAX's results."""
     done = subprocess.run(["make", "-s", "run"], cwd=out, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     assert "out0: relative difference" in done.stdout
 
 
@@ -148,6 +148,22 @@ def test_with_storage_buffers_of_the_caller_and_on_a_board(
     out = tmp_path / "out"
     report = compiled(models, "returned", out, *options)
     assert report["ram"]["caller_bytes"]["frozen"] == FLASH_BYTES
+    make_run(out)
+
+
+def test_unsigned_numbers(tmp_path: Path) -> None:
+    """They are constants of the program without a warning of the compiler, and come back as they
+    were."""
+
+    def step(w: Any, table: Any, x: Any) -> Any:
+        scale = table["bytes"].astype(jnp.float32).sum() + (table["words"] >> 31).sum()
+        return w - 0.01 * scale * x, table
+
+    table = {"bytes": np.array([3, 200], np.uint8), "words": np.array([2**32 - 1, 1], np.uint32)}
+    args = (np.ones(3, np.float32), table, X[0, :3])
+    export(step, args, tmp_path / "step", results=True, donate_argnums=0)
+    out = tmp_path / "out"
+    compiled(tmp_path, "step", out)
     make_run(out)
 
 

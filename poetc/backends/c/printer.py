@@ -100,7 +100,10 @@ def print_table(op: memref.GlobalOp) -> str:
 
 
 def print_array(declaration: str, array: np.ndarray) -> str:
-    """The definition of an array of one dimension. Numbers of 32 bits and more are finite."""
+    """The definition of an array of one dimension. Numbers of 32 bits and more are finite. Unsigned
+    integers are, as everywhere in memory, the signed ones of the same bits."""
+    if array.dtype.kind == "u":
+        array = array.view(f"i{array.itemsize}")
     if computed_dtype(array.dtype) != array.dtype:
         return _array(declaration, [f"0x{bits:04x}u" for bits in array.view(np.uint16).tolist()])
     literal = float_literal if array.dtype.kind == "f" else integer_literal
