@@ -31,6 +31,7 @@ from xdsl.utils.hints import isa
 
 from poetc.backends.c.buffers import kernel_buffers, overlapping_arguments
 from poetc.backends.c.layout import (
+    TensorPlace,
     argument_places,
     caller_names,
     check_sizes,
@@ -97,7 +98,7 @@ def program_of(graph: GraphOp) -> Program:
                 place.name,
                 str(dtype_of(place.type.element_type)),
                 place.shape,
-                "storage" if place.on_storage else "caller" if place.of_caller else "arena",
+                _where(place),
                 place.offset,
                 place.is_param,
                 place.updates,
@@ -109,6 +110,12 @@ def program_of(graph: GraphOp) -> Program:
     return Program(
         tuple(places[0]), tuple(places[1]), static_ram_bytes(graph), graph.storage_bytes or 0
     )
+
+
+def _where(place: TensorPlace) -> str:
+    if place.of_caller:
+        return "caller"
+    return "frozen" if place.frozen else "storage" if place.on_storage else "arena"
 
 
 def _check_types(graph: GraphOp) -> None:

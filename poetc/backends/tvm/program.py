@@ -21,8 +21,9 @@ IMAGE_COMMIT = "poetc.image_commit"
 
 @dataclass(frozen=True)
 class Place:
-    """An argument or result. `where` is "arena", "storage" or "caller"; `offset` is in bytes from
-    the start of the arena or storage. `updates` is, of a result, the parameter that it replaces."""
+    """An argument or result. `where` is "arena", "storage", "caller", or "frozen" for a result that
+    is an argument as it was; `offset` is in bytes from the start of the arena or storage. `updates`
+    is, of a result, the argument that it replaces."""
 
     name: str
     dtype: str

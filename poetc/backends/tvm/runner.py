@@ -68,7 +68,12 @@ class Step:
         self.arena = aligned(self.program.arena_bytes) if arena is None else arena
         self._step = machine[STEP]
         self._arguments = [self._array(place) for place in self.program.arguments]
-        self._results = [self._array(place) for place in self.program.results]
+        self._results = [
+            self._arguments[place.updates]
+            if place.where == "frozen" and place.updates is not None
+            else self._array(place)
+            for place in self.program.results
+        ]
         memory = [
             array
             for places, arrays in (

@@ -262,7 +262,7 @@ private:
             const String where = about[String("where")].cast<String>();
             const String dtype = about[String("dtype")].cast<String>();
             DLDataType element{kDLFloat, 32, 1};
-            if (dtype == "int32") {
+            if (dtype == "int32" || dtype == "uint32") { /* the bits of signed numbers */
                 element = DLDataType{kDLInt, 32, 1};
             } else if (dtype == "bool") {
                 element = DLDataType{kDLInt, 8, 1};
@@ -281,6 +281,8 @@ private:
                 const Tensor buffer = tensor(elements, element);
                 place.memory = static_cast<uint8_t *>(buffer.data_ptr());
                 parameters_.push_back(buffer);
+            } else if (where == "frozen") { /* the argument as it was */
+                place.memory = arguments_.at(static_cast<size_t>(number(about, "updates"))).memory;
             }
             places.push_back(std::move(place));
         }
