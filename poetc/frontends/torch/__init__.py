@@ -295,10 +295,12 @@ def _flat_step(
 ) -> Callable[..., list[Any]]:
     """The step as a function of tensors that PyTorch can trace; what it updates is `like`
     those."""
-    from torch.func import functional_call  # pyright: ignore[reportMissingImports]
     from torch.nn.attention import (  # pyright: ignore[reportMissingImports]
         SDPBackend,
         sdpa_kernel,
+    )
+    from torch.nn.utils.stateless import (  # pyright: ignore[reportMissingImports]
+        _reparametrize_module,
     )
 
     module = training.module
@@ -313,26 +315,24 @@ def _flat_step(
         parameters, state, buffers, seeds, settings, inputs = _split(own, shapes)
         targets = own[len(own) - len(training.targets) :]
         leaves = parameters | {name: parameters[name].requires_grad_() for name in names}
-        seen: list[Tensors] = []
-        hook = module.register_forward_hook(
-            lambda *_: seen.append(OrderedDict(module.named_buffers(remove_duplicate=False)))
-        )
-        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        # The backward pass, too: what is checkpointed runs once more in it.
+        swapped = _reparametrize_module(module, {**leaves, **buffers}, tie_weights=True)
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), swapped:
             with seeded(torch, seeds):
-                output = functional_call(module, {**leaves, **buffers}, tuple(inputs.values()))
-                hook.remove()
+                output = module(*inputs.values())
                 with place("the loss"):
                     value = training.loss(output, *targets)
             number_backward(value)
             gradients = torch.autograd.grad(
                 value, [leaves[name] for name in names], allow_unused=True
             )
+            after = OrderedDict(module.named_buffers(remove_duplicate=False))
         new = OrderedDict((name, tensor.detach()) for name, tensor in leaves.items())
         for name, gradient in zip(names, gradients, strict=True):
             new[name].grad = gradient
         with torch.no_grad(), place("the optimiser"):
             new_state = update(new, state, settings, clipping)
-        new_buffers = OrderedDict((name, seen[0][name].detach()) for name in buffers)
+        new_buffers = OrderedDict((name, after[name].detach()) for name in buffers)
         return [value.detach(), *_flat(new, new_state, new_buffers, next_seeds(seeds))]
 
     return step
