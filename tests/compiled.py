@@ -16,6 +16,8 @@ from poetc.backends.c.emit import emit
 from poetc.budget import Budget
 from poetc.compare import differences
 from poetc.costmodel.device import load_device
+from poetc.image import ImageLayout, pack, unpack
+from poetc.image_files import read_layout
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
 from poetc.pipeline import front_passes, run_passes
@@ -24,7 +26,7 @@ from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.report import ScheduleReport
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
-from poetc.tensors import read_tensors
+from poetc.tensors import ProgramTensor, read_tensors
 
 DEVICE = "nrf52840"
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off")
@@ -89,24 +91,48 @@ def build(module: ModuleOp, directory: Path, *flags: str, compiler: str = "gcc")
 def run(
     program: Path, arguments: list[np.ndarray], like: list[np.ndarray], steps: int = 1
 ) -> list[np.ndarray]:
-    """Run steps of a built program; results with the shapes and types of `like`. A frozen argument
-    that is returned is what it was."""
-    data = program.parent / "data"
+    """Run steps of a built program, and what `results_in` finds of them."""
+    folder = program.parent
+    data, storage = folder / "data", folder / "pages.bin"
     data.mkdir(exist_ok=True)
     for i, array in enumerate(arguments):
         (data / f"arg{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
-    done = subprocess.run(
-        [program, data, str(steps), program.parent / "pages.bin"], capture_output=True, text=True
-    )
+    layout = _layout(folder)
+    if layout is not None:
+        storage.write_bytes(pack(layout, {f"arg{i}": a for i, a in enumerate(arguments)}))
+    done = subprocess.run([program, data, str(steps), storage], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    results = read_tensors(program.parent).results
-    frozen = {i: r.updates for i, r in enumerate(results) if r.where == "frozen"}
+    return results_in(folder, arguments, like, storage)
+
+
+def results_in(
+    folder: Path, arguments: list[np.ndarray], like: list[np.ndarray], storage: Path
+) -> list[np.ndarray]:
+    """What a program in a folder has left in data/ and on its storage, with the shapes and types of
+    `like`. A frozen argument that is returned is what it was."""
+    stored: dict[int | None, np.ndarray] = {}
+    if (layout := _layout(folder)) is not None:
+        _, arrays = unpack(layout, storage.read_bytes())
+        stored = {p.argument: a for p, a in zip(layout.parameters, arrays, strict=True)}
+
+    def result(file: Path, place: ProgramTensor, array: np.ndarray) -> np.ndarray:
+        if place.where == "storage":
+            return stored[place.updates]
+        if place.where == "frozen" and place.updates is not None:
+            return arguments[place.updates]
+        return np.frombuffer(file.read_bytes(), array.dtype).reshape(array.shape)
+
+    places = read_tensors(folder).results[: len(like)]
     return [
-        arguments[at]
-        if (at := frozen.get(i)) is not None
-        else np.frombuffer((data / f"out{i}.bin").read_bytes(), array.dtype).reshape(array.shape)
-        for i, array in enumerate(like)
+        result(folder / "data" / f"out{i}.bin", place, array)
+        for i, (place, array) in enumerate(zip(places, like, strict=True))
     ]
+
+
+def _layout(folder: Path) -> ImageLayout | None:
+    """Of the parameters on storage, if there are any."""
+    image = read_tensors(folder).image
+    return None if image is None else read_layout(folder / image)
 
 
 def worst_error(got: list[np.ndarray], expected: list[np.ndarray]) -> float:

@@ -10,16 +10,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def run_commands(script: str, directory: Path) -> str:
+def run_commands(script: str, directory: Path, name: str = "", first: int = 0) -> str:
     """Run the commands in the description of `examples/<script>`, apart from those that install
-    something, as they are written there; what the last one prints."""
+    something, as they are written there, from the `first` on; what the last one prints. They may
+    leave open the `name` of a step."""
     text = (ROOT / "examples" / script).read_text()
     commands = re.findall(r"^    (python|poetc|make) (.*)$", text, re.MULTILINE)
     assert len(commands) == 4
-    for program, words in commands:
+    for program, words in commands[first:]:
         found = Path(sys.executable).with_name(program)
         command = [str(found) if found.exists() else program, *words.split()]
-        command = [word.replace("DIRECTORY", str(directory)) for word in command]
+        for place, value in (("DIRECTORY", str(directory)), ("NAME", name)):
+            command = [word.replace(place, value) for word in command]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     return done.stdout

@@ -8,7 +8,6 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,17 @@ import pytest
 from compiled import SANITIZE, bring, build, run, worst_error
 from conftest import load_arrays
 from example_scripts import differences, run_commands
-from torch_modules import Transformer, dscnn, functional, lenet, mlp, nn, resnet8, torch
+from torch_modules import (
+    Transformer,
+    dscnn,
+    expected_state,
+    functional,
+    lenet,
+    mlp,
+    nn,
+    resnet8,
+    torch,
+)
 
 from poetc.compare import rounding_of, tolerance
 from poetc.errors import InputError
@@ -36,19 +45,6 @@ SGD, Adam, AdamW = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
 
 def images(*shape: int, labels: int) -> tuple[Any, Any]:
     return torch.randn(shape), torch.randint(0, labels, shape[:1])
-
-
-def expected_state(module: Any, optimiser: Any) -> list[Any]:
-    """Parameters, state of the optimiser and buffers in the order in which they are exported; of
-    equal step counters, one."""
-    state: dict[Any, Any] = {}
-    for parameter in chain.from_iterable(group["params"] for group in optimiser.param_groups):
-        for key, value in optimiser.state.get(parameter, {}).items():
-            if key == "step":
-                state[float(value), parameter.requires_grad] = value
-            elif value is not None:
-                state[parameter, key] = value
-    return [*module.parameters(), *state.values(), *module.buffers()]
 
 
 def eager(training: tuple[Any, ...], steps: int) -> list[np.ndarray]:

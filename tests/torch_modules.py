@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -100,3 +101,16 @@ class Transformer(nn.Module):
         x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
         x = self.norm(self.block(x, src_mask=self.mask, is_causal=True))
         return (x @ self.words.weight.T).transpose(1, 2)
+
+
+def expected_state(module: Any, optimiser: Any) -> list[Any]:
+    """Parameters, state of the optimiser and buffers in the order in which they are exported; of
+    equal step counters, one."""
+    state: dict[Any, Any] = {}
+    for parameter in chain.from_iterable(group["params"] for group in optimiser.param_groups):
+        for key, value in optimiser.state.get(parameter, {}).items():
+            if key == "step":
+                state[float(value), parameter.requires_grad] = value
+            elif value is not None:
+                state[parameter, key] = value
+    return [*module.parameters(), *state.values(), *module.buffers()]
