@@ -156,6 +156,18 @@ def dropped_loss(params: Any, keys: Any, xs: Any, target: Any) -> Any:
     return jnp.mean((outputs - target) ** 2)
 
 
+def layers_loss(params: Any, xs: Any, target: Any) -> Any:
+    """A scan over layers, whose parameters are stacked, and so are their gradients."""
+
+    def layer(x: Any, params: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        scale = jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return x + jnp.tanh(centred * scale @ params["w"] + params["b"]), None
+
+    x, _ = jax.lax.scan(layer, xs, params["layers"])
+    return jnp.mean((x @ params["out"] - target) ** 2)
+
+
 def parameters(scale: float = 0.5) -> dict[str, np.ndarray]:
     """Of a cell of three units with as many inputs."""
     rng = np.random.default_rng(1)
@@ -170,6 +182,8 @@ def steps() -> dict[str, tuple[Step, list[Any]]]:
     target = rng.standard_normal((4, 2)).astype(np.float32)
     cell = parameters()
     del cell["out"]
+    layers = {"w": rng.standard_normal((3, 3, 3)).astype(np.float32), "b": xs[:3] / 2}
+    stacked = {"layers": layers, "out": parameters()["out"]}
     return {
         "scan_rnn": (_descend(rnn_loss), [parameters(), xs, target]),
         "accumulation": (accumulate, [cell, np.stack([xs, xs + 1, xs * 2])]),
@@ -180,6 +194,7 @@ def steps() -> dict[str, tuple[Step, list[Any]]]:
         "gru": (_descend(gru_loss), [parameters(), xs, target]),
         "train_inside": (train_inside, [parameters(), xs, target]),
         "windows": (windows, [np.vstack([xs, xs[:2]]), np.vstack([xs[2:], xs])]),
+        "layers": (_descend(layers_loss), [stacked, xs, target]),
         "dropout": (
             _descend(dropped_loss),
             [parameters(), np.arange(8, dtype=np.uint32).reshape(4, 2), xs, target],

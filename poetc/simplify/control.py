@@ -28,8 +28,8 @@ MAX_UNROLLED = 600
 """Operations that a loop may come to when it is unrolled. One that comes to more is kept as a loop.
 
 Unrolled, its steps are scheduled one by one: what one needs of another can be evicted or computed
-again, and it takes no RAM twice. But the time to compile grows faster than the operations do. A
-call of threefry comes to about 150.
+again, and it takes no RAM twice. But the time to compile grows faster than the operations do: a
+few seconds for this many. A call of threefry comes to 125.
 """
 
 MAX_OPERATIONS = 20_000
