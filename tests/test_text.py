@@ -30,6 +30,11 @@ module @jit_step attributes {mhlo.num_partitions = 1 : i32} {
 """
 
 
+def function(properties: str, region: str = '({"func.return"() : () -> ()})') -> str:
+    """A function in generic form."""
+    return f'"func.func"() <{{function_type = () -> (), {properties}}}> {region} : () -> ()'
+
+
 def error_of(text: str | bytes) -> InputError:
     data = text.encode() if isinstance(text, str) else text
     with pytest.raises(InputError) as info:
@@ -88,6 +93,11 @@ module @m {
             4,
             "'@g' could not be found",
         ),
+        (function('sym_name = "main"', ""), 1, "func.func: 0 regions, expected one"),
+        (function("sym_name = 1"), 1, "func.func: sym_name: 1 : i64 should be a string"),
+        (function('arg_attrs = []'), 1, "func.func: sym_name is missing"),
+        (function('sym_name = "main", arg_attrs = [1]'), 1, "arg_attrs: 1 : i64 should be"),
+        (function('sym_name = "main", res_attrs = [{}]'), 1, "1 dictionaries for 0 values"),
         (b"PK\x03\x04\x00\x00", 1, "a binary file"),
         (GOOD.replace("@jit_step", '@"' + "a" * 99), 1, "unterminated or malformed string"),
         (GOOD.replace("@jit_step", '@"' + "a" * 99 + '\\q"'), 1, "unterminated or malformed"),

@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.irdl import OptPropertyDef, VerificationContext
 from xdsl.printer import Printer
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
@@ -119,6 +120,9 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
     except RecursionError as error:
         raise InputError("nested too deeply", SourceLocation(filename, 1, 1)) from error
     faults = [*parser.faults, *_dynamic_shapes(masked, lines)]
+    if malformed := list(_malformed_functions(module)):
+        # Nothing more can be asked of them.
+        raise _all_of([*faults, *malformed])
     _call_composites(module, parser.extents)
     extents = {
         op: (_position(lines.at(begin)), _position(lines.at(end)))
@@ -139,6 +143,36 @@ def _parse(text: str, filename: str, is_step: bool) -> ModuleOp:
             op.erase()
     drop_shardings(module)
     return module
+
+
+def _malformed_functions(module: ModuleOp) -> Iterator[InputError]:
+    """Functions that lack what all have, as they can in generic form."""
+    for op in module.walk():
+        if isinstance(op, FuncOp) and (what := _malformed(op)) is not None:
+            yield InputError(f"{op.name}: {what}", source_location(op))
+
+
+def _malformed(function: FuncOp) -> str | None:
+    """What a function lacks."""
+    if len(function.regions) != 1:
+        return f"{len(function.regions)} regions, expected one"
+    for name, field in FuncOp.get_irdl_definition().properties.items():
+        value = function.properties.get(name)
+        if value is not None:
+            try:
+                field.constr.verify(value, VerificationContext())
+            except VerifyException as error:
+                return f"{name}: {error}"
+        elif not isinstance(field, OptPropertyDef):
+            return f"{name} is missing"
+    type = function.function_type
+    for attributes, types in (
+        (function.arg_attrs, type.inputs),
+        (function.res_attrs, type.outputs),
+    ):
+        if attributes is not None and len(attributes) not in (0, len(types)):
+            return f"{len(attributes)} dictionaries for {len(types)} values"
+    return None
 
 
 def _call_composites(module: ModuleOp, extents: dict[Operation, tuple[int, int]]) -> None:

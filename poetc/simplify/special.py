@@ -1,4 +1,5 @@
-"""Expansion of inverse trigonometric, hyperbolic, gamma and inverse error functions of CHLO.
+"""Expansion of the functions of CHLO but erf: inverse trigonometric, hyperbolic, gamma, erf_inv,
+and next_after.
 
 They are made of the functions that have bodies of their own, by the identities in the docstrings,
 and are within 5 units in the last place, but for the gamma functions near their zeros, and the
