@@ -233,6 +233,7 @@ def _readers(argument: SSAValue, axis: int, region: set[SSAValue]) -> tuple[int,
         for use in value.uses:
             op = use.operation
             if not isinstance(op, hlo.StablehloOp):
+                whole += isinstance(op, hlo.RepeatOp)
                 continue
             found = _result_dim(op, use.index, dim)
             if found is None:
