@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from poetc.cli import compile, image, profile
+from poetc.cli import compile, image, profile, sweep
 from poetc.errors import InputError, PoetcError
 from poetc.terminal import drop_output, flush, say
 
@@ -38,6 +38,8 @@ def _main(words: list[str]) -> int:
                 return image.run(command, image.build_parser(command).parse(rest))
             case ["profile", *rest]:
                 return profile.run(profile.build_parser().parse(rest))
+            case [sweep.COMPARE | sweep.PARETO as command, *rest]:
+                return sweep.run(command, sweep.build_parser(command).parse(rest))
             case _:
                 return compile.run(compile.build_parser().parse(words))
     except PoetcError as error:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from poetc import __version__
 from poetc.cli import emit
-from poetc.cli.arguments import Parser, given, value
+from poetc.cli.arguments import Parser, given
 from poetc.cli.files import check_writable, file_name, read, write
 from poetc.cli.passes import Observer, refuse_others, run_passes_alone
+from poetc.cli.request import options_of
 from poetc.errors import InputError, UnscheduledError
-from poetc.options import OPTIONS, SEARCH, default
+from poetc.options import OPTIONS, SEARCH
 from poetc.terminal import ProgressLine, is_terminal, say, warn
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from poetc.ir.poet import GraphOp
     from poetc.report import Summary
     from poetc.request import Options
-    from poetc.splits import Split
 
 
 def build_parser() -> Parser:
@@ -35,7 +35,8 @@ def build_parser() -> Parser:
         description="Compile a neural-network training step (StableHLO or poet IR) into a program "
         "that runs inside a fixed amount of RAM.",
         epilog="commands for parameters on storage: poetc pack, poetc unpack; "
-        "to measure what kernels cost: poetc profile; "
+        "to measure what kernels cost: poetc profile; to compare strategies and budgets: "
+        "poetc compare, poetc pareto; "
         "exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
         "no schedule, 5 internal error, 130 interrupted",
         allow_abbrev=False,
@@ -85,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.input is None:
         raise InputError("no input file; see poetc --help")
     backend = emit.load(arguments.emit)
-    options = _options(arguments, backend)
+    options = options_of(arguments)
+    options = replace(options, executor=_executor(arguments, backend, options))
     if arguments.passes is not None:
         refuse_others(arguments)
     emit.refuse_others(arguments, backend)
@@ -104,77 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     return _compile(arguments, backend, options, context, module, observer, name)
 
 
-def _options(arguments: argparse.Namespace, backend: emit.Backend) -> Options:
-    from poetc.backends.c.boards import check_ram, load_board
-    from poetc.backends.c.libraries import load_layout
-    from poetc.costmodel.device import device_of
-    from poetc.request import Options
-
-    ram_bytes = value(arguments, "ram")
-    ram_scope = value(arguments, "ram_scope")
-    if ram_bytes is not None:
-        bare = arguments.ram.strip().isdigit() and ram_scope == "all"
-        if bare and ram_bytes < 1024:
-            warn(f"--ram={arguments.ram} is {ram_bytes} bytes; did you mean {arguments.ram}KB?")
-    board = load_board(arguments.board)
-    stack_bytes, stack_compiler = default("stack"), None
-    if arguments.stack == "measure":
-        from poetc.backends.c.stack import find_compiler
-
-        known = None if board is None else board.compiler
-        stack_compiler = find_compiler(known if arguments.cc is None else arguments.cc)
-    elif arguments.cc is not None:
-        raise InputError("--cc is the compiler that --stack=measure runs; give that, too")
-    else:
-        stack_bytes = value(arguments, "stack")
-    deadline = value(arguments, "deadline")
-    search = {field: value(arguments, option) for field, option in SEARCH.items()}
-    device = device_of(arguments.device, arguments.profile, default("device"))
-    device_name = value(arguments, "device")
-    if arguments.device is None and device.profile is not None:
-        device_name = device.profile.device_name
-    profile = device.profile
-    if board is not None and profile is not None and profile.board != board.name:
-        raise InputError(
-            f"profile {arguments.profile} is of board {profile.board}, not of --board={board.name}"
-        )
-    layout = load_layout(value(arguments, "layout"))
-    static_bytes = layout.static_bytes if board is None else board.static_bytes
-    if arguments.static is not None:
-        static_bytes = value(arguments, "static")
-    if board is not None:
-        if ram_bytes is None:
-            ram_bytes = board.ram_bytes
-        elif ram_scope == "all":
-            check_ram(board, ram_bytes)
-    elif ram_bytes is not None and ram_bytes > device.ram_bytes:
-        warn(f"--ram={arguments.ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
-    return Options(
-        device=device,
-        device_name=device_name,
-        ram_bytes=ram_bytes,
-        deadline=deadline,
-        static_bytes=static_bytes,
-        stack_bytes=stack_bytes,
-        params=value(arguments, "params"),
-        stack_compiler=stack_compiler,
-        io=arguments.io,
-        frozen=value(arguments, "frozen"),
-        train=value(arguments, "train"),
-        split=_split(value(arguments, "split")),
-        board=board,
-        executor=_executor(
-            arguments,
-            backend,
-            ram_bytes if ram_scope == "all" else None,
-            device.storage is not None,
-        ),
-        **search,
-    )
-
-
 def _executor(
-    arguments: argparse.Namespace, backend: emit.Backend, ram_bytes: int | None, has_storage: bool
+    arguments: argparse.Namespace, backend: emit.Backend, options: Options
 ) -> Executor | None:
     """What makes a program that runs plans, if that is asked for, or a plan for one."""
     from poetc.backends.plan.source import PlanExecutor
@@ -183,13 +116,9 @@ def _executor(
         return None
     if arguments.io == "caller":
         raise InputError("plans have inputs and results in the arena: --io=arena")
-    return PlanExecutor(ram_bytes, has_storage and value(arguments, "paging"))
-
-
-def _split(text: str) -> tuple[Split, ...] | str:
-    from poetc.splits import parse_splits
-
-    return text if text in ("off", "auto") else parse_splits(text)
+    has_storage = options.device.storage is not None
+    ram_bytes = options.ram_bytes if options.ram_scope == "all" else None
+    return PlanExecutor(ram_bytes, has_storage and options.paging)
 
 
 def _for_scheduled(arguments: argparse.Namespace, options: Options, graph: GraphOp) -> Options:

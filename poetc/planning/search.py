@@ -38,7 +38,10 @@ PATIENCE = 0.5
 """Share of the time after which a search without a schedule leaves the rest to parameters in
 shards, or to finer ones."""
 
-BETTER_SHARE = 0.3
+SHARDS_SHARE = 0.2
+"""Share of the time that the search with whole parameters leaves to shards in any case."""
+
+BETTER_SHARE = 0.8
 """Share of the time that is left, where there is a schedule, for shards that may be better."""
 
 CUT = 0.7
@@ -136,15 +139,14 @@ class _Search:
 
     def run(self) -> Found:
         """What `search` returns."""
-        self._try(self.step, None, 1.0 if self.source is None else PATIENCE)
+        unsplit = self._unsplit()
+        if unsplit is None:
+            self._try(self.step, None, 1.0)
+        else:
+            self._try(self.step, None, PATIENCE, 1 - SHARDS_SHARE)
         failure = self.failures[-1].diagnosis if self.failures else None
-        if self.source is not None:
-            try:
-                unsplit = _candidate((), self.step)
-            except InputError as error:
-                self.refused = error.message
-            else:
-                failure = self._in_shards(self.source, unsplit)
+        if self.source is not None and unsplit is not None:
+            failure = self._in_shards(self.source, unsplit)
         if self.best is not None:
             return self._chosen(self.best)
         assert failure is not None
@@ -152,6 +154,17 @@ class _Search:
         if self.refused and may_help and not self.step.graph.has_parts:
             failure = replace(failure, splits=SplitSearch(refused=self.refused))
         raise UnscheduledError.of(replace(failure, least_ram=self._least_ram()))
+
+    def _unsplit(self) -> Candidate | None:
+        """A copy of the step as it is, which stays unscheduled; None where its parameters are not
+        split."""
+        if self.source is None:
+            return None
+        try:
+            return _candidate((), step_of(self.step.module.clone(), self.asked))
+        except InputError as error:
+            self.refused = error.message
+            return None
 
     def _chosen(self, best: Found) -> Found:
         """The best that was found, with the bound for all that was tried, on its graph, too."""
@@ -161,10 +174,12 @@ class _Search:
         describe(best.step.graph, report)
         return Found(best.step, report)
 
-    def _try(self, step: Step, candidate: Candidate | None, patience: float) -> None:
-        """Schedules one step. A search without a schedule takes the share `patience` of the time
-        and leaves the rest to others."""
-        begin_s, left_s = self.clock.used_s, self._left_s
+    def _try(
+        self, step: Step, candidate: Candidate | None, patience: float, share: float = 1.0
+    ) -> None:
+        """Schedules one step in a `share` of the time that is left. A search without a schedule
+        takes the share `patience` of that and leaves the rest to others."""
+        begin_s, left_s = self.clock.used_s, share * self._left_s
         splits = "" if candidate is None else splits_text(candidate.splits)
         try:
             asked = replace(step.asked, time_limit_s=left_s, patience=patience, clock=self.clock)
