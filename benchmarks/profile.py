@@ -50,7 +50,7 @@ CORES = ("cortex-m0", "cortex-m3", "cortex-m4")
 SMALL = ("gesture_mlp", "kws_conv")
 LITTLE = ("--ram=8KB", "--stack=640", STORAGE)
 IN_PARTS = {"lenet5": "--split=5:10,7:2", "mlp_mnist": "--split=3:16,1:64"}
-"""Models that fit into little RAM with parameters in parts only."""
+"""Models that fit into little RAM with parameters in shards only."""
 
 CASES = (
     Case("gesture_mlp", "microbit", "cortex-m0", ("--ram=32KB",)),
@@ -73,7 +73,7 @@ CASES = (
     Case("bert_micro", *MPS2, ("--ram=300KB",)),
 )
 """Each model on all boards that have RAM enough, for measuring its kernels, too. Operands and
-results are apart then, so that lenet5 in parts runs on a microbit, but cannot be measured there."""
+results are apart then: lenet5 in shards runs on a microbit, but cannot be measured there."""
 
 
 @dataclass(frozen=True)

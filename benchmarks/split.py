@@ -1,8 +1,8 @@
-"""How little RAM a step needs when its parameters are in parts, as far as that helps.
+"""How little RAM a step needs when its parameters are in shards, as far as that helps.
 
     python -m benchmarks.split [MODEL ...]
 
-Prints the table of docs/splitting.md: bytes of the arena with parameters on storage, without parts
+Prints the table of docs/splitting.md: bytes of the arena with parameters on storage, without shards
 and with as many as `--split=auto` finds to help.
 """
 
@@ -37,7 +37,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("models", nargs="*")
     names = document.chosen(parser.parse_args(words).models, NAMES)
     print(
-        "| model | least without parts | least with parts | | `--split` | kernels |\n"
+        "| model | least without shards | least with shards | | `--split` | kernels |\n"
         "|---|--:|--:|--:|---|--:|"
     )
     for name in names:

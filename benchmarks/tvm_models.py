@@ -47,7 +47,7 @@ HEAD = """# Models through TVM
 Made by `python -m benchmarks.tvm_models`, which fails if a promise is broken.
 
 - *RAM*: bytes for the arena; *least* is what the step needs at least with whole parameters. Where
-  parameters had to be in parts to fit, that is said.
+  parameters had to be in shards to fit, that is said.
 - *arena*, *pages*: as planned and as measured, which is the same: up to the last byte that the step
   wrote into memory full of a pattern, and the traffic of a fresh store.
 - *error*: against XLA, relative to the largest element of each tensor; *of updates*: the same of
@@ -91,7 +91,7 @@ def at_budgets(step: Model, promises: Promises) -> list[bytes]:
         promises.expect(bits(results) == first, f"{note}: other bits than with unlimited RAM")
         graph = graphs(module)[0]
         stored = any(place.where == "storage" for place in program.step.program.arguments)
-        parts = " in parts" if graph.has_parts else ""
+        parts = " in shards" if graph.has_shards else ""
         moved = program.step.pager.traffic
         print(
             f"| {step.name} | {budget} | {'' if ram_bytes is None else f'{ram_bytes:,}'} "

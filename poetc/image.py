@@ -298,7 +298,7 @@ def layout_of(graph: GraphOp) -> ImageLayout | None:
             raise InputError(f"parameter {name} has no place in storage; run poet-plan-memory")
         dtype = str(dtype_of(type_.element_type))
         updated = graph.new_page(i) is not None
-        whole, axis, start = graph.part(i) or (i, None, 0)
+        whole, axis, start = graph.shard(i) or (i, None, 0)
         name, shape = graph.param_name(whole), type_.get_shape()
         tensor = ImageTensor(name, whole, dtype, shape, offset, updated, axis, start)
         if dtype in _DTYPES:

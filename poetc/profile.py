@@ -126,13 +126,13 @@ def _no_calls(name: str, operands: list[np.ndarray]) -> list[np.ndarray]:
 def step_arguments(graph: GraphOp, path: str | None) -> list[np.ndarray]:
     """The arguments of a step: those in the .npz file `path`, or synthetic ones.
 
-    Both are those of whole parameters, which are cut where the graph has them in parts.
+    Both are those of whole parameters, which are cut where the graph has them in shards.
     """
     whole = argument_types(graph)
     arrays = _synthetic(graph, whole) if path is None else read_arguments(whole, path)
     arguments: list[np.ndarray] = []
     for i in range(len(graph.arguments)):
-        part = graph.part(i)
+        part = graph.shard(i)
         if part is None:
             arguments.append(arrays[i])
             continue

@@ -153,7 +153,7 @@ class Summary:
     deadline_ns: int | None
     kernels: int
     params: str
-    parts: dict[str, int]
+    shards: dict[str, int]
     ram: RamReport
     storage_bytes: int
     recomputes: int
@@ -199,8 +199,8 @@ class Summary:
             yield "Deadline", format_time(self.deadline_ns) if self.deadline_ns else "none"
         place = "on storage between steps" if self.params == "storage" else "in RAM"
         yield "Parameters", place
-        for name, parts in self.parts.items():
-            yield "  in parts", f"{name}: {parts}"
+        for name, shards in self.shards.items():
+            yield "  in shards", f"{name}: {shards}"
 
     def _ram(self) -> Iterator[tuple[str, str]]:
         ram, peak = self.ram, self.ram.peak
@@ -282,7 +282,7 @@ def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
 
 def _tried_text(tried: Tried) -> str:
     where = "in RAM" if tried.params == "ram" else "on storage"
-    where += f", {tried.splits} in parts" if tried.splits else ""
+    where += f", {tried.splits} in shards" if tried.splits else ""
     if tried.bound_nj is None:
         what = "no schedule"
     elif tried.energy_nj is not None:
@@ -330,10 +330,10 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
         deadline_ns=report.problem.deadline_ns if report is not None else None,
         kernels=len(original.computes),
         params="storage" if stored else "ram",
-        parts={
-            graph.param_name(i): len(graph.parts(i))
+        shards={
+            graph.param_name(i): len(graph.shards(i))
             for i in range(len(graph.arguments))
-            if graph.is_first(i) and graph.part(i) is not None
+            if graph.is_first(i) and graph.shard(i) is not None
         },
         ram=ram_report(options, view, least, stack.chain if stack is not None else None),
         storage_bytes=graph.storage_bytes or 0,

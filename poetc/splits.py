@@ -37,7 +37,7 @@ def _parse_split(word: str) -> Split:
     found = re.fullmatch(r"(.+?)(?:@(\d+))?:(\d+)", word.strip(), re.ASCII)
     if found is None or int(found[3]) < 2:
         raise InputError(
-            f"--split: {word!r} is no split: NAME:PARTS or NAME@AXIS:PARTS, with 2 or more parts"
+            f"--split: {word!r} is no split: NAME:SHARDS or NAME@AXIS:SHARDS, with 2 or more shards"
         )
     number = re.fullmatch(r"(?:arg)?(\d+)", found[1], re.ASCII)
     parameter = found[1] if number is None else int(number[1])

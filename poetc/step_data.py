@@ -3,7 +3,7 @@
     arg0, arg1, ...   the arguments, parameters included
     out0, out1, ...   the results, those that are known
 
-Numbers are those of whole tensors: where a graph has parameters in parts, they are joined.
+Numbers are those of whole tensors: where a graph has parameters in shards, they are joined.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def argument_types(graph: GraphOp) -> dict[int, Type]:
 def _whole(graph: GraphOp, i: int) -> Type:
     """Of argument `i`, or of the parameter of which it is the first part."""
     shape, dtype = _part(graph, i)
-    part = graph.part(i)
+    part = graph.shard(i)
     if part is None:
         return shape, dtype
-    sizes = [_part(graph, k)[0][part.axis] for k in graph.parts(i)]
+    sizes = [_part(graph, k)[0][part.axis] for k in graph.shards(i)]
     return (*shape[: part.axis], sum(sizes), *shape[part.axis + 1 :]), dtype
 
 

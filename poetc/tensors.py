@@ -32,7 +32,7 @@ class ProgramTensor:
     `where` is "arena", "storage", "caller", or "frozen" for an argument that is part of the
     program, or a result that is a frozen argument. `offset` is in bytes from the start of the
     arena, or, of a page, from that of the store (in bank 0). It is None in buffers of the caller,
-    where a plan decides, and for parameters in parts, which have `part_offsets`. `updates` is, for
+    where a plan decides, and for parameters in shards, which have `part_offsets`. `updates` is, for
     a result, the argument that it is the new value of.
     """
 

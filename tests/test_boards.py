@@ -166,7 +166,7 @@ def test_link_time_optimisation(
 
 @pytest.mark.slow
 def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
-    """Parameters of 247,000 bytes on a Cortex-M0 with 32 KB: in parts, in a file."""
+    """Parameters of 247,000 bytes on a Cortex-M0 with 32 KB: in shards, in a file."""
     ram = 32 * 1024
     directory = compile_board(
         "lenet5", tmp_path / "fw", "microbit", f"--ram={ram}", "--split=5:10,7:2"

@@ -39,7 +39,7 @@ def test_first_command(
 @pytest.mark.slow
 @pytest.mark.parametrize("ram", ["8KB", "4KB"])
 def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
-    """Whole ones, and in parts: the results are those of XLA too."""
+    """Whole ones, and in shards: the results are those of XLA too."""
     out = tmp_path / "out"
     model = str(ROOT / "examples" / "gesture_mlp.mlir")
     assert main([model, f"--ram={ram}", "-q", "--emit=c", "-o", str(out)]) == 0

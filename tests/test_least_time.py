@@ -1,4 +1,4 @@
-"""The time that a step takes at least, whatever parameters are in parts."""
+"""The time that a step takes at least, whatever parameters are in shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters in parts: the same bits on every path, one parameter to the user, less RAM."""
+"""Parameters in shards: the same bits on every path, one parameter to the user, less RAM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from poetc.interpreter import run_func, run_graph
 from poetc.ir.aliasing import updates_of
 from poetc.ir.dense import dtype_of
 from poetc.ir.graph import graphs
-from poetc.ir.poet import PART, Part
+from poetc.ir.poet import SHARD, Shard
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
@@ -53,13 +53,13 @@ def simplified(module: ModuleOp) -> ModuleOp:
 # The pass, seen by the interpreter
 
 
-def parts_of(module: ModuleOp) -> list[Part | None]:
+def parts_of(module: ModuleOp) -> list[Shard | None]:
     """Which part each argument of @main is."""
     attributes = main_of(module).arg_attrs
     assert attributes is not None
-    found = [each.data.get(PART) for each in attributes]
+    found = [each.data.get(SHARD) for each in attributes]
     return [
-        Part(*each.get_values()) if isinstance(each, DenseArrayBase) else None for each in found
+        Shard(*each.get_values()) if isinstance(each, DenseArrayBase) else None for each in found
     ]
 
 
@@ -103,7 +103,7 @@ def reference(name: str) -> tuple[ModuleOp, list[np.ndarray], list[np.ndarray]]:
 
 
 def everything_along(module: ModuleOp, turn: int) -> str:
-    """Each parameter in parts along one of its axes, which one depends on `turn`."""
+    """Each parameter in shards along one of its axes, which one depends on `turn`."""
     splits: list[str] = []
     for index, (stands, _) in splittable(module).items():
         shape = shape_of(main_of(module).body.block.args[index])
@@ -119,7 +119,7 @@ def everything_along(module: ModuleOp, turn: int) -> str:
     "name", ["gesture_mlp", "kws_conv", "lenet5", "dscnn", "resnet8", "bert_micro"]
 )
 def test_models_keep_their_bits(name: str, turn: int) -> None:
-    """All parameters in parts at once, along one axis and another."""
+    """All parameters in shards at once, along one axis and another."""
     module, arguments, expected = reference(name)
     split = module.clone()
     split_parameters(split, parse_splits(everything_along(module, turn)))
@@ -266,7 +266,7 @@ def test_optimisers_keep_their_bits(text: str, splits: str) -> None:
     run_passes(make_context(), split, front_passes(split, "host")[1:], lambda *_: None)
     (graph,) = graphs(split)
     assert [a.tobytes() for a in run_graph(graph, given).results] == [a.tobytes() for a in found]
-    updated = [k for k in (graph.updates(i) for i in graph.parts(0)) if k is not None]
+    updated = [k for k in (graph.updates(i) for i in graph.shards(0)) if k is not None]
     weights = [graph.return_op.arguments[k] for k in updated]
     assert len({value.owner for value in weights}) == len(weights)
 
@@ -364,8 +364,8 @@ def test_fewest_parts_that_fit(ram: int, parts: int) -> None:
     module = parse_module(DENSE, "dense.mlir")
     asked = options(ram, static_bytes=0, stack_bytes=0)
     graph = compile_module(make_context(), module, asked).graph
-    assert len(graph.parts(1)) == parts
-    assert [graph.part(2), len(graph.arguments)] == [None, 2 + parts]
+    assert len(graph.shards(1)) == parts
+    assert [graph.shard(2), len(graph.arguments)] == [None, 2 + parts]
 
 
 @pytest.fixture
@@ -500,7 +500,7 @@ def test_no_parts_make_computing_faster(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--split=w"], "'w' is no split: NAME:PARTS or NAME@AXIS:PARTS"),
+        (["--split=w"], "'w' is no split: NAME:SHARDS or NAME@AXIS:SHARDS"),
         (["--split="], "--split is given without a value"),
         (["--split=1:1"], "'1:1' is no split"),
         (["--split=1:2", "--params=ram"], "parameters in shards are on storage, not in RAM"),
@@ -544,7 +544,7 @@ def test_one_parameter_to_the_user(dense: str, tmp_path: Path) -> None:
 
 def test_the_summary_tells_what_is_in_parts(dense: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([dense, "--ram=1330", "--stack=4", "--static=4", "-o", "/dev/null"]) == 0
-    assert re.search(r"in parts +\['w'\]: 2\n", capsys.readouterr().err)
+    assert re.search(r"in shards +\['w'\]: 2\n", capsys.readouterr().err)
 
 
 def test_parts_in_ram_are_refused(dense: str, tmp_path: Path) -> None:
@@ -559,11 +559,11 @@ def test_parts_in_ram_are_refused(dense: str, tmp_path: Path) -> None:
     (graph,) = graphs(module)
     with pytest.raises(InputError, match="parameters in shards are on storage"):
         schedule_and_plan(graph, ScheduleOptions())
-    parts = {i: graph.arg_attr(i, PART) for i in range(len(graph.arguments))}
-    graph.set_arg_attrs(PART, dict.fromkeys(parts))
+    parts = {i: graph.arg_attr(i, SHARD) for i in range(len(graph.arguments))}
+    graph.set_arg_attrs(SHARD, dict.fromkeys(parts))
     schedule_and_plan(graph, ScheduleOptions())
-    graph.set_arg_attrs(PART, parts)
+    graph.set_arg_attrs(SHARD, parts)
     with pytest.raises(
-        InputError, match=r"parameter \['w'\] is in parts, so it must be on storage"
+        InputError, match=r"parameter \['w'\] is in shards, so it must be on storage"
     ):
         generate(module)

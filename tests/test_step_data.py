@@ -86,7 +86,7 @@ def spoil_expected(out: Path, number: int) -> None:
     ids=" ".join,
 )
 def test_make_run_does_one_step_and_compares(options: tuple[str, ...], tmp_path: Path) -> None:
-    """In RAM, on storage, in parts; here and in the emulator; again and again."""
+    """In RAM, on storage, in shards; here and in the emulator; again and again."""
     out = compiled(GESTURE, tmp_path / "out", *options)
     for _ in range(2):
         done = make_run(out)
@@ -299,7 +299,7 @@ def test_faults_of_data(fault: Callable[[Arrays], None], in_parts: Path, tmp_pat
     data = changed(GESTURE.with_suffix(".npz"), tmp_path / "data.npz", fault)
     words = (f"{GESTURE}.mlir", "--emit=c", "-o", str(tmp_path / "out"), f"--data={data}")
     assert FAULTS[fault] in refused(*words)
-    # For IR that is scheduled, in parts, too.
+    # For IR that is scheduled, in shards, too.
     assert FAULTS[fault] in refused(str(in_parts), *words[1:])
     assert not (tmp_path / "out").exists()
 

@@ -62,7 +62,7 @@ def scheduled(model: Model, ram_bytes: int | None, **changes) -> ModuleOp:
 
 def within(name: str, ram_bytes: int | None) -> ModuleOp:
     """A model as the command line schedules it in so many bytes of arena, quickly: parameters in
-    RAM where there is room, else on storage, and in parts where it does not fit otherwise."""
+    RAM where there is room, else on storage, and in shards where it does not fit otherwise."""
     options = Options(load_device(DEVICE), DEVICE, ram_bytes, time_limit_s=20.0, gap=0.5)
     return schedule_module(make_context(), read_model(name), options).module
 

@@ -5,7 +5,7 @@
 // In rows, which is what is chosen, a contraction goes on where the one before it ended. The
 // gradient is never whole: its parts are computed from slices.
 
-// COLUMNS:      func.func public @main(%x: tensor<4x6xf32>, %w: tensor<6x4xf32> {tf.aliasing_output = 1 : i32, poet.part = array<i64: 1, 1, 0>}, %w_1: tensor<6x4xf32> {tf.aliasing_output = 2 : i32, poet.part = array<i64: 1, 1, 4>}) -> (tensor<4x4xf32>, tensor<6x4xf32> {jax.result_info = "result[1]['w']"}, tensor<6x4xf32> {jax.result_info = "result[1]['w']"}) {
+// COLUMNS:      func.func public @main(%x: tensor<4x6xf32>, %w: tensor<6x4xf32> {tf.aliasing_output = 1 : i32, poet.shard = array<i64: 1, 1, 0>}, %w_1: tensor<6x4xf32> {tf.aliasing_output = 2 : i32, poet.shard = array<i64: 1, 1, 4>}) -> (tensor<4x4xf32>, tensor<6x4xf32> {jax.result_info = "result[1]['w']"}, tensor<6x4xf32> {jax.result_info = "result[1]['w']"}) {
 // COLUMNS-NEXT:   %h = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x4xf32>) -> tensor<4x4xf32>
 // COLUMNS-NEXT:   %h_1 = stablehlo.dot_general %x, %w_1, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x4xf32>) -> tensor<4x4xf32>
 // COLUMNS-NEXT:   %t = stablehlo.tanh %h : tensor<4x4xf32>
@@ -19,7 +19,7 @@
 // COLUMNS-NEXT:   func.return %y, %n, %n_1 : tensor<4x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>
 // COLUMNS-NEXT: }
 
-// ROWS:      func.func public @main(%x: tensor<4x6xf32>, %w: tensor<3x8xf32> {tf.aliasing_output = 1 : i32, poet.part = array<i64: 1, 0, 0>}, %w_1: tensor<3x8xf32> {tf.aliasing_output = 2 : i32, poet.part = array<i64: 1, 0, 3>}) -> (tensor<4x4xf32>, tensor<3x8xf32> {jax.result_info = "result[1]['w']"}, tensor<3x8xf32> {jax.result_info = "result[1]['w']"}) {
+// ROWS:      func.func public @main(%x: tensor<4x6xf32>, %w: tensor<3x8xf32> {tf.aliasing_output = 1 : i32, poet.shard = array<i64: 1, 0, 0>}, %w_1: tensor<3x8xf32> {tf.aliasing_output = 2 : i32, poet.shard = array<i64: 1, 0, 3>}) -> (tensor<4x4xf32>, tensor<3x8xf32> {jax.result_info = "result[1]['w']"}, tensor<3x8xf32> {jax.result_info = "result[1]['w']"}) {
 // ROWS-NEXT:   %0 = stablehlo.slice %x [0:4, 0:3] : (tensor<4x6xf32>) -> tensor<4x3xf32>
 // ROWS-NEXT:   %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0] : (tensor<4x3xf32>, tensor<3x8xf32>) -> tensor<4x8xf32>
 // ROWS-NEXT:   %2 = stablehlo.slice %x [0:4, 3:6] : (tensor<4x6xf32>) -> tensor<4x3xf32>

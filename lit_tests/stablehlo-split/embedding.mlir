@@ -2,7 +2,7 @@
 
 // A table in columns: each part is looked up by itself, and gets its gradient added by itself.
 
-// CHECK:      func.func public @main(%t: tensor<5x2xf32> {tf.aliasing_output = 1 : i32, poet.part = array<i64: 0, 1, 0>}, %i: tensor<3x1xi32>, %t_1: tensor<5x2xf32> {tf.aliasing_output = 2 : i32, poet.part = array<i64: 0, 1, 2>}) -> (tensor<3x4xf32>, tensor<5x2xf32>, tensor<5x2xf32>) {
+// CHECK:      func.func public @main(%t: tensor<5x2xf32> {tf.aliasing_output = 1 : i32, poet.shard = array<i64: 0, 1, 0>}, %i: tensor<3x1xi32>, %t_1: tensor<5x2xf32> {tf.aliasing_output = 2 : i32, poet.shard = array<i64: 0, 1, 2>}) -> (tensor<3x4xf32>, tensor<5x2xf32>, tensor<5x2xf32>) {
 // CHECK-NEXT:   %e = "stablehlo.gather"(%t, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 2>, indices_are_sorted = false}> : (tensor<5x2xf32>, tensor<3x1xi32>) -> tensor<3x2xf32>
 // CHECK-NEXT:   %e_1 = "stablehlo.gather"(%t_1, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 2>, indices_are_sorted = false}> : (tensor<5x2xf32>, tensor<3x1xi32>) -> tensor<3x2xf32>
 // CHECK-NEXT:   %e_2 = stablehlo.concatenate %e, %e_1, dim = 1 : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x4xf32>

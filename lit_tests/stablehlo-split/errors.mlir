@@ -13,7 +13,7 @@
 // MANY: --split=1:9: no dimension of [4, 8] has that many
 // DIMENSION: --split=1@2:2: there is no dimension 2 with 2 or more in [4, 8]
 // ALIKE: --split=2:3: argument 1 is split in another way
-// SYNTAX: '1' is no split: NAME:PARTS or NAME@AXIS:PARTS, with 2 or more parts
+// SYNTAX: '1' is no split: NAME:SHARDS or NAME@AXIS:SHARDS, with 2 or more shards
 // AGAIN: --split=1:2: argument 1 is split already
 
 func.func public @main(%x: tensor<4x8xf32>, %a: tensor<4x8xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4x8xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<4x8xf32> {jax.result_info = "result['a']"}, tensor<4x8xf32> {jax.result_info = "result['b']"}) {

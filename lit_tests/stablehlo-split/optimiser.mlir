@@ -3,7 +3,7 @@
 // Weights and the state of their optimiser are split alike. Parts come after all arguments, their
 // new values after all results.
 
-// CHECK:      func.func public @main(%m: tensor<2xf32> {tf.aliasing_output = 0 : i32, poet.part = array<i64: 0, 0, 0>}, %w: tensor<2xf32> {tf.aliasing_output = 1 : i32, poet.part = array<i64: 1, 0, 0>}, %x: tensor<4xf32>, %m_1: tensor<2xf32> {tf.aliasing_output = 3 : i32, poet.part = array<i64: 0, 0, 2>}, %w_1: tensor<2xf32> {tf.aliasing_output = 4 : i32, poet.part = array<i64: 1, 0, 2>}) -> (tensor<2xf32>, tensor<2xf32>, tensor<f32>, tensor<2xf32>, tensor<2xf32>) {
+// CHECK:      func.func public @main(%m: tensor<2xf32> {tf.aliasing_output = 0 : i32, poet.shard = array<i64: 0, 0, 0>}, %w: tensor<2xf32> {tf.aliasing_output = 1 : i32, poet.shard = array<i64: 1, 0, 0>}, %x: tensor<4xf32>, %m_1: tensor<2xf32> {tf.aliasing_output = 3 : i32, poet.shard = array<i64: 0, 0, 2>}, %w_1: tensor<2xf32> {tf.aliasing_output = 4 : i32, poet.shard = array<i64: 1, 0, 2>}) -> (tensor<2xf32>, tensor<2xf32>, tensor<f32>, tensor<2xf32>, tensor<2xf32>) {
 // CHECK-NEXT:   %c = stablehlo.constant dense<5.000000e-01> : tensor<f32>
 // CHECK-NEXT:   %zero = stablehlo.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-NEXT:   %0 = stablehlo.slice %x [0:2] : (tensor<4xf32>) -> tensor<2xf32>

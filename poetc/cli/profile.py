@@ -49,7 +49,7 @@ def build_parser() -> Parser:
             replace(
                 OPTIONS["split"],
                 metavar="NAME:K,...",
-                help="parameters in parts, as poetc --split has them",
+                help="parameters in shards, as poetc --split has them",
             ),
         ]
     )
@@ -142,6 +142,6 @@ def _kernels_of(arguments: argparse.Namespace) -> tuple[Entry, ...]:
 
     name, data = read(arguments.input)
     if arguments.split in ("off", "auto"):
-        raise InputError(f"--split={arguments.split}: name parameters and their number of parts")
+        raise InputError(f"--split={arguments.split}: name parameters and their number of shards")
     splits = () if arguments.split is None else parse_splits(arguments.split)
     return entries_of(make_context(), read_module(data, name), splits, arguments.data)

@@ -1,4 +1,4 @@
-"""`stablehlo-split`: parameters in parts, so that no kernel holds a large one whole.
+"""`stablehlo-split`: parameters in shards, so that no kernel holds a large one whole.
 
 A parameter is replaced by slices of it along one axis, each an argument of its own. What reads the
 parameter is computed part by part as far as the axis is parallel there: element-wise operations,
@@ -8,7 +8,7 @@ slices of what the whole one is computed from, and so becomes as many results. E
 stays what it was and where it was in the order of its reduction, so the bits stay.
 
 Arguments keep their numbers: the first part takes the place of the parameter, the others come after
-all arguments, their new values after all results. `poet.part = array<i64: argument, axis, start>`
+all arguments, their new values after all results. `poet.shard = array<i64: argument, axis, start>`
 on each part tells which argument it is a slice of, and where it begins. To the user it is one
 parameter still (poetc/image.py, backends/c/layout.py).
 
@@ -38,7 +38,7 @@ from xdsl.passes import ModulePass
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING, updates_of
-from poetc.ir.poet import PART, Part
+from poetc.ir.poet import SHARD, Shard
 from poetc.passes.stablehlo_to_poet import argument_names
 from poetc.simplify.axes import Along, Walk, along, piece, summand, summed
 from poetc.simplify.driver import remove_dead
@@ -158,7 +158,7 @@ def splittable(module: ModuleOp) -> dict[int, tuple[int, int]]:
 
 
 def _is_part(main: FuncOp, index: int) -> bool:
-    return main.arg_attrs is not None and PART in main.arg_attrs.data[index].data
+    return main.arg_attrs is not None and SHARD in main.arg_attrs.data[index].data
 
 
 def names_for_splits(main: FuncOp) -> list[str]:
@@ -200,8 +200,8 @@ def best_axis(main: FuncOp, alike: Sequence[int], parts: int) -> int | None:
     """The axis along which to split the parameters `alike`; None if none is that long.
 
     Along it the fewest readers need all of a parameter at once. Of such axes it is one along which
-    fewest results are in parts that something reads together with another tensor of their size, as
-    a gradient is with the mask of an activation, and then in parts at all; then the longest.
+    fewest results are in shards that something reads together with another tensor of their size, as
+    a gradient is with the mask of an activation, and then in shards at all; then the longest.
     """
     arguments = main.body.block.args
     shape = hlo.shape_of(arguments[alike[0]])
@@ -305,7 +305,7 @@ def is_light(op: Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A value that is there in parts, and their concatenation, which is dead if nothing needs it.
+    """A value that is there in shards, and their concatenation, which is dead if nothing needs it.
 
     `heavy`: a contraction or reduction lies between a parameter and them.
     """
@@ -317,7 +317,7 @@ class _Parts:
 
 
 class _Splitter:
-    """Adds to the block of `main` what computes in parts, and removes what that replaces."""
+    """Adds to the block of `main` what computes in shards, and removes what that replaces."""
 
     def __init__(self, main: FuncOp, table: dict[int, Cut]) -> None:
         self.main, self.table = main, table
@@ -372,12 +372,12 @@ class _Splitter:
                 argument.name_hint = _hint(whole, k) if k else whole.name_hint
                 argument.location = whole.location
                 values.append(argument)
-                marked = attributes[index] | {PART: Part(index, cut.axis, start).attribute}
+                marked = attributes[index] | {SHARD: Shard(index, cut.axis, start).attribute}
                 if k:
                     marked[ALIASING] = IntegerAttr(results, i32)
                     results += 1
                     attributes.append(marked)
-            attributes[index] = attributes[index] | {PART: Part(index, cut.axis, 0).attribute}
+            attributes[index] = attributes[index] | {SHARD: Shard(index, cut.axis, 0).attribute}
             self._add(whole, cut, values, heavy=False)
         self.main.arg_attrs = ArrayAttr(map(DictionaryAttr, attributes))
 
@@ -396,7 +396,7 @@ class _Splitter:
         self.last.operands = results
         self.main.res_attrs = ArrayAttr(map(DictionaryAttr, attributes))
 
-    # Values in parts
+    # Values in shards
 
     def _add(self, value: SSAValue, cut: Cut, values: Sequence[SSAValue], heavy: bool) -> None:
         whole = self._emit(hlo.ConcatenateOp(values, cut.axis), self.at)
@@ -405,14 +405,14 @@ class _Splitter:
         self.free[value] = False
 
     def _compute_in_parts(self, op: hlo.StablehloOp, operand: int) -> bool:
-        """Computes `op` in parts, if the parts of that operand allow it."""
+        """Computes `op` in shards, if the parts of that operand allow it."""
         given = self.parts[op.operands[operand]]
         heavy = not is_light(op)
         dim = _result_dim(op, operand, given.cut.axis)
         if dim is None and not given.heavy:
             return self._sum_up(op, operand)
-        # What a contraction gives is stored in parts, after what is done to each of its elements at
-        # once: bias, activation. Whatever reads it then reads all parts.
+        # What a contraction gives is stored in shards, after what is done to each of its
+        # elements at once: bias, activation. Whatever reads it then reads all parts.
         behind = given.heavy and (heavy or not op.operands[operand].has_one_use())
         if dim is None or behind:
             return False

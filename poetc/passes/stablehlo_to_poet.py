@@ -43,7 +43,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from poetc.errors import InputError, collected
 from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.locations import source_location
-from poetc.ir.poet import IO_PLACES, PART, ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.poet import IO_PLACES, SHARD, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
     ConstantOp,
     ElementwiseOp,
@@ -386,8 +386,8 @@ class _Converter:
         if name is not None:
             attributes[NAME] = StringAttr(name)
         given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
-        if PART in given:
-            attributes[PART] = given[PART]
+        if SHARD in given:
+            attributes[SHARD] = given[SHARD]
         return attributes
 
 
@@ -472,7 +472,7 @@ def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
     ]
     if problems:
         raise collected([InputError(problem, source_location(main)) for problem in problems])
-    in_shards = {i for i, given in enumerate(attributes) if PART in given}
+    in_shards = {i for i, given in enumerate(attributes) if SHARD in given}
     return frozenset((unchanged | wanted.keys()) - in_shards)
 
 

@@ -86,12 +86,12 @@ def _checked(graph: GraphOp, options: ScheduleOptions) -> ScheduleOptions:
     Raises InputError where they are to be in RAM, and InfeasibleError where nothing is left for
     tensors.
     """
-    if graph.has_parts and (options.params == "ram" or options.ram_scope != "all"):
+    if graph.has_shards and (options.params == "ram" or options.ram_scope != "all"):
         limits = "params=ram" if options.params == "ram" else f"ram-scope={options.ram_scope}"
         raise InputError(f"parameters in shards are on storage; they cannot go with {limits}")
     if options.arena_bytes is not None and options.arena_bytes <= 0 < options.budget.reserved_bytes:
         raise InfeasibleError(replace(diagnosis(graph, options, Reason.RESERVED), proven=True))
-    return replace(options, params="storage") if graph.has_parts else options
+    return replace(options, params="storage") if graph.has_shards else options
 
 
 def _plan_in_time(

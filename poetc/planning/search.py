@@ -151,7 +151,7 @@ class _Search:
             return self._chosen(self.best)
         assert failure is not None
         may_help = failure.proven and not failure.is_about_time
-        if self.refused and may_help and not self.step.graph.has_parts:
+        if self.refused and may_help and not self.step.graph.has_shards:
             failure = replace(failure, splits=SplitSearch(refused=self.refused))
         raise UnscheduledError.of(replace(failure, least_ram=self._least_ram()))
 
@@ -368,7 +368,7 @@ def _most_frugal(graph: GraphOp, asked: ScheduleOptions) -> GraphView:
     may_be_stored = asked.device is not None and asked.device.storage is not None
     may_be_stored &= asked.ram_scope == "all"
     asked = replace(asked, budget=replace(asked.budget, total_bytes=None), deadline_ns=None)
-    if graph.has_parts or (asked.params != "ram" and may_be_stored):
+    if graph.has_shards or (asked.params != "ram" and may_be_stored):
         try:
             return problem_view(graph, replace(asked, params="storage"))
         except InputError:

@@ -44,7 +44,7 @@ PIECES = (hlo.SliceOp, hlo.ConcatenateOp)
 
 Pages = frozenset[int]
 """Pages of parameters or of their new values, by the index of their tensor. ~i is some page, no
-matter which, of argument i, which may be in parts."""
+matter which, of argument i, which may be in shards."""
 
 
 def least_time_ns(
@@ -56,7 +56,7 @@ def least_time_ns(
 
     Parts make neither computing nor transfers less. Where transfers go on beside computing, what
     depends on parameters is computed after these are paged in, and what new values depend on before
-    these are paged out: for those that may be in parts, one byte of each.
+    these are paged out: for those that may be in shards, one byte of each.
     """
     problem = view.problem
     instance = Instance(problem)
@@ -184,7 +184,7 @@ def _parameters_of(view: GraphView) -> dict[int, int]:
     found: dict[int, int] = {}
     for v, (value, tensor) in enumerate(zip(view.values, view.problem.tensors, strict=True)):
         if tensor.start is Place.STORAGE and isinstance(value, BlockArgument):
-            part = view.graph.part(value.index)
+            part = view.graph.shard(value.index)
             found[v] = value.index if part is None else part.argument
     return found
 

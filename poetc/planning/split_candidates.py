@@ -254,7 +254,7 @@ def _finer(
 
 def _parameters(candidate: Candidate) -> list[tuple[int, int]]:
     """The parameters whose parts may make the kernel smaller that needs most, with the bytes of its
-    largest tensor that would be in parts.
+    largest tensor that would be in shards.
 
     First those that it reads or updates, largest first; then those that are read or updated beside
     its results and operands, such as what a gradient that is stored is for.
@@ -286,7 +286,7 @@ def _arguments(graph: GraphOp, kernel: ComputeOp) -> dict[int, int]:
     found: dict[int, int] = {}
     for operand in kernel.operands:
         if isinstance(operand, BlockArgument) and graph.updates(operand.index) is not None:
-            part = graph.part(operand.index)
+            part = graph.shard(operand.index)
             argument = operand.index if part is None else part.argument
             found[argument] = max(found.get(argument, 0), tensor_bytes(operand.type))
     return found

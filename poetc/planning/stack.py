@@ -63,8 +63,8 @@ def expected_stack(
         return _with_most_transfers(problem, limited and options.paging)
 
     measured: list[StackUse] = []
-    if not any(graph.has_parts for graph in graphs(module)):
-        # Parameters in parts are never in RAM from step to step.
+    if not any(graph.has_shards for graph in graphs(module)):
+        # Parameters in shards are never in RAM from step to step.
         measured.append(measure(asked, lambda problem: solve(problem, strategy="keep-all").steps))
     if store:
         try:

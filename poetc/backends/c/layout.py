@@ -103,7 +103,7 @@ def arena_offset(value: SSAValue) -> int:
 def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
     """The arguments, where the caller writes them before a step, or as pages.
 
-    Raises InputError for an input on storage, and for a parameter in parts in RAM.
+    Raises InputError for an input on storage, and for a parameter in shards in RAM.
     """
     places: list[TensorPlace] = []
     callers = caller_names(graph)
@@ -115,7 +115,7 @@ def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
             raise InputError(f"input {place.name} is on storage; only parameters can be")
         places.append(place)
     return tuple(
-        _joined(graph, i, [places[k] for k in graph.parts(i)], graph.param_name(i))
+        _joined(graph, i, [places[k] for k in graph.shards(i)], graph.param_name(i))
         for i, place in enumerate(places)
         if graph.is_first(i)
     )
@@ -123,12 +123,12 @@ def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
 
 def _joined(graph: GraphOp, i: int, places: Sequence[TensorPlace], name: str) -> TensorPlace:
     """One place for all parts of argument `i`, or of its new value."""
-    part = graph.part(i)
+    part = graph.shard(i)
     if part is None:
         return places[0]
     if not all(place.on_storage for place in places):
         raise InputError(
-            f"parameter {name} is in parts, so it must be on storage: --params=storage"
+            f"parameter {name} is in shards, so it must be on storage: --params=storage"
         )
     shape = list(places[0].shape)
     shape[part.axis] = sum(place.shape[part.axis] for place in places)
@@ -175,7 +175,7 @@ def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
         if argument is None:
             joined.append(place)
         elif graph.is_first(argument):
-            parts = [p for k in graph.parts(argument) for p in places if p.updates == k]
+            parts = [p for k in graph.shards(argument) for p in places if p.updates == k]
             joined.append(_joined(graph, argument, parts, graph.result_name(i)))
     return tuple(joined)
 

@@ -190,7 +190,7 @@ static void *made(const poetc_operation *operation, uint32_t i)
         ]
 
     def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
-        """By the number of the tensor in the graph, where parameters may be in parts."""
+        """By the number of the tensor in the graph, where parameters may be in shards."""
         graph = self.graph
         arguments = range(len(graph.arguments))
         numbers = [i for i in arguments if graph.is_first(i)]

@@ -15,10 +15,10 @@ from xdsl.ir import Dialect
 from poetc.ir.poet.attributes import (
     IO_PLACES,
     NO_OFFSET,
-    PART,
+    SHARD,
     CostAttr,
     PageType,
-    Part,
+    Shard,
     TransferType,
 )
 from poetc.ir.poet.compute import ComputeOp, YieldOp
@@ -39,7 +39,7 @@ from poetc.ir.remainder import RemOp
 __all__ = [
     "IO_PLACES",
     "NO_OFFSET",
-    "PART",
+    "SHARD",
     "AnyPageIn",
     "AnyPageOut",
     "ComputeOp",
@@ -51,9 +51,9 @@ __all__ = [
     "PageOutOp",
     "PageOutStartOp",
     "PageType",
-    "Part",
     "Poet",
     "ReturnOp",
+    "Shard",
     "TransferType",
     "WaitOp",
     "YieldOp",

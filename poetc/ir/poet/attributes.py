@@ -23,13 +23,13 @@ ROLES = ("input", "param", "frozen")
 """What a graph argument may be: given anew for each step, kept from step to step, or never written:
 a frozen one is read where it is, such as in flash, and takes no RAM."""
 
-PART = "poet.part"
-"""Attribute of an argument that is a part of a parameter: see `Part`."""
+SHARD = "poet.shard"
+"""Attribute of an argument that is a shard of a parameter: see `Shard`."""
 
 
-class Part(NamedTuple):
-    """Which part of a parameter an argument is: a slice along `axis` from `start` on. The first
-    part has the number of the parameter, which is `argument` of all of them."""
+class Shard(NamedTuple):
+    """Which shard of a parameter an argument is: a slice along `axis` from `start` on. The first
+    shard has the number of the parameter, which is `argument` of all of them."""
 
     argument: int
     axis: int
