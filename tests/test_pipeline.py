@@ -26,7 +26,10 @@ CASES = [
     ("gesture_mlp", ("--ram=9800", "--strategy=checkmate", "--device=mkr1000")),
     ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host")),
     *(pytest.param(name, (), marks=pytest.mark.slow) for name in LARGE),
-    *(pytest.param(name, ("--ram=700KB", "--gap=10%"), marks=pytest.mark.slow) for name in LARGE),
+    *(
+        pytest.param(name, ("--ram=700KB", "--gap=10%"), marks=pytest.mark.slow)
+        for name in ("mlp_mnist", "lenet5", "dscnn")
+    ),
 ]
 
 
