@@ -11,6 +11,9 @@ from poetc.ir import stablehlo as hlo
 from poetc.passes.poet_fuse.facts import ANCHORS, LOOPS, OPAQUE, UNIT, operand_tags
 from poetc.passes.poet_fuse.storing import Storing
 
+Reads = dict[SSAValue, set[tuple[int, ...]]]
+"""Values that are read, with the axes that index them (see `operand_tags`)."""
+
 
 @dataclass
 class Group:
@@ -21,8 +24,8 @@ class Group:
     """Shape that the kernel's reductions read; the shape of its results if it has none."""
     reduced: tuple[int, ...] = ()
     mergeable: bool = True
-    reads: dict[SSAValue, set[tuple[int, ...]]] = field(default_factory=dict)
-    """Values read from outside, with the axes that index them (see `operand_tags`)."""
+    reads: Reads = field(default_factory=dict)
+    """Values read from outside."""
 
 
 class Grouping:
@@ -31,19 +34,40 @@ class Grouping:
     def __init__(self, storing: Storing, apart: Set[frozenset[SSAValue]]) -> None:
         """The pairs of stored values in `apart` do not share a kernel."""
         self.storing, self.flat, self.apart = storing, storing.flat, apart
-        self._after: dict[int, list[Group]] | None = None
+        self._home: dict[SSAValue, Group] = {}
+        self._readers: dict[SSAValue, list[Group]] = {}
+        self._after: dict[int, list[Group]] = {}
+        self._updating = {parameter: new for new, parameter in self.flat.updates.items()}
+        self._found: dict[tuple[SSAValue, tuple[int, ...]], Reads] = {}
         self._refused: set[tuple[SSAValue, ...]] = set()
 
     def groups(self) -> list[Group]:
         order = [op.results[0] for op in self.flat.ops if op.results[0] in self.storing.stored]
         groups = [self._group_of(v) for v in order]
-        home: dict[SSAValue, Group] = {member: g for g in groups for member in g.members}
+        for group in groups:
+            self._enter(group)
         changed = True
         while changed:
             changed = False
             for value in order:
-                changed |= self._merge_into(home[value], groups, home)
+                changed |= self._merge_into(self._home[value], groups)
         return self._sort(groups)
+
+    def _enter(self, group: Group) -> None:
+        for member in group.members:
+            self._home[member] = group
+        for value in group.reads:
+            self._readers.setdefault(value, []).append(group)
+
+    def _leave(self, group: Group) -> None:
+        """Forgets a group, and of those that must run before it what runs after them."""
+        before = [self._home[value] for value in group.reads if value in self._home]
+        for value in group.members:
+            before += self._readers.get(self.flat.updates.get(value, value), ())
+        for other in (group, *before):
+            self._after.pop(id(other), None)
+        for value in group.reads:
+            self._readers[value] = [g for g in self._readers[value] if g is not group]
 
     def _group_of(self, root: SSAValue) -> Group:
         ops, boundary = self.storing.closure(root)
@@ -60,7 +84,7 @@ class Grouping:
                 group = Group([root], None, mergeable=False)
         else:
             group = Group([root], hlo.shape_of(root), mergeable=root not in self.storing.sealed)
-        group.reads = self._tagged_reads(group, root)
+        group.reads = dict(self._tagged_reads(group, root))
         for value in boundary:
             group.reads.setdefault(value, {(OPAQUE,)})
         parameter = self.flat.updates.get(root)
@@ -83,12 +107,17 @@ class Grouping:
         rest = iter(rows)
         return tuple(UNIT if n == 1 else next(rest) for n in hlo.shape_of(root))
 
-    def _tagged_reads(self, group: Group, root: SSAValue) -> dict[SSAValue, set[tuple[int, ...]]]:
+    def _tagged_reads(self, group: Group, root: SSAValue) -> Reads:
         """What the kernel of `root` reads, with the axes that index it."""
         tags = self._root_tags(group, root)
-        found: dict[SSAValue, set[tuple[int, ...]]] = {}
         if tags is None:
-            return found
+            return {}
+        if (root, tags) not in self._found:
+            self._found[root, tags] = self._read_along(root, tags)
+        return self._found[root, tags]
+
+    def _read_along(self, root: SSAValue, tags: tuple[int, ...]) -> Reads:
+        found: Reads = {}
         seen: set[tuple[SSAValue, tuple[int, ...]]] = set()
         stack = [(root, tags)]
         while stack:
@@ -111,8 +140,9 @@ class Grouping:
             stack.extend(zip(self.flat.operands(op), inner, strict=True))
         return found
 
-    def _merge_into(self, group: Group, groups: list[Group], home: dict[SSAValue, Group]) -> bool:
+    def _merge_into(self, group: Group, groups: list[Group]) -> bool:
         """Merge `group` with one that it reads, or that reduces the same tensor. True if done."""
+        home = self._home
         candidates: list[Group] = []
         for value in group.reads:
             if value in home:
@@ -130,14 +160,14 @@ class Grouping:
                 continue
             merged = self._try_merge(other, group)
             # A path between two groups through others stays one whatever those merge with.
-            if merged is None or self._makes_cycle(other, group, groups):
+            if merged is None or self._makes_cycle(other, group):
                 self._refused.add(pair)
                 continue
-            self._after = None
             groups[groups.index(other)] = merged
             groups.remove(group)
-            for value in merged.members:
-                home[value] = merged
+            for gone in (other, group):
+                self._leave(gone)
+            self._enter(merged)
             return True
         return False
 
@@ -183,40 +213,38 @@ class Grouping:
                     return None
         return merged
 
-    def _successors(self, groups: list[Group]) -> dict[int, list[Group]]:
-        """Groups that must run after each group: readers, and updates of what it reads."""
-        producer = {v: g for g in groups for v in g.members}
-        updater = {self.flat.updates[v]: g for v, g in producer.items() if v in self.flat.updates}
-        after: dict[int, list[Group]] = {id(g): [] for g in groups}
-        for group in groups:
-            for value in group.reads:
-                if value in producer and producer[value] is not group:
-                    after[id(producer[value])].append(group)
-                if value in updater and updater[value] is not group:
-                    after[id(group)].append(updater[value])
+    def _successors(self, group: Group) -> list[Group]:
+        """Groups that must run after a group: readers, and updates of what it reads."""
+        known = self._after.get(id(group))
+        if known is not None:
+            return known
+        after = [g for value in group.members for g in self._readers.get(value, ())]
+        for value in group.reads:
+            new = self._updating.get(value)
+            if new is not None and new in self._home:
+                after.append(self._home[new])
+        self._after[id(group)] = after = [g for g in after if g is not group]
         return after
 
-    def _makes_cycle(self, first: Group, second: Group, groups: list[Group]) -> bool:
+    def _makes_cycle(self, first: Group, second: Group) -> bool:
         """Whether a path leads from one of the two to the other through a third."""
-        if self._after is None:
-            self._after = self._successors(groups)
-        after = self._after
         for start, goal in ((first, second), (second, first)):
             seen = {id(start), id(goal)}
-            stack = [g for g in after[id(start)] if g is not goal]
+            stack = [g for g in self._successors(start) if g is not goal]
             while stack:
                 group = stack.pop()
                 if id(group) in seen:
                     continue
                 seen.add(id(group))
-                if any(g is goal for g in after[id(group)]):
+                after = self._successors(group)
+                if any(g is goal for g in after):
                     return True
-                stack.extend(after[id(group)])
+                stack.extend(after)
         return False
 
     def _sort(self, groups: list[Group]) -> list[Group]:
         """Topological order, as close to the program order as the merges allow."""
-        after = self._successors(groups)
+        after = {id(g): self._successors(g) for g in groups}
         waiting = {id(g): 0 for g in groups}
         for successors in after.values():
             for group in successors:
