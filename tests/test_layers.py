@@ -26,6 +26,7 @@ LAYERS = (
     ("pipeline",),
     ("driver",),
     ("report", "profile", "tvm", "frontends", "universe"),
+    ("sweep",),
     ("cli",),
 )
 """Modules and packages of poetc, from the lowest. None imports one that stands in a later line."""
