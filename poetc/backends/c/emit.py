@@ -40,11 +40,13 @@ from poetc.backends.c.build_id import with_build_id
 from poetc.backends.c.directory import write_generated
 from poetc.backends.c.expressions import called_functions
 from poetc.backends.c.header import header
+from poetc.backends.c.kernel_files import kernels_header, kernels_source
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
 from poetc.backends.c.libraries import DEFAULT_LAYOUT, RUNS, Library, indexed, load_layout
 from poetc.backends.c.libraries.library import MARK, renamed
 from poetc.backends.c.printer import Signature, print_function, print_prototype, tables_of
 from poetc.backends.c.program import Kernel, Program
+from poetc.backends.c.scheduled import ScheduledProgram
 from poetc.backends.c.step_files import step_files
 from poetc.backends.c.text import c_comment, c_identifier, guarded
 from poetc.budget import Budget
@@ -209,7 +211,8 @@ def _generate(
         static_bytes += executor.state_bytes(found[0]) if executor is not None else 0
     budget = Budget(ram_bytes, static_bytes, stack_bytes)
     if executor is None:
-        program = Program(module, found[0], name, budget, () if step is None else step.arguments)
+        arguments = () if step is None else step.arguments
+        program = ScheduledProgram(module, found[0], name, budget, arguments)
     else:
         program = executor.program(module, found[0], name, budget)
     # Tables of constants are in kernels.c, and what reads them.
@@ -220,8 +223,8 @@ def _generate(
         f"{name}.h": header(program),
         f"{name}.c": program.source(),
         header_name(name): "",
-        "kernels.h": program.kernels_header(),
-        "kernels.c": program.kernels_source(printed, used),
+        "kernels.h": kernels_header(program),
+        "kernels.c": kernels_source(program, printed, used),
     }
     if program.frozen:
         files[f"{name}_frozen.c"] = program.frozen_source()

@@ -1,0 +1,59 @@
+"""Prints `kernels.h` and `kernels.c`, the loop nests of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from poetc.backends.c.check import check_function
+from poetc.backends.c.libraries.library import MARK
+from poetc.backends.c.printer import print_function, print_prototype, print_table, tables_of
+from poetc.backends.c.program import Kernel, Program
+from poetc.backends.c.text import c_comment, guarded
+from poetc.ir.locations import source_location
+
+_OPS_IN_COMMENT = 12
+
+
+def kernels_header(program: Program) -> str:
+    """`kernels.h`."""
+    about = f"{MARK} Kernels of {program.name}; none of them keeps anything between calls."
+    prototypes = [print_prototype(k.function, k.signature) for k in program.kernels]
+    return guarded(
+        f"{program.macro}_KERNELS_H", about, ["#include <stdint.h>"], ["\n".join(prototypes)]
+    )
+
+
+def kernels_source(program: Program, kernels: Sequence[Kernel], symbols: Collection[str]) -> str:
+    """`kernels.c` with these kernels, which call the mathematical functions `symbols`."""
+    headers = [f"{program.name}.h", "poetc_check.h", *(["poetc_math.h"] if symbols else [])]
+    includes = ['#include "kernels.h"', ""]
+    includes += [f'#include "{header}"' for header in (*headers, "poetc_scalar.h")]
+    parts = [c_comment(f"{MARK} Kernels of {program.name}."), "\n".join(includes) + "\n"]
+    tables = dict.fromkeys(t for kernel in kernels for t in tables_of(kernel.function))
+    parts += [print_table(table) for table in tables]
+    for kernel in kernels:
+        parts.append(
+            c_comment(_origin(program, kernel))
+            + "\n"
+            + print_function(kernel.function, kernel.signature)
+        )
+    parts.append(check_function(program.name, symbols))
+    return "\n".join(parts)
+
+
+def _origin(program: Program, kernel: Kernel) -> str:
+    """What the kernel computes and for which operations of the graph."""
+    calls: dict[str, list[str]] = {}
+    for compute in kernel.computes:
+        results = ", ".join(program.names[result] for result in compute.results)
+        results = f"({results})" if len(compute.results) > 1 else results
+        calls.setdefault(compute.label.data, []).append(results)
+    computes = "; ".join(f'"{label}" of {", ".join(results)}' for label, results in calls.items())
+    body = list(kernel.computes[0].block.ops)[:-1]
+    ops: list[str] = []
+    for op in body:
+        location = source_location(op)
+        ops.append(f"{op.name}:{location.line}" if location is not None else op.name)
+    if len(ops) > _OPS_IN_COMMENT:
+        ops = [*ops[:_OPS_IN_COMMENT], f"and {len(ops) - _OPS_IN_COMMENT} more"]
+    return f"{computes}\nfrom {', '.join(ops) or 'its operands'}"

@@ -1,0 +1,262 @@
+"""A model whose schedule is code: the step does exactly what the graph says.
+
+`model_step` has a call for each compute, page-out and page-in, at the offsets of the memory plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from poetc.backends.c.buffers import kernel_buffers
+from poetc.backends.c.layout import TensorPlace, arena_offset
+from poetc.backends.c.program import Program
+from poetc.backends.c.text import WIDTH, c_comment, indented, local_table, wrapped
+from poetc.budget import Budget
+from poetc.errors import InputError
+from poetc.image import ImageLayout
+from poetc.ir.graph import tensor_bytes
+from poetc.ir.poet import (
+    AnyPageIn,
+    AnyPageOut,
+    ComputeOp,
+    FreeOp,
+    GraphOp,
+    PageInOp,
+    PageInStartOp,
+    PageOutOp,
+    PageOutStartOp,
+    ReturnOp,
+    WaitOp,
+    offset_of,
+    transfer_of,
+)
+from poetc.ir.transfers import transfer_slots
+
+_AT = """\
+
+static void *at(uint32_t offset)
+{
+#if defined(__clang__) && defined(__arm__)
+    /* Otherwise clang computes the addresses of many tensors early, and keeps them on the stack. */
+    __asm__ volatile("" : "+r"(offset));
+#endif
+    return &arena.bytes[offset];
+}
+"""
+
+_NO_ARENA = """\
+/* The arena is empty. Tensors without elements are here, where nothing is ever written. */
+static const uint32_t nothing = 0;
+
+static void *at(uint32_t offset)
+{
+    return (void *)((uintptr_t)&nothing + offset);
+}
+"""
+
+_RETURN_FAILURE = ("    if (status != POETC_OK) {", "        return status;", "    }")
+_END_FAILED_STEP = ("    if (status != POETC_OK) {", "        goto failed;", "    }")
+
+
+class ScheduledProgram(Program):
+    """The text of one model whose step is printed as C."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        graph: GraphOp,
+        name: str,
+        budget: Budget,
+        arguments: Sequence[np.ndarray] = (),
+    ) -> None:
+        super().__init__(module, graph, name, budget, arguments)
+        # The pages of updated parameters, old values and new ones: in one bank or the other.
+        self.old_pages: set[SSAValue] = set()
+        self.new_pages: set[SSAValue] = set()
+        for argument in graph.arguments:
+            new = graph.new_page(argument.index)
+            if new is not None:
+                self.old_pages.add(argument)
+                self.new_pages.add(new.page)
+        own = (op.page for op in graph.block.ops if isinstance(op, AnyPageOut))
+        self.own_pages = {
+            page: k for k, page in enumerate((p for p in own if p not in self.new_pages), 1)
+        }
+        self.by_symbol = {k.function.sym_name.data: k for k in self.kernels}
+        self.slots = transfer_slots(graph)
+        self.transfers = max(self.slots.values(), default=-1) + 1
+
+    def memory(self) -> str:
+        return self.arena() + _AT if self.arena_bytes else _NO_ARENA
+
+    def functions(self) -> list[str]:
+        body = [*self._unread(), *self.check(), *self._steps()]
+        return [*self.prototype(""), "{", *body, "}", ""]
+
+    def _unread(self) -> list[str]:
+        """What keeps compilers from warning of arguments that no kernel reads."""
+        return [
+            f"    (void)argument{i};"
+            for i, place in enumerate(self.arguments)
+            if place.of_caller
+            and not any(
+                isinstance(use.operation, ComputeOp) for use in self.graph.arguments[i].uses
+            )
+        ]
+
+    def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
+        """By the offset in the arena."""
+        offsets = [str(place.offset) if place.in_arena else "UINT32_MAX" for place in places]
+        found = "at(offset[i])"
+        if not all(place.in_arena for place in places):
+            found = f"offset[i] == UINT32_MAX ? NULL : {found}"
+        return [*local_table("uint32_t", "offset", offsets), f"    return {found};"]
+
+    def _steps(self) -> list[str]:
+        lines: list[str] = []
+        pages = False
+        for op in self.graph.block.ops:
+            match op:
+                case ComputeOp():
+                    lines += ["", *indented(self._comment(op)), *self._call(op)]
+                case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp():
+                    pages = True
+                    lines += ["", *indented(self._comment(op)), *self._transfer(op)]
+                case WaitOp():
+                    lines += ["", *indented(self._comment(op)), *self._wait(op)]
+                case FreeOp():
+                    lines += indented(self._comment(op))
+                case ReturnOp():
+                    lines += ["", *indented(self._comment(op))]
+                case _:
+                    raise InputError(f"the C backend does not know {op.name}")
+        if self.image is not None:
+            lines = self._open() + lines + self._commit()
+        else:
+            start = ["    poetc_status status;"] if pages else ["    (void)store;"]
+            lines = [*start, *lines, "    return POETC_OK;"]
+        if not self.transfers:
+            return lines
+        return [
+            # Not zero-initialised: compilers call memset for that.
+            f"    poetc_transfer transfer[{self.transfers}];",
+            f"    poetc_transfers_init(transfer, {self.transfers});",
+            *lines,
+            "",
+            "failed:",
+            "    /* Nothing uses the arena any more when the step is over. */",
+            f"    return poetc_pages_abandon(store, transfer, {self.transfers}, status);",
+        ]
+
+    def _open(self) -> list[str]:
+        """Which bank of the image has the current values of parameters."""
+        macro = self.macro
+        lines = [
+            "    poetc_state state = {0, 0, 0};",
+            *wrapped(
+                "    poetc_status status = poetc_image_open(",
+                ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "&state"],
+                ");",
+            ),
+            *_RETURN_FAILURE,
+            "    /* What this step writes has a tag: a hash of all that it is given. */",
+            *wrapped(
+                "    state.new_tag = poetc_tag_word(",
+                [f"{macro}_BUILD_ID", "state.sequence"],
+                ");",
+            ),
+        ]
+        for i, place in enumerate(self.arguments):
+            # What is frozen is the same in each step, and may be large.
+            if not place.on_storage and not place.frozen:
+                where = f"at({place.offset})" if place.in_arena else f"argument{i}"
+                what = ["state.new_tag", where, str(place.bytes)]
+                lines += wrapped("    state.new_tag = poetc_tag_bytes(", what, ");")
+        if self.old_pages:
+            lines += [
+                "    /* Parameters are read from one bank, new values written to the other. */",
+                f"    const uint32_t old_bank = (state.sequence & 1u) * {macro}_BANK_BYTES;",
+                f"    const uint32_t new_bank = {macro}_BANK_BYTES - old_bank;",
+            ]
+        return lines
+
+    def _commit(self) -> list[str]:
+        if not self.old_pages:
+            return ["    return POETC_OK;"]
+        macro = self.macro
+        return [
+            "    /* Until here the old values are the current ones, then the new ones are. */",
+            *wrapped(
+                "    return poetc_image_commit(",
+                ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "&state"],
+                ");",
+            ),
+        ]
+
+    def _comment(self, op: Operation) -> str:
+        operands = ", ".join(self.names[v] for v in op.operands)
+        results = ", ".join(self.names[v] for v in op.results)
+        text = f"{results} = " if results else ""
+        text += op.name
+        if isinstance(op, ComputeOp):
+            text += f' "{op.label.data}" ({operands})'
+            for result, operand in op.inplace_pairs:
+                text += f", {self.names[op.results[result]]} in place of "
+                text += self.names[op.operands[operand]]
+        else:
+            text += f" {operands}"
+        return c_comment(text, WIDTH - 4)
+
+    def _call(self, compute: ComputeOp) -> list[str]:
+        assert compute.kernel is not None
+        kernel = self.by_symbol[compute.kernel.root_reference.data]
+        buffers = kernel_buffers(kernel.function, compute, self.callers)
+        places = [buffer.name or f"at({buffer.offset})" for buffer in buffers]
+        return wrapped(f"    {kernel.signature.name}(", places, ");")
+
+    def _checked(self, function: str, arguments: Sequence[str]) -> list[str]:
+        """A call whose failure ends the step."""
+        end = _END_FAILED_STEP if self.transfers else _RETURN_FAILURE
+        return [*wrapped(f"    status = {function}(", arguments, ");"), *end]
+
+    def _wait(self, op: WaitOp) -> list[str]:
+        return self._checked("poetc_page_wait", ["store", f"&transfer[{self.slots[op.start]}]"])
+
+    def _transfer(self, op: AnyPageOut | AnyPageIn) -> list[str]:
+        page, tensor = op.page, op.tensor
+        offset = offset_of(page)
+        if offset is None:
+            raise InputError("a page has no place in storage; run poet-plan-memory first")
+        size = tensor_bytes(tensor.type)
+        what, bank, tag = "page", "", ""
+        if page in self.old_pages:
+            what, bank, tag = "parameter", " + old_bank", "state.old_tag"
+        elif page in self.new_pages:
+            what, bank, tag = "parameter", " + new_bank", "state.new_tag"
+        elif self.image is not None and transfer_of(page) is not None:
+            self._verify_outside_image(offset, self.image)
+            # What another step left there, or this one before, is none of them.
+            tag = f"state.new_tag + {self.own_pages[page]}u"
+        verb = "out" if isinstance(op, AnyPageOut) else "in"
+        where = [f"{offset}{bank}", f"at({arena_offset(tensor)})", str(size)]
+        if isinstance(op, PageOutStartOp | PageInStartOp):
+            if verb == "in":
+                what = "page"
+            arguments = ["store", f"&transfer[{self.slots[op]}]", *where, tag or "0"]
+            return self._checked(f"poetc_{what}_{verb}_start", arguments)
+        if not tag:
+            return self._checked(f"poetc_{what}_{verb}", ["store", *where])
+        tagged = "_tagged" if what == "page" else ""
+        return self._checked(f"poetc_{what}_{verb}{tagged}", ["store", *where, tag])
+
+    def _verify_outside_image(self, offset: int, image: ImageLayout) -> None:
+        """A page of the step must not even share a write unit with parameters."""
+        if offset < image.pages_start:
+            raise InputError(
+                f"a page of the step at {offset} is within the parameters on storage, "
+                f"which end at {image.pages_start}"
+            )
