@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.ir import stablehlo
 from poetc.ir.stablehlo import shape_of
@@ -482,3 +482,17 @@ class Gather:
 def elements(value: SSAValue) -> int:
     """Number of elements of a tensor."""
     return prod(shape_of(value))
+
+
+def is_costly(value: SSAValue) -> bool:
+    """Whether an element costs more than a load: it is not just moved, constant or counted."""
+    op = value.owner
+    while isinstance(op, Operation):
+        if isinstance(op, stablehlo.ConstantOp | stablehlo.IotaOp | stablehlo.PositionOp):
+            return False
+        if not isinstance(op, stablehlo.MovementOp) or isinstance(
+            op, stablehlo.PadOp | stablehlo.ConcatenateOp
+        ):
+            return True
+        op = op.operands[0].owner
+    return not isinstance(op, Block)

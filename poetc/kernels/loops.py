@@ -15,7 +15,6 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.ir import stablehlo
 from poetc.ir.stablehlo import shape_of
-from poetc.kernels.evaluate import Plan, is_costly
 from poetc.kernels.index import ZERO, Index, Var
 from poetc.kernels.indexing import (
     REDUCTIONS,
@@ -23,9 +22,11 @@ from poetc.kernels.indexing import (
     SelectAndScatter,
     elements,
     elementwise_at,
+    is_costly,
     movement,
     reduction,
 )
+from poetc.kernels.plan import Plan
 
 At = tuple[Index, ...]
 

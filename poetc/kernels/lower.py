@@ -33,7 +33,7 @@ from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.types import type_in_kernel
 from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
-from poetc.kernels.evaluate import Evaluator, NeedsBuffer, Plan, Written
+from poetc.kernels.evaluate import Evaluator, NeedsBuffer
 from poetc.kernels.index import Index, Var
 from poetc.kernels.indexing import elements
 from poetc.kernels.loops import (
@@ -44,6 +44,8 @@ from poetc.kernels.loops import (
     dimensions_in_step,
     is_trivial,
 )
+from poetc.kernels.nests import Written
+from poetc.kernels.plan import Plan
 
 _MAX_ATTEMPTS = 64
 _LOOP_NAMES = "ijklmn"

@@ -1,0 +1,176 @@
+"""Loop nests over axes, and the values that are in memory while a body is lowered.
+
+Loops are split and values kept in a workspace as the plan says. What a better plan would say is
+noted: `split_requests`, `unfix_requests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from poetc.ir.stablehlo import shape_of
+from poetc.kernels.builder import Builder, Val
+from poetc.kernels.index import ZERO, Condition, Index, Quotient, Var
+from poetc.kernels.indexing import Axis, Indices, is_costly
+from poetc.kernels.plan import AxisKey, Plan
+
+
+@dataclass(frozen=True)
+class Written:
+    """A buffer that holds a value, or the part of it that open loops select."""
+
+    buffer: SSAValue
+    at: tuple[Index, ...]
+
+
+class Nests:
+    """The loop nests of one attempt under a plan; what elements are, a subclass says."""
+
+    def __init__(self, builder: Builder, plan: Plan, workspace: dict[SSAValue, SSAValue]) -> None:
+        self.b = builder
+        self.plan = plan
+        self.workspace = workspace
+        self.written: dict[SSAValue, Written] = {}
+        self.split_requests: dict[AxisKey, tuple[int, ...]] = {}
+        self.unfix_requests: set[SSAValue] = set()
+
+    def element(self, value: SSAValue, at: Indices) -> Val:
+        """The element of `value` at `at`, wherever it comes from."""
+        raise NotImplementedError
+
+    def compute(self, value: SSAValue, at: tuple[Index, ...]) -> Val:
+        """The element, from the operation that defines it."""
+        raise NotImplementedError
+
+    # Values in memory
+
+    def load(self, buffer: SSAValue, at: Indices, depth: int = 0) -> Val:
+        """The element of a buffer, loaded no further out than `depth`."""
+        self.request_splits(at)
+        return self.b.load(buffer, at, depth)
+
+    def reload(self, value: SSAValue, at: tuple[Index, ...]) -> Val | None:
+        """From a result that an earlier nest, or an earlier part of this one, has stored."""
+        written = self.written.get(value)
+        if written is None or not is_costly(value):
+            return None
+        depth = 0
+        for index, stored in zip(at, written.at, strict=True):
+            running = [var.depth for var in stored.vars() if var.open]
+            if running:
+                if index != stored:
+                    return None
+                depth = max(depth, *running)
+        return self.load(written.buffer, at, depth)
+
+    def kept(self, value: SSAValue, at: tuple[Index, ...]) -> Val:
+        """From the workspace, which is filled first where the fixed dimensions are known."""
+        fixed = self.plan.kept[value]
+        depth = 0
+        for dim in fixed:
+            var = at[dim].single()
+            if isinstance(var, Var):
+                depth = max(depth, var.depth)
+            else:
+                self.unfix_requests.add(value)
+        shape = shape_of(value)
+        outer = {dim: at[dim] for dim in fixed}
+        key = ("kept", value, tuple(sorted(outer.items())))
+        buffer = self.workspace[value]
+        free = [dim for dim in range(len(shape)) if dim not in fixed]
+        if self.b.recall(key) is None:
+            with self.b.at(depth):
+                axes = [Axis(("fill", value, dim), shape[dim], "f") for dim in free]
+
+                def fill(positions: Sequence[Index], _: Sequence[Val]) -> Sequence[Val]:
+                    inner = dict(zip(free, positions, strict=True))
+                    full = tuple((inner | outer)[dim] for dim in range(len(shape)))
+                    self.b.store(self.compute(value, full), buffer, positions)
+                    return []
+
+                self.fold(axes, [], fill)
+                self.b.scopes[depth].memo[key] = Val(buffer, depth)
+        return self.load(buffer, [at[dim] for dim in free], depth)
+
+    # Loops
+
+    def loops(
+        self,
+        axis: Axis,
+        accs: Sequence[Val],
+        body: Callable[[Index, Sequence[Val]], Sequence[Val]],
+    ) -> list[Val]:
+        """Loop over the axis: none for extent 1, several if the plan splits it."""
+        factors = self.plan.splits.get(axis.key, (axis.extent,))
+
+        def step(part: int, index: Index, accs: Sequence[Val]) -> Sequence[Val]:
+            if part == len(factors):
+                return body(index, accs)
+            if factors[part] == 1:
+                return step(part + 1, index, accs)
+            stride = prod(factors[part + 1 :])
+            return self.b.loop(
+                factors[part],
+                axis.name,
+                accs,
+                lambda var, inner: step(part + 1, index + Index.of(var) * stride, inner),
+                axis=axis.key,
+                part=part,
+            )
+
+        return list(step(0, ZERO, accs))
+
+    def fold(
+        self,
+        axes: Sequence[Axis],
+        accs: Sequence[Val],
+        leaf: Callable[[Sequence[Index], Sequence[Val]], Sequence[Val]],
+    ) -> list[Val]:
+        """Nested sequential loops over the axes, each guard as far out as its position is known."""
+        positions = [ZERO] * len(axes)
+
+        def conditions(axis: Axis, position: Index) -> list[Condition]:
+            found = axis.guard(position) if axis.guard else []
+            self.request_splits(condition.index for condition in found)
+            return found
+
+        def step(i: int, accs: Sequence[Val]) -> Sequence[Val]:
+            if i == len(axes):
+                return leaf(tuple(positions), accs)
+            axis = axes[i]
+            if axis.extent == 1:
+                return step(i + 1, accs)
+
+            def inside(position: Index, accs: Sequence[Val]) -> Sequence[Val]:
+                positions[i] = position
+                return self.b.guarded(
+                    conditions(axis, position), lambda: step(i + 1, accs), lambda: accs
+                )
+
+            return self.loops(axis, accs, inside)
+
+        outer = [c for axis in axes if axis.extent == 1 for c in conditions(axis, ZERO)]
+        return self.b.guarded(outer, lambda: step(0, accs), lambda: accs)
+
+    def request_splits(self, indices: Iterable[Index]) -> None:
+        """Ask for a loop to be split where its variable is divided by a factor of its extent."""
+        for index in indices:
+            for atom in index.atoms():
+                if not isinstance(atom, Quotient):
+                    continue
+                inner = atom.of.single()
+                if (
+                    isinstance(inner, Var)
+                    and inner.axis is not None
+                    and inner.extent % atom.divisor == 0
+                ):
+                    factors = list(self.plan.splits.get(inner.axis, (inner.extent,)))
+                    factors[inner.part : inner.part + 1] = [
+                        inner.extent // atom.divisor,
+                        atom.divisor,
+                    ]
+                    self.split_requests.setdefault(inner.axis, tuple(factors))

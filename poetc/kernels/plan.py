@@ -1,0 +1,21 @@
+"""The plan of an attempt at lowering a body, which a later attempt may improve (lower.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+AxisKey = object
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one attempt at lowering does differently from evaluating everything on demand."""
+
+    # Intermediates kept in a workspace, each with the dimensions that surrounding loops fix.
+    kept: dict[SSAValue, frozenset[int]] = field(default_factory=dict)
+    # Loops that are split, each with the factors of its extent: saves divisions in index maps.
+    splits: dict[AxisKey, tuple[int, ...]] = field(default_factory=dict)
+    # Pairs of reductions that would share their loops, but must not.
+    apart: frozenset[frozenset[Operation]] = frozenset()
