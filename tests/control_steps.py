@@ -156,6 +156,20 @@ def dropped_loss(params: Any, keys: Any, xs: Any, target: Any) -> Any:
     return jnp.mean((outputs - target) ** 2)
 
 
+def averages_loss(params: Any, xs: Any) -> Any:
+    """States, their running average and a sum that uses both: several are carried on at once."""
+
+    def advance(state: Any, x: Any) -> Any:
+        hidden, average, total = state
+        new = jnp.tanh(hidden @ params["h"] + x + average * params["b"])
+        average = 0.9 * average + 0.1 * hidden * new
+        return (new, average, total + jnp.sum(hidden * average)), average
+
+    start = (jnp.zeros_like(params["b"]), jnp.ones_like(params["b"]), 0.0)
+    (hidden, _, total), averages = jax.lax.scan(advance, start, xs)
+    return jnp.sum(averages[::3]) + jnp.sum(hidden) + total
+
+
 def layers_loss(params: Any, xs: Any, target: Any) -> Any:
     """A scan over layers, whose parameters are stacked, and so are their gradients."""
 
@@ -194,6 +208,7 @@ def steps() -> dict[str, tuple[Step, list[Any]]]:
         "gru": (_descend(gru_loss), [parameters(), xs, target]),
         "train_inside": (train_inside, [parameters(), xs, target]),
         "windows": (windows, [np.vstack([xs, xs[:2]]), np.vstack([xs[2:], xs])]),
+        "averages": (_descend(averages_loss), [parameters(), xs]),
         "layers": (_descend(layers_loss), [stacked, xs, target]),
         "dropout": (
             _descend(dropped_loss),

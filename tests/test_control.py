@@ -42,6 +42,7 @@ def simplified(text: str) -> Any:
 LOOPS = {
     **{"scan_rnn": 2, "accumulation": 1, "map": 2, "nested_scan": 4, "cond_small_loss": 2},
     **{"cond_large_loss": 2, "gru": 2, "train_inside": 3, "windows": 7, "layers": 2, "dropout": 3},
+    "averages": 2,
 }
 """Loops that are left of each step where none is unrolled."""
 

@@ -236,6 +236,8 @@ class _Loop:
             kernel = kernels[compute]
             dying = [v for v in compute.operands if last[v] == n and places.get(v) in self.lives]
             pairs = dict(compute.inplace_pairs)
+            updated = {compute.operands[operand] for operand in pairs.values()}
+            dying = [value for value in dying if value not in updated]
             for k, result in enumerate(compute.results):
                 if k in pairs:
                     places[result] = places[compute.operands[pairs[k]]]
