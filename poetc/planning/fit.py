@@ -11,7 +11,7 @@ from dataclasses import replace
 from poetc.diagnosis import Reason
 from poetc.errors import TimeLimitError, UnscheduledError
 from poetc.planning.problem import NO_LIMIT, instance_of, problem_view, unit_bytes
-from poetc.planning.report import ScheduleReport
+from poetc.planning.report import ScheduleReport, with_bound
 from poetc.planning.solver import Solver, diagnosis
 from poetc.schedule.arena.memory import MemoryPlan, plan_memory
 from poetc.schedule.arena.relocate import ROUNDS, relocate
@@ -109,9 +109,7 @@ class Fit:
         # Only the first solution had all of the RAM: its bound is that of the question asked.
         bound_nj = min(first.bound_nj, best.use.energy_nj)
         best = replace(best, bound_nj=bound_nj, attempts=attempts, solve_s=solve_s, log=log)
-        if best.status == "optimal" and best.gap > self.options.gap:
-            best = replace(best, status="feasible")
-        return best
+        return with_bound(best, bound_nj, self.options.gap)
 
     def ended(self, found: ScheduleReport | None) -> bool:
         """Whether no better schedule than the one that was found is looked for any more."""

@@ -51,6 +51,7 @@ class SearchParams:
     reorder: bool = _technique("searches orders that exceed the RAM as little as possible")
     polish: bool = _technique("changes order and recomputes together")
     neighbours: bool = _technique("searches orders near the given one, and of low peak")
+    machine: bool = _technique("small problems with DMA: all states, where a deadline is missed")
     single: bool = _technique("searches without paging, and without recomputing, for that long")
     again: bool = _technique("goes on with other random numbers while the gap is open")
 
@@ -202,6 +203,8 @@ class SearchParams:
     message_share: float = 0.2
     hopeless_s: float = 0.6
     last_s: float = 0.3
+    machine_work: float = 10.0
+    """Most work for all states, where no schedule in the given order meets a deadline."""
     exact_most: int = 2_000
     """Optional slots up to which exact models are tried for a message."""
     least_order_share: float = 0.8

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from poetc.schedule.exact import bounds
+from poetc.schedule.exact import bounds, machine
 from poetc.schedule.exact.highs import solve_mip
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.points import sequence
@@ -17,6 +17,7 @@ from poetc.schedule.heuristics.reorder import Frontier, permuted, renamed
 from poetc.schedule.heuristics.repair import repair, squeeze
 from poetc.schedule.model import keep_all
 from poetc.schedule.model.checker import Report, replay
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, ScheduleError, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Place, Problem, Step
@@ -279,7 +280,17 @@ def refuse(search: Search, strategy: str) -> None:
     least = least_ram(instance, _seconds(search))
     enough = problem.ram_bytes is None or (least.known or math.inf) <= problem.ram_bytes
     if enough and problem.deadline_ns is not None:
-        _refuse_deadline(search, _seconds(search))
+        any_order = False
+        if strategy == "auto" and problem.dma and search.params.machine:
+            # A proof is of use however soon others want the time.
+            left = min(search.until - search.clock.work, search.params.machine_work)
+            effort = Effort(left, search.clock, lambda: search.seconds >= search.time_limit_s)
+            found = machine.in_time(instance, effort.unless(search.stop.is_set))
+            if found.steps is not None:
+                search.adopt(found.steps, instance.base_energy)
+                return
+            any_order = found.proven
+        _refuse_deadline(search, _seconds(search), any_order)
     if enough and strategy == "auto" and least.steps is not None:
         search.adopt(least.steps, instance.base_energy)
         return
@@ -378,11 +389,14 @@ def _refuse_ram(search: Search, least: Least) -> None:
     )
 
 
-def _refuse_deadline(search: Search, seconds: float) -> None:
+def _refuse_deadline(search: Search, seconds: float, in_any_order: bool = False) -> None:
+    """Raises the error for a deadline that is missed; with `in_any_order` that is proven."""
     problem = search.instance.problem
     limit = problem.deadline_ns
     assert limit is not None
     least = fastest(search.instance, seconds)
+    if in_any_order:
+        least = dataclasses.replace(least, bound=max(least.bound, limit + 1))
     place, needs = _needs(least, "ns", limit, "the fastest possible is")
     any_order = least.bound > limit
     raise InfeasibleProblem(
