@@ -44,9 +44,9 @@ class Tried:
     """One way to have the parameters, and the outcome of the search for it.
 
     `params` is where they are between steps, "ram" or "storage"; `splits` are those in shards, as
-    `--split` has them. `energy_nj` is that of the best schedule, None where there is none.
+    `--split` has them, or "any". `energy_nj` is that of the best schedule, None: there is none.
     `bound_nj`: no schedule uses less; None where there provably is none at all. Without `searched`
-    the bound alone said that nothing better is to be found.
+    the bound alone said that nothing better is to be found, or there was no time.
     """
 
     params: str

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from poetc import __version__
 from poetc.budget import Deadline
+from poetc.diagnosis import Reason
 from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.files import write_whole
 from poetc.request import Options
@@ -41,7 +42,7 @@ class Point:
 class Row:
     """The answer to a point.
 
-    `status` is "optimal" (within the gap), "feasible", "infeasible" (proven), "none found", or
+    `status` is "optimal" (within the gap), "feasible", "infeasible" (proven), "none found" or
     "refused" (the strategy is not defined for the step); without a schedule `message` says why, and
     the numbers of it are None. `used_bytes` is all of the RAM that is used, `moved_bytes` what is
     transferred either way, `written_bytes` what is written to storage in a step, `bound_nj` the
@@ -80,9 +81,15 @@ class Step:
 def answer(step: Step, point: Point) -> Row:
     """Schedules one point. Raises InputError for a step that cannot be compiled."""
     from poetc.driver import compile_module
+    from poetc.ir.graph import graphs
     from poetc.ir.text import make_context
     from poetc.report import summarize
 
+    if any(graph.is_scheduled for graph in graphs(_module(step.name, step.data))):
+        raise InputError(
+            f"{step.name} is scheduled already, so another strategy or budget changes nothing; "
+            "give the IR from before poet-schedule"
+        )
     deadline = None
     if point.deadline is not None:
         deadline = Deadline.parse(point.deadline, "--deadline")
@@ -93,7 +100,9 @@ def answer(step: Step, point: Point) -> Row:
     try:
         compiled = compile_module(make_context(), _module(step.name, step.data).clone(), options)
     except UnscheduledError as error:
-        status = "infeasible" if error.diagnosis.proven else "none found"
+        # What a strategy cannot do proves nothing about the step.
+        proven = error.diagnosis.proven and error.diagnosis.reason is not Reason.STRATEGY
+        status = "infeasible" if proven else "none found"
         return Row(**asked, status=status, message=error.message)
     except InputError as error:
         if point.strategy == "auto":

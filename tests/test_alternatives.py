@@ -191,6 +191,24 @@ def test_budgets_and_deadlines(
         assert found["ram"]["arena_bytes"] < found["ram"]["budget_bytes"]
 
 
+def test_shards_that_there_was_no_time_for_are_in_the_bound(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = run(capsys, str(GESTURE), "--ram=6880", "--json")
+    assert status == 0
+    best = json.loads(text)
+    assert best["tried"][-1]["splits"] == "1:2"
+    monkeypatch.setattr("poetc.planning.search.BETTER_SHARE", 0.0)
+    status, text = run(capsys, str(GESTURE), "--ram=6880", "--json")
+    assert status == 0
+    whole = json.loads(text)
+    assert whole["energy_nj"] > best["energy_nj"] * 1.01
+    last = whole["tried"][-1]
+    assert (last["splits"], last["energy_nj"], last["searched"]) == ("any", None, False)
+    assert whole["bound_nj"] == last["bound_nj"] < best["energy_nj"]
+    assert whole["status"] == "feasible"
+
+
 @pytest.mark.slow
 def test_more_ram_never_costs_more_with_parts(adam: str, tmp_path: Path) -> None:
     energies = [

@@ -146,6 +146,14 @@ def test_a_worker_that_is_killed_loses_nothing(
             process.wait()
 
 
+def test_scheduled_ir_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its schedule is nobody else's."""
+    scheduled = tmp_path / "scheduled.mlir"
+    assert main([str(MODEL), "--ram=9600", "-q", "-o", str(scheduled)]) == 0
+    assert main(["compare", str(scheduled), "--strategies=dtr"]) == 2
+    assert "scheduled.mlir is scheduled already" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

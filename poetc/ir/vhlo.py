@@ -469,8 +469,9 @@ def text_of(data: bytes, filename: str) -> str:
         return _Printer(reader).module(reader.module())
     except UnsupportedError as error:
         raise InputError(
-            f"MLIR bytecode with {error} is not supported; write the module as text, or as a "
-            "portable artifact of StableHLO, as jax.export does",
+            f"MLIR bytecode with {error} is not supported; write the module as text "
+            "(mlir_module() of what jax.export returns), or as a portable artifact of StableHLO "
+            "without shardings, such as those of typed keys: jax.random.PRNGKey has none",
             start,
         ) from error
     except (DamagedError, UnicodeDecodeError) as error:
