@@ -523,9 +523,9 @@ def test_one_parameter_to_the_user(dense: str, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert main([dense, "--split=['w']@1:3", "--emit=c", "-o", str(output), "--json"]) == 0
     header = (output / "model.h").read_text()
-    assert "Argument 1: ['w'], float 64x8, parameter, on storage, in 3 parts" in header
-    assert "new value of argument 1, on storage, in 3 parts" in header
-    assert "MODEL_ARG1_PART2_PAGE_OFFSET" in header and "MODEL_ARG1_PAGE_OFFSET" not in header
+    assert "Argument 1: ['w'], float 64x8, parameter, on storage, in 3 shards" in header
+    assert "new value of argument 1, on storage, in 3 shards" in header
+    assert "MODEL_ARG1_SHARD2_PAGE_OFFSET" in header and "MODEL_ARG1_PAGE_OFFSET" not in header
     assert re.search(r"MODEL_ARG1_BYTES +2048\b", header)
     assert re.search(r"MODEL_ARGUMENTS +3\b", header)
     described = json.loads((output / "model_image.json").read_text())

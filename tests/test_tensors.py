@@ -62,7 +62,7 @@ def test_it_says_what_the_c_says(program: str, tmp_path: Path) -> None:
             assert bool(pointer(i)) == (place.where == "arena")
             key = f"{own}_PAGE_OFFSET" if place.where == "storage" else f"{own}_OFFSET"
             assert str(place.offset) == defines.get(key, "None")
-            parts = [defines[f"{own}_PART{k}_PAGE_OFFSET"] for k in range(len(place.part_offsets))]
+            parts = [defines[f"{own}_SHARD{k}_PAGE_OFFSET"] for k in range(len(place.part_offsets))]
             assert [str(offset) for offset in place.part_offsets] == parts
     for i, place in enumerate(found.arguments):
         assert place.parameter == bool(getattr(library, f"{name}_argument_is_parameter")(i))

@@ -196,7 +196,7 @@ def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace)
     if place.of_caller:
         role += ", the caller's"
     if place.part_offsets:
-        role += f", in {len(place.part_offsets)} parts"
+        role += f", in {len(place.part_offsets)} shards"
     shape = "x".join(map(str, place.shape)) or "scalar"
     prefix = f"{program.macro}_{kind}{i}"
     type_ = element_c_type(place.type.element_type)
@@ -204,6 +204,6 @@ def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace)
     offset = f"{prefix}_PAGE_OFFSET" if place.on_storage else f"{prefix}_OFFSET"
     published = program.published_offset(place)
     sizes = [] if published is None else [(offset, published)]
-    sizes += [(f"{prefix}_PART{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
+    sizes += [(f"{prefix}_SHARD{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
     sizes.append((f"{prefix}_BYTES", place.bytes))
     return comment + "\n" + defines(sizes).rstrip()
