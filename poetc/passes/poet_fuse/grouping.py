@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Set
 from dataclasses import dataclass, field
 
@@ -37,6 +38,9 @@ class Grouping:
         self._home: dict[SSAValue, Group] = {}
         self._readers: dict[SSAValue, list[Group]] = {}
         self._after: dict[int, list[Group]] = {}
+        self._line: list[Group | None] = []
+        """A topological order, with gaps; empty where groups wait for each other."""
+        self._rank: dict[int, int] = {}
         self._updating = {parameter: new for new, parameter in self.flat.updates.items()}
         self._found: dict[tuple[SSAValue, tuple[int, ...]], Reads] = {}
         self._refused: set[tuple[SSAValue, ...]] = set()
@@ -46,6 +50,10 @@ class Grouping:
         groups = [self._group_of(v) for v in order]
         for group in groups:
             self._enter(group)
+        line = self._ordered(groups)
+        if len(line) == len(groups):
+            self._line = [*line]
+            self._rank = {id(group): rank for rank, group in enumerate(line)}
         changed = True
         while changed:
             changed = False
@@ -160,9 +168,11 @@ class Grouping:
                 continue
             merged = self._try_merge(other, group)
             # A path between two groups through others stays one whatever those merge with.
-            if merged is None or self._makes_cycle(other, group):
+            between = None if merged is None else self._between(other, group)
+            if merged is None or between is None:
                 self._refused.add(pair)
                 continue
+            self._join(other, group, merged, between)
             groups[groups.index(other)] = merged
             groups.remove(group)
             for gone in (other, group):
@@ -226,42 +236,74 @@ class Grouping:
         self._after[id(group)] = after = [g for g in after if g is not group]
         return after
 
-    def _makes_cycle(self, first: Group, second: Group) -> bool:
-        """Whether a path leads from one of the two to the other through a third."""
-        for start, goal in ((first, second), (second, first)):
+    def _between(self, first: Group, second: Group) -> set[int] | None:
+        """The groups (by id) that run after one of two groups and stand before the other one in
+        the order; None if a path leads from one to the other through a third."""
+        rank = self._rank
+        pairs = [(first, second), (second, first)]
+        if rank:
+            # Paths lead to higher ranks only.
+            pairs = [min(pairs, key=lambda pair: rank[id(pair[0])])]
+        found: set[int] = set()
+        for start, goal in pairs:
+            last = rank.get(id(goal), 0)
             seen = {id(start), id(goal)}
             stack = [g for g in self._successors(start) if g is not goal]
             while stack:
                 group = stack.pop()
-                if id(group) in seen:
+                if id(group) in seen or rank.get(id(group), 0) > last:
                     continue
                 seen.add(id(group))
                 after = self._successors(group)
                 if any(g is goal for g in after):
-                    return True
+                    return None
                 stack.extend(after)
-        return False
+            found |= seen
+        return found
+
+    def _join(self, first: Group, second: Group, merged: Group, after: set[int]) -> None:
+        """Puts a merged group in the order in place of two: what runs `after` the earlier one, and
+        stood before the later one, comes behind it."""
+        if not self._line:
+            return
+        begin, end = sorted((self._rank.pop(id(first)), self._rank.pop(id(second))))
+        inside = [g for g in self._line[begin + 1 : end] if g is not None]
+        before = [g for g in inside if id(g) not in after]
+        line = [*before, merged, *(g for g in inside if id(g) in after)]
+        for rank, group in enumerate(line, begin):
+            self._line[rank] = group
+            self._rank[id(group)] = rank
+        for rank in range(begin + len(line), end + 1):
+            self._line[rank] = None
 
     def _sort(self, groups: list[Group]) -> list[Group]:
         """Topological order, as close to the program order as the merges allow."""
+        order = self._ordered(groups)
+        if len(order) < len(groups):
+            raise UnsafeError
+        return order
+
+    def _ordered(self, groups: list[Group]) -> list[Group]:
+        """The groups in topological order, without those that wait for each other."""
         after = {id(g): self._successors(g) for g in groups}
         waiting = {id(g): 0 for g in groups}
         for successors in after.values():
             for group in successors:
                 waiting[id(group)] += 1
         place = {id(g): max(self.flat.position[v] for v in g.members) for g in groups}
-        ready = sorted((g for g in groups if not waiting[id(g)]), key=lambda g: place[id(g)])
+        # By program order, and by their place among the groups in case of doubt.
+        queue = [(place[id(g)], n, g) for n, g in enumerate(groups) if not waiting[id(g)]]
+        number = {id(g): n for n, g in enumerate(groups)}
+        heapq.heapify(queue)
         order: list[Group] = []
-        while ready:
-            group = ready.pop(0)
+        while queue:
+            group = heapq.heappop(queue)[2]
             order.append(group)
             for successor in after[id(group)]:
                 waiting[id(successor)] -= 1
                 if not waiting[id(successor)]:
-                    ready.append(successor)
-            ready.sort(key=lambda g: place[id(g)])
-        if len(order) < len(groups):
-            raise UnsafeError
+                    at = (place[id(successor)], number[id(successor)], successor)
+                    heapq.heappush(queue, at)
         return order
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -34,6 +36,8 @@ class Walk:
     graph: GraphOp
     in_ram: dict[SSAValue, int] = field(default_factory=dict)
     """Tensors in RAM, with their bytes: none for those in buffers of the caller."""
+    place: Callable[[SSAValue], int | None] = field(default_factory=lambda: cache(offset_of))
+    """`offset_of`, looked up once: each value is compared with all others in RAM."""
     pages: set[SSAValue] = field(default_factory=set)
     ended: dict[SSAValue, str] = field(default_factory=dict)
     """Values that were in RAM, and how that ended."""
@@ -257,7 +261,7 @@ class Walk:
     def _verify_alone(self, op: Operation, what: str, offset: int, size: int) -> None:
         """Nobody else has bytes of cache lines that `what` takes."""
         for other, other_size in self.in_ram.items():
-            at = offset_of(other)
+            at = self.place(other)
             if (
                 other not in self.callers
                 and at is not None
@@ -290,7 +294,7 @@ class Walk:
         for other, other_size in self.in_ram.items():
             if other in self.callers:
                 continue
-            at = offset_of(other)
+            at = self.place(other)
             assert at is not None
             if overlap(offset, size, at, other_size):
                 raise fault(
@@ -301,7 +305,7 @@ class Walk:
         for start in self.under_way:
             if not isinstance(start, PageInStartOp) or start.tensor not in self.in_ram:
                 continue
-            at = offset_of(start.tensor)
+            at = self.place(start.tensor)
             assert at is not None
             first, last = self._lines(at, tensor_bytes(start.tensor.type))
             if overlap(offset, size, first, last - first):
