@@ -186,12 +186,15 @@ class _Machine:
         for k in reversed(range(self.n)):
             following = [self.chain_ns[j] for j in _bits(self.after[k])]
             self.chain_ns[k] = operations[k].time_ns + max((*following, ends[k]))
-        self.facts = cache(self._facts)
+        self._known = cache(self._facts)
 
     def bytes_of(self, mask: int) -> int:
         return sum(self.tensors[v].bytes for v in _bits(mask))
 
-    def _facts(self, done: int) -> _Facts:
+    def facts(self, state: _State) -> _Facts:
+        return self._known(state.done, self.end_stored & ~state.stored)
+
+    def _facts(self, done: int, unstored: int) -> _Facts:
         rest = [k for k in range(self.n) if not done >> k & 1]
         left = self.all & ~done
         read = 0
@@ -200,7 +203,7 @@ class _Machine:
         replaced = 0
         for k in _bits(done):
             replaced |= self.replaces[k]
-        useful = read | self.end_ram
+        useful = read | self.end_ram | unstored
         for k in reversed(range(self.n)):
             if done >> k & 1 and self.may_rerun[k] and self.outputs[k] & useful:
                 useful |= self.inputs[k]
@@ -235,7 +238,7 @@ class _Machine:
                 effort.spend(STATE)
                 for following in self.following(state):
                     bound_ns = self.bound_ns(following)
-                    if bound_ns >= limit_ns or following.owed & ~self.facts(following.done).useful:
+                    if bound_ns >= limit_ns or following.owed & ~self.facts(following).useful:
                         continue
                     if self.is_end(following):
                         best, limit_ns = following, bound_ns
@@ -266,7 +269,7 @@ class _Machine:
 
     def bound_ns(self, state: _State) -> int:
         """Every schedule that goes on from the state takes as long."""
-        facts = self.facts(state.done)
+        facts = self.facts(state)
         bus_from_ns = max(state.clock_ns, state.bus_ns)
         back = facts.live & ~state.in_ram & state.stored | state.owed & state.in_ram
         transfers_ns = sum(self.in_ns[v] for v in _bits(back))
@@ -293,7 +296,7 @@ class _Machine:
     def following(self, state: _State) -> Iterator[_State]:
         """What one step makes of a state, with the frees that it needs."""
         yield from self._computed(state)
-        facts = self.facts(state.done)
+        facts = self.facts(state)
         times = {v: (a, b) for v, a, b in state.times}
         for v in _bits(facts.useful & state.stored & ~state.in_ram & self.pageable):
             for freed, clock_ns in self._rooms(state, self.tensors[v].bytes, 0):
@@ -324,30 +327,34 @@ class _Machine:
             )
 
     def _computed(self, state: _State) -> Iterator[_State]:
-        facts = self.facts(state.done)
+        facts = self.facts(state)
         times = {v: (a, b) for v, a, b in state.times}
         for k, operation in enumerate(self.operations):
             if state.done >> k & 1:
                 lost = self.outputs[k] & facts.useful & ~state.in_ram & ~state.stored
-                gone = self.inputs[k] & facts.replaced or self.outputs[k] & state.in_ram
-                if not lost or gone or not self.may_rerun[k]:
+                if not lost or self.inputs[k] & facts.replaced or not self.may_rerun[k]:
                     continue
             elif self.before[k] & ~state.done:
                 continue
             if self.inputs[k] & ~state.in_ram:
                 continue
             done = state.done | 1 << k
+            # What is still there is freed first.
+            again = self.outputs[k] & state.in_ram
             made_bytes = self.bytes_of(self.outputs[k]) + operation.workspace_bytes
+            made_bytes -= self.bytes_of(again)
             for pairs in self._inplace(state, k, done):
                 ended = _mask({i for _, i in pairs})
                 shared = sum(self.tensors[o].bytes for o, _ in pairs)
-                for freed, clock_ns in self._rooms(state, made_bytes - shared, self.inputs[k]):
+                for freed, clock_ns in self._rooms(
+                    state, made_bytes - shared, self.inputs[k] | again
+                ):
                     waits = [times.get(v, (0, 0))[0] for v in _bits(self.inputs[k])]
-                    waits += [max(times.get(v, (0, 0))) for v in _bits(ended)]
+                    waits += [max(times.get(v, (0, 0))) for v in _bits(ended | again)]
                     yield self._made(
                         state,
-                        (*map(Free, _bits(freed)), Compute(k, pairs)),
-                        times,
+                        (*map(Free, _bits(freed | again)), Compute(k, pairs)),
+                        {v: at for v, at in times.items() if not again >> v & 1},
                         done=done,
                         in_ram=(state.in_ram & ~freed | self.outputs[k]) & ~ended,
                         may_store=self.outputs[k],
@@ -357,7 +364,7 @@ class _Machine:
     def _inplace(self, state: _State, k: int, done: int) -> Iterator[tuple[tuple[int, int], ...]]:
         """Which buffers may be taken over: all that are free to go, and any choice of those that
         are needed again, or whose transfers would have to be waited for."""
-        facts = self.facts(done)
+        facts = self.facts(state._replace(done=done))
         over_ns = {v: max(a, b) for v, a, b in state.times}
         sure: list[tuple[int, int]] = []
         late: list[tuple[int, int]] = []
@@ -378,10 +385,9 @@ class _Machine:
     def _may_leave(self, state: _State, v: int, live: int) -> bool:
         if state.stored >> v & 1:
             return True
-        if self.end_stored >> v & 1:
-            return False
+        needed = (live | self.end_stored) >> v & 1
         producer = self.instance.producer[v]
-        return not live >> v & 1 or (producer is not None and self.may_rerun[producer])
+        return not needed or (producer is not None and self.may_rerun[producer])
 
     def _rooms(self, state: _State, wanted: int, keep: int) -> Iterator[tuple[int, int]]:
         """What may leave RAM for `wanted` bytes, no more than needed, and when that is done."""
@@ -389,7 +395,7 @@ class _Machine:
             yield 0, state.clock_ns
             return
         short = wanted - (self.limit - state.used_bytes)
-        live = self.facts(state.done).live
+        live = self.facts(state).live
         over_ns = {v: max(a, b) for v, a, b in state.times}
         sizes = [
             (self.tensors[v].bytes, v)
@@ -421,9 +427,8 @@ class _Machine:
         """The state after some steps, without what nobody needs any more."""
         before, state = state, state._replace(**changes)
         in_ram = state.in_ram
-        for v in _bits(in_ram & ~self.facts(state.done).useful):
-            kept = self.end_stored >> v & 1 and not state.stored >> v & 1
-            if not kept and max(times.get(v, (0, 0))) <= state.clock_ns:
+        for v in _bits(in_ram & ~self.facts(state).useful):
+            if max(times.get(v, (0, 0))) <= state.clock_ns:
                 in_ram &= ~(1 << v)
                 steps = (*steps, Free(v))
         now_ns = state.clock_ns
