@@ -48,7 +48,7 @@ from poetc.planning.memory import plan_graph_memory
 STORED = [X, W, C, V]
 """The arguments of the step with parameters on storage."""
 
-MODELS = ("lenet5", "dscnn", "resnet8", "bert_micro")
+MODELS = ("lenet5", "resnet8", "bert_micro")
 LARGE = ("resnet8", "bert_micro")
 """With unlimited RAM, and in the least compiled plainly: quicker, and the same bits."""
 
