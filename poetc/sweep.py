@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -23,6 +24,9 @@ from poetc.diagnosis import Reason
 from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.files import write_whole
 from poetc.request import Options
+
+if TYPE_CHECKING:
+    from poetc.report import Summary
 
 ATTEMPTS = 3
 """How many workers may be lost with one point before it is given up."""
@@ -80,16 +84,6 @@ class Step:
 
 def answer(step: Step, point: Point) -> Row:
     """Schedules one point. Raises InputError for a step that cannot be compiled."""
-    from poetc.driver import compile_module
-    from poetc.ir.graph import graphs
-    from poetc.ir.text import make_context
-    from poetc.report import summarize
-
-    if any(graph.is_scheduled for graph in graphs(_module(step.name, step.data))):
-        raise InputError(
-            f"{step.name} is scheduled already, so another strategy or budget changes nothing; "
-            "give the IR from before poet-schedule"
-        )
     deadline = None
     if point.deadline is not None:
         deadline = Deadline.parse(point.deadline, "--deadline")
@@ -97,8 +91,9 @@ def answer(step: Step, point: Point) -> Row:
         step.options, strategy=point.strategy, ram_bytes=point.ram_bytes, deadline=deadline
     )
     asked = asdict(point)
+    module = _module(step.name, step.data)
     try:
-        compiled = compile_module(make_context(), _module(step.name, step.data).clone(), options)
+        found = _summary(module, step.name, options)
     except UnscheduledError as error:
         # What a strategy cannot do proves nothing about the step.
         proven = error.diagnosis.proven and error.diagnosis.reason is not Reason.STRATEGY
@@ -108,7 +103,6 @@ def answer(step: Step, point: Point) -> Row:
         if point.strategy == "auto":
             raise
         return Row(**asked, status="refused", message=error.message)
-    found = summarize(compiled, step.name)
     return Row(
         **asked,
         status=found.status or "feasible",
@@ -125,9 +119,26 @@ def answer(step: Step, point: Point) -> Row:
 
 @lru_cache(maxsize=1)
 def _module(name: str, data: bytes) -> ModuleOp:
+    """The module of a step. Raises InputError for one that is scheduled already."""
+    from poetc.ir.graph import graphs
     from poetc.ir.text import read_module
 
-    return read_module(data, name)
+    module = read_module(data, name)
+    if any(graph.is_scheduled for graph in graphs(module)):
+        raise InputError(
+            f"{name} is scheduled already, so another strategy or budget changes nothing; "
+            "give the IR from before poet-schedule"
+        )
+    return module
+
+
+def _summary(module: ModuleOp, name: str, options: Options) -> Summary:
+    """What is reported of a module as it is scheduled with these options."""
+    from poetc.driver import compile_module
+    from poetc.ir.text import make_context
+    from poetc.report import summarize
+
+    return summarize(compile_module(make_context(), module.clone(), options), name)
 
 
 def budgets(step: Step, count: int) -> tuple[int, ...]:
@@ -136,13 +147,8 @@ def budgets(step: Step, count: int) -> tuple[int, ...]:
 
     Raises InputError where the two are the same.
     """
-    from poetc.driver import compile_module
-    from poetc.ir.text import make_context
-    from poetc.report import summarize
-
     unlimited = replace(step.options, ram_bytes=None, deadline=None, strategy="auto")
-    module = _module(step.name, step.data).clone()
-    ram = summarize(compile_module(make_context(), module, unlimited), step.name).ram
+    ram = _summary(_module(step.name, step.data), step.name, unlimited).ram
     most = ram.total_bytes
     known = [least.known_bytes for least in ram.least if least.known_bytes is not None]
     least = min(known, default=most)

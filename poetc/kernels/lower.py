@@ -103,6 +103,22 @@ def _plan(block: Block, name: str, iteration: SSAValue | None = None) -> tuple[P
     raise PoetcError(f"lowering of kernel {name} does not come to an end")
 
 
+def kernel_function(
+    name: str, entry: Block, inputs: int, results: int, workspaces: int
+) -> func.FuncOp:
+    """The function of a kernel with that body, whose arguments are so many inputs, results and
+    workspaces."""
+    function = func.FuncOp(
+        name,
+        FunctionType.from_lists(entry.arg_types, []),
+        Region(entry),
+        visibility=StringAttr("private"),
+    )
+    for key, number in (("inputs", inputs), ("results", results), ("workspace", workspaces)):
+        function.attributes[f"poet.{key}"] = IntegerAttr(number, i64)
+    return function
+
+
 class _Attempt:
     """The body lowered under one plan."""
 
@@ -154,18 +170,9 @@ class _Attempt:
 
     def kernel(self) -> Kernel:
         """The finished function."""
-        function = func.FuncOp(
-            self.name,
-            FunctionType.from_lists(self.entry.arg_types, []),
-            Region(self.entry),
-            visibility=StringAttr("private"),
+        function = kernel_function(
+            self.name, self.entry, len(self.block.args), len(self.outputs), len(self.kept)
         )
-        for key, number in (
-            ("inputs", len(self.block.args)),
-            ("results", len(self.outputs)),
-            ("workspace", len(self.kept)),
-        ):
-            function.attributes[f"poet.{key}"] = IntegerAttr(number, i64)
         if self.iterates:
             function.attributes[ITERATION] = UnitAttr()
         return Kernel(function, tuple(self.evaluator.globals))

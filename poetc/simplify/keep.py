@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import TensorType, UnknownLoc, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.dataflow import reached
 from poetc.ir.dense import dtype_of
 from poetc.ir.stablehlo.base import Array
 from poetc.simplify.driver import remove_dead
@@ -150,18 +151,15 @@ class _Keeper:
                 pending += [a.index for a in read if a in self.old.args]  # pyright: ignore
         return sorted(live)
 
-    def _reads(self, value: SSAValue) -> list[SSAValue]:
+    def _reads(self, value: SSAValue) -> set[SSAValue]:
         """The values that one depends on, and it itself."""
-        found: dict[SSAValue, None] = {}
-        stack = [value]
-        while stack:
-            value = stack.pop()
-            if value in found:
-                continue
-            found[value] = None
-            if isinstance(value.owner, Operation) and value.owner.parent is self.old:
-                stack += [v for op in value.owner.walk() for v in op.operands]
-        return list(found)
+
+        def operands(value: SSAValue) -> list[SSAValue]:
+            if not (isinstance(value.owner, Operation) and value.owner.parent is self.old):
+                return []
+            return [v for op in value.owner.walk() for v in op.operands]
+
+        return reached([value], operands)
 
     def _is_known(self, k: int) -> bool:
         """Whether a value of the state needs no memory: it is known in each step, or stays."""

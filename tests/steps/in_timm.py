@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable
 from typing import Any
 
-from in_torchvision import load
-from registry import TorchStep, register
-from torch_modules import functional, torch
+from in_torchvision import network as classifier
 
-
-def network(name: str, make: Callable[[], Any], side: int = 16) -> None:
-    """Registers a step of a classifier of four images."""
-
-    def build() -> TorchStep:
-        torch.manual_seed(0)
-        load()
-        module = make()
-        x, labels = torch.randn(4, 3, side, side), torch.tensor([0, 2, 1, 0])
-        optimiser = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
-        return TorchStep(module, functional.cross_entropy, optimiser, x, labels)
-
-    register(f"timm/{name}", build)
+network = functools.partial(classifier, library="timm")
 
 
 def _resnet() -> Any:

@@ -27,7 +27,9 @@ def load() -> None:
         importlib.import_module("torchvision")
 
 
-def network(name: str, make: Callable[[], Any], side: int = 16) -> None:
+def network(
+    name: str, make: Callable[[], Any], side: int = 16, library: str = "torchvision"
+) -> None:
     """Registers a step of a classifier of four images."""
 
     def build() -> TorchStep:
@@ -38,7 +40,7 @@ def network(name: str, make: Callable[[], Any], side: int = 16) -> None:
         optimiser = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
         return TorchStep(module, functional.cross_entropy, optimiser, x, labels)
 
-    register(f"torchvision/{name}", build)
+    register(f"{library}/{name}", build)
 
 
 def _resnet() -> Any:

@@ -23,11 +23,9 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     ModuleOp,
-    StringAttr,
     SymbolRefAttr,
     UnitAttr,
     i32,
-    i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
@@ -37,7 +35,7 @@ from poetc.ir.aliasing import ALIASING
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
 from poetc.ir.types import element_bytes, type_in_kernel
 from poetc.kernels.analysis import ITERATION, SEQUENTIAL, buffers, may_alias
-from poetc.kernels.lower import Kernel, lower_kernel
+from poetc.kernels.lower import Kernel, kernel_function, lower_kernel
 from poetc.passes.poet_fuse import fuse_graph
 from poetc.passes.poet_lower_kernels.keys import body_key
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
@@ -121,18 +119,8 @@ class _Loop:
         loop.attributes[SEQUENTIAL] = UnitAttr()
         self.entry.add_ops([loop, func.ReturnOp()])
         workspaces = self._place_workspaces()
-        function = func.FuncOp(
-            self.name,
-            FunctionType.from_lists(self.entry.arg_types, []),
-            Region(self.entry),
-            visibility=StringAttr("private"),
-        )
-        for key, number in (
-            ("inputs", len(self.block.args)),
-            ("results", len(self.outputs)),
-            ("workspace", workspaces),
-        ):
-            function.attributes[f"poet.{key}"] = IntegerAttr(number, i64)
+        inputs, results = len(self.block.args), len(self.outputs)
+        function = kernel_function(self.name, self.entry, inputs, results, workspaces)
         return Kernel(function, tuple(self.tables))
 
     # Buffers
@@ -234,10 +222,13 @@ class _Loop:
         last = {value: n for n, compute in enumerate(computes) for value in compute.operands}
         for n, compute in enumerate(computes):
             kernel = kernels[compute]
-            dying = [v for v in compute.operands if last[v] == n and places.get(v) in self.lives]
             pairs = dict(compute.inplace_pairs)
             updated = {compute.operands[operand] for operand in pairs.values()}
-            dying = [value for value in dying if value not in updated]
+            dying = [
+                value
+                for value in compute.operands
+                if last[value] == n and places.get(value) in self.lives and value not in updated
+            ]
             for k, result in enumerate(compute.results):
                 if k in pairs:
                     places[result] = places[compute.operands[pairs[k]]]

@@ -79,7 +79,7 @@ def ram_needed_in_any_order(instance: Instance) -> tuple[int, int | None]:
     best: tuple[int, int | None] = (max(start, end), None)
     beside = [always] * instance.n
     for v, operations in held.items():
-        for k in _members(operations):
+        for k in members(operations):
             beside[k] += size[v]
     for k, operation in enumerate(instance.operations):
         mine = {*operation.inputs, *operation.outputs} - fixed
@@ -117,10 +117,10 @@ def time_needed(instance: Instance) -> int:
     earlier, later = _relatives(problem)
     head = [sum(page_in.get(v, 0) for v in instance.inputs[k]) for k in range(instance.n)]
     tail = [sum(page_out.get(v, 0) for v in o.outputs) for o in operations]
-    storing = [any(tail[j] for j in (k, *_members(later[k]))) for k in range(instance.n)]
-    waiting = [any(head[j] for j in (k, *_members(earlier[k]))) for k in range(instance.n)]
+    storing = [any(tail[j] for j in (k, *members(later[k]))) for k in range(instance.n)]
+    waiting = [any(head[j] for j in (k, *members(earlier[k]))) for k in range(instance.n)]
     for k, operation in enumerate(operations):
-        before, after = list(_members(earlier[k])), list(_members(later[k]))
+        before, after = list(members(earlier[k])), list(members(later[k]))
         read = {v for j in (*before, k) for v in instance.inputs[j]}
         first = min((head[j] for j in before if not earlier[j]), default=head[k])
         start = max(
@@ -196,7 +196,8 @@ def _relatives(problem: Problem) -> tuple[list[int], list[int]]:
     return earlier, later
 
 
-def _members(mask: int) -> Iterator[int]:
+def members(mask: int) -> Iterator[int]:
+    """The numbers in a set of bits, from the lowest on."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

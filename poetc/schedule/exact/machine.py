@@ -17,6 +17,7 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
+from poetc.schedule.exact.bounds import members
 from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import (
@@ -64,7 +65,7 @@ class _State(NamedTuple):
         while state is not None:
             found.append(state.steps)
             state = state.before
-        frees = map(Free, _bits(self.in_ram & ~end_ram))
+        frees = map(Free, members(self.in_ram & ~end_ram))
         return (*(step for steps in reversed(found) for step in steps), *frees)
 
 
@@ -120,15 +121,8 @@ def _relaxed(instance: Instance, most_bytes: int) -> Instance:
     return dataclasses.replace(instance, problem=changed)
 
 
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
-def _mask(members: Sequence[int] | set[int]) -> int:
-    return sum(1 << v for v in members)
+def _mask(numbers: Sequence[int] | set[int]) -> int:
+    return sum(1 << v for v in numbers)
 
 
 class _Facts(NamedTuple):
@@ -177,19 +171,19 @@ class _Machine:
         ]
         self.all = (1 << self.n) - 1
         ends = [
-            max((self.out_ns[v] for v in _bits(self.outputs[k] & self.end_stored)), default=0)
+            max((self.out_ns[v] for v in members(self.outputs[k] & self.end_stored)), default=0)
             for k in range(self.n)
         ]
         self.tail_ns = ends
         # The longest chain of operations from each on, with the page-out that ends it.
         self.chain_ns = [0] * self.n
         for k in reversed(range(self.n)):
-            following = [self.chain_ns[j] for j in _bits(self.after[k])]
+            following = [self.chain_ns[j] for j in members(self.after[k])]
             self.chain_ns[k] = operations[k].time_ns + max((*following, ends[k]))
         self._known = cache(self._facts)
 
     def bytes_of(self, mask: int) -> int:
-        return sum(self.tensors[v].bytes for v in _bits(mask))
+        return sum(self.tensors[v].bytes for v in members(mask))
 
     def facts(self, state: _State) -> _Facts:
         return self._known(state.done, self.end_stored & ~state.stored)
@@ -201,7 +195,7 @@ class _Machine:
         for k in rest:
             read |= self.inputs[k]
         replaced = 0
-        for k in _bits(done):
+        for k in members(done):
             replaced |= self.replaces[k]
         useful = read | self.end_ram | unstored
         for k in reversed(range(self.n)):
@@ -272,8 +266,8 @@ class _Machine:
         facts = self.facts(state)
         bus_from_ns = max(state.clock_ns, state.bus_ns)
         back = facts.live & ~state.in_ram & state.stored | state.owed & state.in_ram
-        transfers_ns = sum(self.in_ns[v] for v in _bits(back))
-        transfers_ns += sum(self.out_ns[v] for v in _bits(self.end_stored & ~state.stored))
+        transfers_ns = sum(self.in_ns[v] for v in members(back))
+        transfers_ns += sum(self.out_ns[v] for v in members(self.end_stored & ~state.stored))
         found = [state.bus_ns, state.clock_ns + facts.time_ns]
         if transfers_ns:
             found.append(bus_from_ns + transfers_ns)
@@ -281,7 +275,7 @@ class _Machine:
         starts: list[int] = []
         for k in facts.first:
             start_ns, queue_ns = state.clock_ns, bus_from_ns
-            for v in _bits(self.inputs[k]):
+            for v in members(self.inputs[k]):
                 if state.in_ram >> v & 1:
                     start_ns = max(start_ns, there.get(v, 0))
                 elif state.stored >> v & 1:
@@ -298,12 +292,12 @@ class _Machine:
         yield from self._computed(state)
         facts = self.facts(state)
         times = {v: (a, b) for v, a, b in state.times}
-        for v in _bits(facts.useful & state.stored & ~state.in_ram & self.pageable):
+        for v in members(facts.useful & state.stored & ~state.in_ram & self.pageable):
             for freed, clock_ns in self._rooms(state, self.tensors[v].bytes, 0):
                 over_ns = max(clock_ns, state.bus_ns) + self.in_ns[v]
                 yield self._made(
                     state,
-                    (*map(Free, _bits(freed)), PageIn(v)),
+                    (*map(Free, members(freed)), PageIn(v)),
                     {**times, v: (over_ns, over_ns)},
                     in_ram=state.in_ram & ~freed | 1 << v,
                     owed=state.owed & ~(1 << v),
@@ -311,7 +305,7 @@ class _Machine:
                     clock_ns=clock_ns,
                     bus_ns=over_ns,
                 )
-        for v in _bits(state.in_ram & ~state.stored & state.may_store & self.pageable):
+        for v in members(state.in_ram & ~state.stored & state.may_store & self.pageable):
             must = self.end_stored >> v & 1
             if not must and not facts.useful >> v & 1:
                 continue
@@ -349,11 +343,11 @@ class _Machine:
                 for freed, clock_ns in self._rooms(
                     state, made_bytes - shared, self.inputs[k] | again
                 ):
-                    waits = [times.get(v, (0, 0))[0] for v in _bits(self.inputs[k])]
-                    waits += [max(times.get(v, (0, 0))) for v in _bits(ended | again)]
+                    waits = [times.get(v, (0, 0))[0] for v in members(self.inputs[k])]
+                    waits += [max(times.get(v, (0, 0))) for v in members(ended | again)]
                     yield self._made(
                         state,
-                        (*map(Free, _bits(freed | again)), Compute(k, pairs)),
+                        (*map(Free, members(freed | again)), Compute(k, pairs)),
                         {v: at for v, at in times.items() if not again >> v & 1},
                         done=done,
                         in_ram=(state.in_ram & ~freed | self.outputs[k]) & ~ended,
@@ -399,13 +393,13 @@ class _Machine:
         over_ns = {v: max(a, b) for v, a, b in state.times}
         sizes = [
             (self.tensors[v].bytes, v)
-            for v in _bits(state.in_ram & ~keep)
+            for v in members(state.in_ram & ~keep)
             if self.tensors[v].bytes and self._may_leave(state, v, live)
         ]
 
         def choices(at: int, got: int, chosen: int) -> Iterator[int]:
             if got >= short:
-                if all(got - self.tensors[v].bytes < short for v in _bits(chosen)):
+                if all(got - self.tensors[v].bytes < short for v in members(chosen)):
                     yield chosen
                 return
             if at < len(sizes):
@@ -415,7 +409,7 @@ class _Machine:
 
         if sum(size for size, _ in sizes) >= short:
             for chosen in choices(0, 0, 0):
-                yield chosen, max((state.clock_ns, *(over_ns.get(v, 0) for v in _bits(chosen))))
+                yield chosen, max((state.clock_ns, *(over_ns.get(v, 0) for v in members(chosen))))
 
     def _made(
         self,
@@ -427,7 +421,7 @@ class _Machine:
         """The state after some steps, without what nobody needs any more."""
         before, state = state, state._replace(**changes)
         in_ram = state.in_ram
-        for v in _bits(in_ram & ~self.facts(state).useful):
+        for v in members(in_ram & ~self.facts(state).useful):
             if max(times.get(v, (0, 0))) <= state.clock_ns:
                 in_ram &= ~(1 << v)
                 steps = (*steps, Free(v))

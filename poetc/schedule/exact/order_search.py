@@ -14,8 +14,8 @@ The number of states is exponential; two rules keep it small and lose nothing:
 """
 
 import heapq
-from collections.abc import Iterator
 
+from poetc.schedule.exact.bounds import members
 from poetc.schedule.model.problem import Place, Problem, predecessors
 from poetc.schedule.model.rebuild import share
 
@@ -130,7 +130,7 @@ class OrderSearch:
     ) -> list[tuple[tuple[int, ...], int, int]]:
         """(operations, bytes while they run, change of live bytes): a safe move, or all moves."""
         moves: list[tuple[tuple[int, ...], int, int]] = []
-        for k in _bits(ready):
+        for k in members(ready):
             during, change = self._run(state, live, k)
             if during <= peak and change <= 0:
                 return [((k,), during, change)]
@@ -139,16 +139,8 @@ class OrderSearch:
             if during > peak:
                 continue
             reached = state | 1 << k
-            for j in _bits(self._ready(reached, ready, k) & self.related[k]):
+            for j in members(self._ready(reached, ready, k) & self.related[k]):
                 second, more = self._run(reached, live + change, j)
                 if second <= peak and change + more <= 0:
                     return [((k, j), max(during, second), change + more)]
         return moves
-
-
-def _bits(mask: int) -> Iterator[int]:
-    """The set bits of `mask`, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

@@ -66,14 +66,6 @@ class Instance:
         )
 
     @cached_property
-    def avoidable(self) -> tuple[bool, ...]:
-        """May the tensor be paged, though it neither starts on storage nor must end there."""
-        return tuple(
-            self.paging and t.pageable and Place.STORAGE not in (t.start, t.end)
-            for t in self.tensors
-        )
-
-    @cached_property
     def last_recompute(self) -> tuple[int, ...]:
         """Last stage in which running an operation again is possible and can be of use; its own
         index where there is none. Running it again is of no use after the last operation that

@@ -68,12 +68,11 @@ class _Orders:
         few = search.instance.n <= self.params.baselines_most
         self.waiting = list(constructive()) if few and self.params.baselines else []
         # Searches without paging, and without recomputing, where both can save RAM.
-        self.single: list[Search] = []
-        if self.params.single and any(search.instance.avoidable) and recomputes:
-            self.single = [
-                search.inner(dataclasses.replace(search.instance, **{way: False}), search.part())
-                for way in ("paging", "remat")
-            ]
+        ways = [dataclasses.replace(search.instance, **{w: False}) for w in ("paging", "remat")]
+        both = recomputes and ways[0].pageable != search.instance.pageable
+        self.single = [
+            search.inner(way, search.part()) for way in ways if both and self.params.single
+        ]
 
     def run(self) -> bool:
         """Looks until the gap or the time limit is reached; True when there provably is no schedule
