@@ -13,7 +13,7 @@ from pathlib import Path
 
 import document_table
 
-from poetc.cli import emit
+from poetc import emit
 from poetc.options import OPTIONS, Option
 
 DOCUMENT = Path(__file__).parent / "options.md"

@@ -6,8 +6,8 @@ The command lines, the fields of the passes, `PoetSchedule` and the table in doc
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from poetc.budget import SCOPES, Deadline
@@ -257,6 +257,25 @@ OPTIONS = {option.name: option for option in _TABLE}
 def default(name: str) -> Any:
     """The default of an option; None if it has none."""
     return OPTIONS[name].value()
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of the table that are given, by name, written as on the command line."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str) -> str | None:
+        """What is given for an option; None if it is not."""
+        return self.texts.get(name)
+
+    def value(self, name: str) -> Any:
+        """The value of an option, the default if it is not given."""
+        return OPTIONS[name].value(self.text(name))
+
+    def flags(self, *names: str) -> list[str]:
+        """Those of the options that are given, as they are written on the command line."""
+        return [OPTIONS[name].flag for name in names if name in self.texts]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
     StableHLO ── stablehlo-simplify (── stablehlo-train) (── stablehlo-split) ── stablehlo-to-poet
       ── poet-fuse ── poet-lower-kernels
       ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
-      ── poet-verify ── poet IR ── a backend (`backends/`, chosen in `cli/emit/`): C, TVM, a plan
+      ── poet-verify ── poet IR ── a backend (`backends/`, chosen in `emit/`): C, TVM, a plan
 
 Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver (`driver.py`)
 runs the same ones. Only poet-schedule is more than its pass there: the search

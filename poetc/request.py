@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,13 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
 
 from poetc.backends.c.layout import static_ram_bytes
 from poetc.budget import Budget, Deadline
-from poetc.costmodel.device import Device
+from poetc.costmodel.device import Device, device_of
 from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InputError, TimeLimitError
 from poetc.ir.poet import GraphOp
-from poetc.options import SearchOptions, default, search_fields
+from poetc.options import SEARCH, Given, SearchOptions, default, search_fields
 from poetc.planning.problem import ScheduleOptions, alignment_of, deadline_of
-from poetc.splits import Split, splits_text
+from poetc.splits import Split, parse_splits, splits_text
 from poetc.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -142,6 +143,72 @@ class Options(SearchOptions):
                 )
             )
         return options, stack
+
+
+def options_of(given: Given, warn: Callable[[str], None]) -> Options:
+    """The request, of what is given and of defaults; what is doubtful goes to `warn`.
+
+    Raises InputError for what nobody can read, and for what contradicts.
+    """
+    from poetc.backends.c.boards import check_ram, load_board
+    from poetc.backends.c.libraries import load_layout
+
+    ram, ram_bytes, ram_scope = given.text("ram"), given.value("ram"), given.value("ram_scope")
+    if ram is not None and ram_bytes < 1024 and ram.strip().isdigit() and ram_scope == "all":
+        warn(f"--ram={ram} is {ram_bytes} bytes; did you mean {ram}KB?")
+    board = load_board(given.text("board"))
+    stack_bytes, stack_compiler = _stack(given, board)
+    device = device_of(given.text("device"), given.text("profile"), default("device"))
+    device_name = given.value("device")
+    profile = device.profile
+    if given.text("device") is None and profile is not None:
+        device_name = profile.device_name
+    if board is not None and profile is not None and profile.board != board.name:
+        raise InputError(
+            f"profile {given.text('profile')} is of board {profile.board}, not of "
+            f"--board={board.name}"
+        )
+    static_bytes = load_layout(given.value("layout")).static_bytes
+    if board is not None:
+        static_bytes = board.static_bytes
+        if ram_bytes is None:
+            ram_bytes = board.ram_bytes
+        elif ram_scope == "all":
+            check_ram(board, ram_bytes)
+    elif ram_bytes is not None and ram_bytes > device.ram_bytes:
+        warn(f"--ram={ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
+    if given.flags("static"):
+        static_bytes = given.value("static")
+    split = given.value("split")
+    return Options(
+        device=device,
+        device_name=device_name,
+        ram_bytes=ram_bytes,
+        deadline=given.value("deadline"),
+        static_bytes=static_bytes,
+        stack_bytes=stack_bytes,
+        params=given.value("params"),
+        stack_compiler=stack_compiler,
+        io=given.text("io"),
+        frozen=given.value("frozen"),
+        train=given.value("train"),
+        split=split if split in ("off", "auto") else parse_splits(split),
+        board=board,
+        **{field: given.value(option) for field, option in SEARCH.items()},
+    )
+
+
+def _stack(given: Given, board: Board | None) -> tuple[int, tuple[str, ...] | None]:
+    """The stack in bytes, or the compiler that is to measure it."""
+    if given.text("stack") == "measure":
+        from poetc.backends.c.stack import find_compiler
+
+        known = None if board is None else board.compiler
+        asked = given.text("cc")
+        return default("stack"), find_compiler(known if asked is None else asked)
+    if given.flags("cc"):
+        raise InputError("--cc is the compiler that --stack=measure runs; give that, too")
+    return given.value("stack"), None
 
 
 def check_given(graph: GraphOp, options: Options) -> None:

@@ -134,11 +134,9 @@ def _module(name: str, data: bytes) -> ModuleOp:
 
 def _summary(module: ModuleOp, name: str, options: Options) -> Summary:
     """What is reported of a module as it is scheduled with these options."""
-    from poetc.driver import compile_module
-    from poetc.ir.text import make_context
-    from poetc.report import summarize
+    from poetc.compilation import compile_step
 
-    return summarize(compile_module(make_context(), module.clone(), options), name)
+    return compile_step(module.clone(), name, options).summary
 
 
 def budgets(step: Step, count: int) -> tuple[int, ...]:

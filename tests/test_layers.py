@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("errors",),
     ("units", "names", "files", "lock", "page", "description", "terminal"),
+    ("streams",),
     ("budget", "diagnosis", "splits"),
     ("schedule",),
     ("patterns",),
@@ -26,7 +27,8 @@ LAYERS = (
     ("pipeline",),
     ("driver",),
     ("report", "profile", "tvm", "frontends", "universe"),
-    ("sweep",),
+    ("compilation",),
+    ("sweep", "emit"),
     ("cli",),
 )
 """Modules and packages of poetc, from the lowest. None imports one that stands in a later line."""

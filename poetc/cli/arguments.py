@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from poetc.errors import InputError
-from poetc.options import OPTIONS, Option
+from poetc.options import OPTIONS, Given, Option
 
 MAY_BE_EMPTY = ("cflags",)
 """Options whose empty value means something."""
@@ -43,15 +43,7 @@ class Parser(argparse.ArgumentParser):
             )
 
 
-def value(arguments: argparse.Namespace, name: str) -> Any:
-    """The value of an option of the table, the default if it is not given."""
-    return OPTIONS[name].value(getattr(arguments, name))
-
-
-def given(arguments: argparse.Namespace, *names: str) -> list[str]:
-    """Those of the options that are on the command line, as they are written there."""
-    return [
-        OPTIONS[name].flag if name in OPTIONS else f"--{name}"
-        for name in names
-        if getattr(arguments, name) is not None
-    ]
+def given(arguments: argparse.Namespace) -> Given:
+    """The options of the table that are on the command line."""
+    texts = {name: getattr(arguments, name, None) for name in OPTIONS}
+    return Given({name: text for name, text in texts.items() if text is not None})

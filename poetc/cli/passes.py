@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from poetc.cli import emit
+from poetc import emit
 from poetc.cli.arguments import given
-from poetc.cli.files import write
 from poetc.errors import InputError, PoetcError
 from poetc.options import OPTIONS
+from poetc.streams import write
 from poetc.terminal import say
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Observer:
 
 def refuse_others(arguments: argparse.Namespace) -> None:
     """Options of the whole pipeline mean nothing to single passes."""
-    unused = given(arguments, *(name for name, option in OPTIONS.items() if not option.alone))
+    unused = given(arguments).flags(*(n for n, option in OPTIONS.items() if not option.alone))
     unused += [f"--emit={arguments.emit}"] if arguments.emit != emit.DEFAULT else []
     if unused:
         raise InputError(

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poetc.cli.arguments import Parser, given
-from poetc.cli.files import check_writable, file_name, read, write
+from poetc.cli.arguments import Parser
 from poetc.errors import InputError
 from poetc.options import OPTIONS, PROFILE
+from poetc.streams import check_writable, file_name, read, write
 from poetc.terminal import say
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     arguments.output = file_name(arguments.output)
     output, model, log_file = arguments.output, arguments.input, arguments.log
-    unused = given(arguments, "output") + (["--from"] if log_file is not None else [])
+    unused = (["--output"] if output is not None else []) + (
+        ["--from"] if log_file is not None else []
+    )
     if arguments.program is not None and unused:
         raise InputError(f"--program only writes a program; {' '.join(unused)} cannot go with it")
     if output is not None:
@@ -98,9 +100,8 @@ def _read_log(arguments: argparse.Namespace) -> Log:
     log = read_log_file(arguments.log, arguments.cflags)
     for option, found in (("board", log.board), ("cpu", log.cpu)):
         if getattr(arguments, option) not in (None, found):
-            asked = given(arguments, option)[0]
             raise InputError(
-                f"{asked}={getattr(arguments, option)}, but {arguments.log} is from {found}"
+                f"--{option}={getattr(arguments, option)}, but {arguments.log} is from {found}"
             )
     return log
 

@@ -12,12 +12,11 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from poetc.budget import Deadline
-from poetc.cli.arguments import Parser
-from poetc.cli.files import check_writable, file_name, read, write
-from poetc.cli.request import options_of
+from poetc.cli.arguments import Parser, given
 from poetc.errors import InputError
 from poetc.options import OPTIONS
-from poetc.terminal import is_terminal, say
+from poetc.streams import check_writable, file_name, read, write
+from poetc.terminal import is_terminal, say, warn
 from poetc.units import format_energy, format_time, parse_bytes, parse_count
 
 if TYPE_CHECKING:
@@ -83,19 +82,19 @@ def build_parser(command: str) -> Parser:
     add("--format", choices=FORMATS, default=FORMATS[0], help="default %(default)s")
     add("-o", "--output", metavar="FILE", help="default, and -: stdout")
     add("-q", "--quiet", action="store_true", help="no progress")
-    parser.set_defaults(cc=None, strategy=None, **dict.fromkeys(own))
     return parser
 
 
 def run(command: str, arguments: argparse.Namespace) -> int:
     """Schedules all points and writes what comes of them; the exit code."""
     from poetc import sweep
+    from poetc.request import options_of
 
     strategies = _strategies(arguments.strategies, command)
     workers = _workers(arguments.workers, command)
     arguments.output = file_name(arguments.output)
     check_writable(arguments.output)
-    options = options_of(arguments)
+    options = options_of(given(arguments), warn)
     cache = sweep.Cache(arguments.cache)
     step = sweep.Step(*read(arguments.input), options)
     if command == PARETO:

@@ -1,13 +1,13 @@
 """`--emit=ir`: scheduled poet IR."""
 
-from poetc.cli.emit import Backend, Job
-from poetc.cli.files import write
+from poetc.emit import Backend, Job
+from poetc.streams import write
 
 
 def _emit(job: Job) -> None:
     from poetc.ir.text import module_text
 
-    write(job.arguments.output, module_text(job.compiled.module))
+    write(job.output, module_text(job.step.compiled.module))
 
 
 BACKEND = Backend(_emit)

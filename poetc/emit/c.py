@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
-
-from poetc.cli.arguments import given, value
-from poetc.cli.emit import Backend, Job
-from poetc.cli.files import file_name
+from poetc.emit import Backend, Job
 from poetc.errors import InputError
-from poetc.options import default
+from poetc.options import Given, default
+from poetc.streams import file_name
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(given: Given, output: str | None) -> None:
     from poetc.backends.c.boards import load_board
     from poetc.backends.c.emit import check_library, check_runs
 
-    if file_name(arguments.output) is None:
+    if file_name(output) is None:
         raise InputError("--emit=c needs -o DIRECTORY")
-    board, layout = load_board(arguments.board), value(arguments, "layout")
-    check_library(arguments.name, layout, board)
-    if arguments.data is not None:
+    board, layout = load_board(given.text("board")), given.value("layout")
+    check_library(given.text("name"), layout, board)
+    if given.text("data") is not None:
         try:
             check_runs(layout, board)
         except InputError as error:
             raise InputError(f"--data: {error.message}") from error
-    if arguments.kernels == "tvm":
-        _check_compiled_kernels(arguments)
-    elif given(arguments, "target"):
+    if given.text("kernels") == "tvm":
+        _check_compiled_kernels(given)
+    elif given.flags("target"):
         raise InputError("--target says what TVM code is for; give --kernels=tvm as well")
 
 
-def _check_compiled_kernels(arguments: argparse.Namespace) -> None:
+def _check_compiled_kernels(given: Given) -> None:
     """Refuse what --kernels=tvm cannot go with."""
     from poetc.backends.c.boards import load_board
     from poetc.backends.tvm.bare import kernels_for
 
-    layout = value(arguments, "layout")
+    layout = given.value("layout")
     reasons = {
-        "--profile": "it has the costs of kernels in C" if arguments.profile else "",
+        "--profile": "it has the costs of kernels in C" if given.text("profile") else "",
         "--stack=measure": "a C compiler measures the stack"
-        if arguments.stack == "measure"
+        if given.text("stack") == "measure"
         else "",
         f"--layout={layout}": (
             "they are built by a Makefile" if layout != default("layout") else ""
@@ -48,30 +45,32 @@ def _check_compiled_kernels(arguments: argparse.Namespace) -> None:
     for option, reason in reasons.items():
         if reason:
             raise InputError(f"--kernels=tvm cannot go with {option}: {reason}")
-    kernels_for(arguments.target, load_board(arguments.board))
+    kernels_for(given.text("target"), load_board(given.text("board")))
 
 
 def _emit(job: Job) -> None:
     from poetc.backends.c.emit import emit
 
-    arguments, options = job.arguments, job.compiled.options
+    given, compiled = job.given, job.step.compiled
+    options = compiled.options
     compiler, board = None, options.board
-    if arguments.kernels == "tvm":
+    if given.text("kernels") == "tvm":
         from poetc.backends.tvm.bare import kernels_for
 
-        compiler, board = kernels_for(arguments.target, board)
+        compiler, board = kernels_for(given.text("target"), board)
+    assert job.output is not None
     emit(
-        job.compiled.module,
-        arguments.output,
+        compiled.module,
+        job.output,
         stack_bytes=options.stack_bytes,
         static_bytes=options.static_bytes,
         board=board,
         ram_bytes=options.ram_bytes if options.ram_scope == "all" else None,
-        layout=value(arguments, "layout"),
-        name=value(arguments, "name"),
-        executor=job.options.executor,
+        layout=given.value("layout"),
+        name=given.value("name"),
+        executor=options.executor,
         compiler=compiler,
-        step=job.step,
+        step=job.data,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -10,12 +9,12 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from poetc.cli.arguments import given
 from poetc.errors import InputError
+from poetc.options import Given
 
 if TYPE_CHECKING:
-    from poetc.driver import Compiled
-    from poetc.report import Summary
+    from poetc.backends.c.emit import Executor
+    from poetc.compilation import CompiledStep
     from poetc.request import Options
     from poetc.step_data import StepData
 
@@ -24,23 +23,22 @@ DEFAULT = "ir"
 
 @dataclass(frozen=True)
 class Job:
-    """What to write: a compiled step, what was asked for, the data of one run if they are given,
-    and the summary when it is called."""
+    """What to write: a compiled step, how it is to be written and to where (None: standard output),
+    and the data of one run if they are given."""
 
-    arguments: argparse.Namespace
-    compiled: Compiled
-    options: Options
-    step: StepData | None
-    summary: Callable[[], Summary]
+    step: CompiledStep
+    given: Given
+    output: str | None
+    data: StepData | None = None
 
 
-def _nothing(arguments: argparse.Namespace) -> None:
+def _nothing(given: Given, output: str | None) -> None:
     pass
 
 
-def runs_plans(arguments: argparse.Namespace) -> bool:
+def runs_plans(given: Given) -> bool:
     """Whether the program is one that runs plans."""
-    return arguments.executor == "plan"
+    return given.text("executor") == "plan"
 
 
 @dataclass(frozen=True)
@@ -49,16 +47,16 @@ class Backend:
 
     `emit` writes it and may return a note for the user. `takes` are options that say how; what is
     said where another backend is asked for is `says`. It `borrows` options of others. `check`
-    raises InputError, before the search, for what would be refused after it. `plans` says whether
-    the schedule is data for a program.
+    raises InputError, before the search, for what would be refused after it: of the options, and of
+    the output. `plans` says whether the schedule is data for a program.
     """
 
     emit: Callable[[Job], str | None]
     takes: tuple[str, ...] = ()
     borrows: tuple[str, ...] = ()
     says: str = ""
-    check: Callable[[argparse.Namespace], None] = _nothing
-    plans: Callable[[argparse.Namespace], bool] = runs_plans
+    check: Callable[[Given, str | None], None] = _nothing
+    plans: Callable[[Given], bool] = runs_plans
 
 
 @cache
@@ -73,11 +71,24 @@ def load(name: str) -> Backend:
     return import_module(f"{__name__}.{name}").BACKEND
 
 
-def refuse_others(arguments: argparse.Namespace, backend: Backend) -> None:
+def refuse_others(given: Given, backend: Backend) -> None:
     """Raises InputError for options that only say how another backend writes."""
     for other in map(load, names()):
         if other is backend:
             continue
-        unused = given(arguments, *(name for name in other.takes if name not in backend.borrows))
+        unused = given.flags(*(name for name in other.takes if name not in backend.borrows))
         if unused:
             raise InputError(f"{' '.join(unused)} {other.says}")
+
+
+def executor(given: Given, backend: Backend, options: Options) -> Executor | None:
+    """What makes a program that runs plans, if that is asked for, or a plan for one."""
+    if not backend.plans(given):
+        return None
+    from poetc.backends.plan.source import PlanExecutor
+
+    if given.text("io") == "caller":
+        raise InputError("plans have inputs and results in the arena: --io=arena")
+    has_storage = options.device.storage is not None
+    ram_bytes = options.ram_bytes if options.ram_scope == "all" else None
+    return PlanExecutor(ram_bytes, has_storage and options.paging)

@@ -2,58 +2,57 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
-from poetc.cli.arguments import given, value
-from poetc.cli.emit import Backend, Job
-from poetc.cli.files import file_name, write
+from poetc.emit import Backend, Job
 from poetc.errors import InputError
+from poetc.options import Given
+from poetc.streams import file_name, write
 
 if TYPE_CHECKING:
     from poetc.backends.tvm.emit import TuningOptions
 
 
-def _plans(arguments: argparse.Namespace) -> bool:
-    if arguments.executor is not None:
+def _plans(given: Given) -> bool:
+    if given.text("executor") is not None:
         raise InputError("--executor says what C is written, not TVM code")
     return False
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(given: Given, output: str | None) -> None:
     from poetc.backends.tvm.emit import HOST, check
 
-    if unused := given(arguments, "board"):
+    if unused := given.flags("board"):
         raise InputError(f"{' '.join(unused)} is for firmware, in C: --emit=c")
-    check(file_name(arguments.output), _target(arguments, HOST), _tuning(arguments))
+    check(file_name(output), _target(given, HOST), _tuning(given))
 
 
-def _target(arguments: argparse.Namespace, default: str) -> str:
+def _target(given: Given, default: str) -> str:
     """What TVM code is for; an empty name is a name."""
-    return default if arguments.target is None else arguments.target
+    target = given.text("target")
+    return default if target is None else target
 
 
-def _tuning(arguments: argparse.Namespace) -> TuningOptions | None:
+def _tuning(given: Given) -> TuningOptions | None:
     """What --tuning and --tune ask for."""
     from poetc.backends.tvm.emit import TuningOptions
 
-    if arguments.tuning is None:
-        if arguments.tune is not None:
+    directory, trials = given.text("tuning"), given.value("tune")
+    if directory is None:
+        if trials is not None:
             raise InputError("--tune adds to measurements; --tuning=DIRECTORY says where they are")
         return None
-    if arguments.tune is None:
-        return TuningOptions(arguments.tuning)
-    return TuningOptions(arguments.tuning, value(arguments, "tune"))
+    return TuningOptions(directory) if trials is None else TuningOptions(directory, trials)
 
 
 def _emit(job: Job) -> str | None:
     from poetc.backends.tvm.emit import HOST, emit, text
 
-    arguments, module = job.arguments, job.compiled.module
-    if arguments.output is None:
+    module = job.step.compiled.module
+    if job.output is None:
         write(None, text(module))
         return None
-    return emit(module, arguments.output, _target(arguments, HOST), _tuning(arguments))
+    return emit(module, job.output, _target(job.given, HOST), _tuning(job.given))
 
 
 BACKEND = Backend(
