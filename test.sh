@@ -39,6 +39,8 @@ fi
 [ -x .venv/bin/python ] || python3 -m venv .venv
 .venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
 export PATH="$PWD/.venv/bin:$PATH"
+# Tests start poetc hundreds of times, and each process would compile its modules anew.
+unset PYTHONDONTWRITEBYTECODE
 
 ruff check .
 ruff format --check .

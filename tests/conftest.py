@@ -1,5 +1,6 @@
 """Shared paths and helpers of the tests."""
 
+import gc
 import os
 import shutil
 import signal
@@ -64,6 +65,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests come first: at the end, one of them would keep all workers but one waiting."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What the frameworks have loaded, millions of objects, is never garbage: not to be looked
+    through again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def read_model(name: str) -> ModuleOp:
