@@ -25,6 +25,7 @@ command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu l
 command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
 command -v ld.lld-14 >/dev/null || missing+=(lld-14) # for RISC-V
 command -v nm >/dev/null || missing+=(binutils)
+command -v chromium >/dev/null || missing+=(chromium) # for the page of --report
 command -v node >/dev/null || missing+=(nodejs npm) # pyright runs on it
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -261,7 +261,7 @@ class Summary:
             yield "Energy bound", f"{bound} (gap {self.gap:.2%}, {self.status})"
         if self.tried is not None and len(self.tried) > 1:
             for at, tried in enumerate(self.tried):
-                yield "" if at else "  compared", _tried_text(tried)
+                yield "" if at else "  compared", tried_text(tried)
         if self.strategy is not None:
             took = "" if self.solver_seconds is None else f", {self.solver_seconds:.1f} s"
             yield "Solver", f"{self.strategy}{took}"
@@ -280,7 +280,7 @@ def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
     yield "  bus in use", f"{format_time(timeline.bus_ns)} ({timeline.bus_use:.2%} of the time)"
 
 
-def _tried_text(tried: Tried) -> str:
+def tried_text(tried: Tried) -> str:
     where = "in RAM" if tried.params == "ram" else "on storage"
     where += f", {tried.splits} in shards" if tried.splits else ""
     if tried.bound_nj is None:
@@ -344,12 +344,12 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
         page_out_bytes=sum(sizes[PageOut]),
         solver_seconds=report.solve_s if report is not None else None,
         interrupted=report is not None and report.interrupted,
-        timeline=_timeline(graph, options),
+        timeline=timeline_of(graph, options),
         **_left_by_scheduler(graph),
     )
 
 
-def _timeline(graph: GraphOp, options: Options) -> Timeline | None:
+def timeline_of(graph: GraphOp, options: Options) -> Timeline | None:
     """None for transfers that were scheduled for another device, where this one has no storage."""
     moves = any(isinstance(op, AnyPageIn | AnyPageOut) for op in graph.block.ops)
     storage = storage_of(options.device)
@@ -441,7 +441,7 @@ def ram_report(
         if total > peak:
             peak, holder, at_peak = total, moment, split
     assert holder is not None
-    names = _names(view)
+    names = tensor_names(view)
     live = [
         LiveTensor(names[v], _kind(holder, v, kinds), tensors[v].bytes, str(view.values[v].type))
         for v in sorted(holder.live)
@@ -460,7 +460,7 @@ def ram_report(
             bytes=peak,
             paged_in=None if holder.paged_in is None else names[holder.paged_in],
             kernel=holder.compute.label.data if holder.compute else None,
-            location=_place(holder.compute),
+            location=source_of(holder.compute),
             tensors=tuple(sorted(live, key=lambda tensor: -tensor.bytes)),
         ),
         at_peak=at_peak,
@@ -485,7 +485,7 @@ def _nothing() -> dict[str, int]:
     return dict.fromkeys(map(str, KINDS), 0)
 
 
-def _names(view: GraphView) -> list[str]:
+def tensor_names(view: GraphView) -> list[str]:
     """Names of tensors; the new value of an argument has the name of the argument."""
     tensors = view.problem.tensors
     names: list[str] = []
@@ -554,7 +554,7 @@ def _kind(moment: _Moment, v: int, kinds: list[str]) -> str:
     return "transfer_buffers" if v in moment.moving else kinds[v]
 
 
-def _place(compute: ComputeOp | None) -> str | None:
+def source_of(compute: ComputeOp | None) -> str | None:
     """Where in the input a kernel is from."""
     location = None if compute is None else kernel_location(compute)
     return None if location is None else str(location)
@@ -594,7 +594,7 @@ def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:
                 known_bytes=known_bytes,
                 bound_bytes=used_bytes(least.bound),
                 kernel=None if compute is None else compute.label.data,
-                location=_place(compute),
+                location=source_of(compute),
             )
         )
     return tuple(found)

@@ -28,7 +28,7 @@ LAYERS = (
     ("driver",),
     ("report", "profile", "tvm", "frontends", "universe"),
     ("compilation",),
-    ("sweep", "emit"),
+    ("sweep", "emit", "views"),
     ("cli",),
 )
 """Modules and packages of poetc, from the lowest. None imports one that stands in a later line."""

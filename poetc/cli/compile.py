@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from poetc import __version__, emit
+from poetc import __version__, emit, views
 from poetc.cli.arguments import Parser, given
 from poetc.cli.passes import Observer, refuse_others, run_passes_alone
 from poetc.errors import InputError, UnscheduledError
@@ -50,6 +51,8 @@ def build_parser() -> Parser:
         metavar="PATH",
         help="file, or directory for --emit=c (default, and -: stdout)",
     )
+    for name, picture in views.PICTURES.items():
+        add(f"--{name}", metavar=picture.metavar, help=f"also write {picture.help}")
     add("--passes", metavar="PIPELINE", help="run just these passes, in xdsl-opt's syntax")
     add("--print-ir-after-all", action="store_true", help="IR after each pass, on stderr")
     add("--verify-each", action="store_true", help="verify the IR after each pass")
@@ -92,6 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     backend.check(asked, arguments.output)
     arguments.output = file_name(arguments.output)
     check_writable(arguments.output)
+    pictures = {name: path for name in views.PICTURES if (path := getattr(arguments, name))}
+    for name, path in pictures.items():
+        views.check(name, path)
+        check_writable(path)
     name, data = read(arguments.input)
 
     from poetc.ir.text import make_context, read_module
@@ -100,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     observer = Observer(arguments.print_ir_after_all, arguments.time_passes)
     if arguments.passes is not None:
         return run_passes_alone(arguments, make_context(), module, observer)
-    return _compile(arguments, asked, backend, options, module, observer, name)
+    return _compile(arguments, asked, backend, options, module, observer, name, pictures)
 
 
 def _compile(
@@ -111,6 +118,7 @@ def _compile(
     module: ModuleOp,
     observer: Observer,
     name: str,
+    pictures: Mapping[str, str],
 ) -> int:
     from poetc.compilation import compile_step
     from poetc.pipeline import verified
@@ -141,9 +149,12 @@ def _compile(
             progress.clear()
         for doubt in doubts:
             warn(doubt)
+    drawn = {path: views.PICTURES[kind].render(step, path) for kind, path in pictures.items()}
     note = backend.emit(emit.Job(step, asked, arguments.output, data))
     if note is not None and not arguments.quiet and not arguments.json:
         say(f"{arguments.output or 'standard output'}: {note}")
+    for path, content in drawn.items():
+        write(path, content)
     observer.finish(step.compiled.passes)
     if not arguments.quiet:
         found = step.summary

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from poetc import emit
+from poetc import emit, views
 from poetc.cli.arguments import given
 from poetc.errors import InputError, PoetcError
 from poetc.options import OPTIONS
@@ -48,6 +48,7 @@ def refuse_others(arguments: argparse.Namespace) -> None:
     """Options of the whole pipeline mean nothing to single passes."""
     unused = given(arguments).flags(*(n for n, option in OPTIONS.items() if not option.alone))
     unused += [f"--emit={arguments.emit}"] if arguments.emit != emit.DEFAULT else []
+    unused += [f"--{name}" for name in views.PICTURES if getattr(arguments, name) is not None]
     if unused:
         raise InputError(
             f"{' '.join(unused)} cannot go with --passes, which runs just those passes; "

@@ -92,6 +92,19 @@ def simulate(graph: GraphOp, storage: Storage | None, align: int = ALIGN_BYTES) 
     return simulate_events(graph, events_of(graph), storage, align)
 
 
+def moments(
+    graph: GraphOp, storage: Storage | None, align: int = ALIGN_BYTES
+) -> Iterator[tuple[Operation, int, int]]:
+    """Each operation of a scheduled graph in order, with the times between which it occupies the
+    processor: a kernel runs, a wait stalls, all others take no time. Raises like `simulate`."""
+    machine = _Machine(graph, storage, align)
+    for op in graph.block.ops:
+        begin_ns = machine.clock_ns
+        for event in _events(op):
+            machine.take(event)
+        yield op, begin_ns, machine.clock_ns
+
+
 class Event(NamedTuple):
     """A transfer starts, or is waited for, or anything else is done. `op` of a transfer is the
     start of it, or all of it."""
@@ -103,16 +116,20 @@ class Event(NamedTuple):
 def events_of(graph: GraphOp) -> Iterator[Event]:
     """What happens in a graph, in order."""
     for op in graph.block.ops:
-        match op:
-            case PageOutStartOp() | PageInStartOp():
-                yield Event("start", op)
-            case WaitOp():
-                yield Event("wait", op.start)
-            case PageOutOp() | PageInOp():
-                yield Event("start", op)
-                yield Event("wait", op)
-            case _:
-                yield Event("run", op)
+        yield from _events(op)
+
+
+def _events(op: Operation) -> Iterator[Event]:
+    match op:
+        case PageOutStartOp() | PageInStartOp():
+            yield Event("start", op)
+        case WaitOp():
+            yield Event("wait", op.start)
+        case PageOutOp() | PageInOp():
+            yield Event("start", op)
+            yield Event("wait", op)
+        case _:
+            yield Event("run", op)
 
 
 def simulate_events(
@@ -120,14 +137,8 @@ def simulate_events(
 ) -> Timeline:
     """The timeline of `graph` with its operations in another order: like `simulate`."""
     machine = _Machine(graph, storage, align)
-    for kind, op in events:
-        match op:
-            case ComputeOp():
-                machine.compute(op)
-            case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp():
-                (machine.start if kind == "start" else machine.wait)(op)
-            case _:
-                pass
+    for event in events:
+        machine.take(event)
     return Timeline(machine.clock_ns, machine.compute_ns, tuple(machine.transfers.values()))
 
 
@@ -142,6 +153,15 @@ class _Machine:
     compute_ns: int = 0
     bus_free_ns: int = 0
     transfers: dict[AnyPageOut | AnyPageIn, Transfer] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        match event.op:
+            case ComputeOp() as op:
+                self.compute(op)
+            case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp() as op:
+                (self.start if event.kind == "start" else self.wait)(op)
+            case _:
+                pass
 
     def compute(self, op: ComputeOp) -> None:
         time_ns = op.cost.time_ns if op.cost is not None else 0

@@ -1,0 +1,37 @@
+"""How large the page of `--report` is.
+
+    python -m benchmarks.report_page [MODEL ...]
+
+Compiles each model with unlimited RAM and writes its page. Fails where one is larger than 2 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MODELS = Path(__file__).parent.parent / "tests" / "models"
+MOST_BYTES = 2_000_000
+
+
+def main() -> None:
+    """Prints the bytes of each page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=["gesture_mlp", "resnet8", "bert_base"])
+    for model in parser.parse_args().models:
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "page.html"
+            poetc = [sys.executable, "-m", "poetc.cli", str(MODELS / f"{model}.mlir"), "-q"]
+            options = [f"--report={page}", "-o", str(Path(folder) / "step.mlir")]
+            subprocess.run([*poetc, *options], check=True)
+            size = page.stat().st_size
+        print(f"{model}: {size:,} bytes", flush=True)
+        if size > MOST_BYTES:
+            raise SystemExit(f"more than {MOST_BYTES:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""`--report`: the step as one HTML page that opens without a network.
+
+The pictures are Vega-Lite's (`templates/page.js` has their specification), whose JavaScript comes
+from the package vl-convert-python and stands in the page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from poetc.report import KINDS, Summary, tried_text
+from poetc.units import format_bytes, format_energy, format_time
+from poetc.views.step import LIFE_KINDS, StepView, stacked
+
+if TYPE_CHECKING:
+    from poetc.planning.report import ScheduleReport
+
+Row = tuple[str, str]
+
+LIBRARIES = "window.vegaEmbed = vegaEmbed;"
+"""What the page uses of Vega-Lite's JavaScript."""
+
+MOST_NAMED = 6
+"""Kernels that a sentence names."""
+
+
+def page_html(view: StepView, summary: Summary, report: ScheduleReport | None) -> str:
+    """The page for a step. `report` is None for one that was scheduled before. Needs
+    vl-convert-python."""
+    import vl_convert
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("poetc.views", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    data = json.dumps(page_data(view, summary), separators=(",", ":"))
+    return environment.get_template("page.html").render(
+        summary=summary,
+        answers=list(answers(view, summary)),
+        energy=list(energy_rows(view, summary)),
+        against=list(against_unlimited(view, summary, report)),
+        ram=list(ram_rows(summary)),
+        storage=list(storage_rows(view, summary)),
+        tried=[tried_text(each) for each in summary.tried or ()],
+        # In a script element only this could end it.
+        data=data.replace("</", "<\\/"),
+        library=vl_convert.javascript_bundle(LIBRARIES).replace("</script", "<\\/script"),
+    )
+
+
+def page_data(view: StepView, summary: Summary) -> dict[str, Any]:
+    """What the pictures and the tables of tensors and kernels show, as plain data. Tensors and live
+    ranges are referred to by their index, times are in ns."""
+    return {
+        "kinds": LIFE_KINDS,
+        "makespan": view.makespan_ns,
+        "steps": view.steps,
+        "arena": view.arena_bytes,
+        "energy": summary.energy_nj,
+        "tensors": [(t.name, t.kind, t.type, t.source) for t in view.tensors],
+        "lives": [
+            (
+                *(life.tensor, life.begins, life.bytes, life.offset),
+                *(life.begin_ns, life.end_ns, life.begin, life.end),
+            )
+            for life in view.lives
+        ],
+        "blocks": [
+            (block.life, block.bottom, block.begin_ns, block.end_ns, block.begin, block.end)
+            for block in stacked(view.lives)
+        ],
+        "runs": [
+            (
+                *(run.kernel, run.source, int(run.recomputes), run.begin_ns, run.end_ns),
+                *(run.energy_nj, run.step, run.reads, run.writes),
+            )
+            for run in view.runs
+        ],
+        "moves": [
+            (
+                *(move.tensor, move.direction, move.bytes, move.begin_ns, move.end_ns),
+                *(move.energy_nj, move.stall_ns, move.step),
+            )
+            for move in view.moves
+        ],
+        "stalls": [
+            (stall.tensor, stall.direction, stall.begin_ns, stall.end_ns) for stall in view.stalls
+        ],
+    }
+
+
+def answers(view: StepView, summary: Summary) -> Iterator[str]:
+    """What one asks first, a sentence or two each: what holds the RAM, what is computed again,
+    where the energy goes, how good the schedule is."""
+    peak = summary.ram.peak
+    largest = ", ".join(f"{t.name} ({format_bytes(t.bytes)})" for t in peak.tensors[:3])
+    where = f", from {peak.location}" if peak.location else ""
+    held = f"Most RAM is live at {peak.at}{where}: {format_bytes(peak.bytes)}. "
+    yield held + (f"The largest tensors are {largest}." if largest else "")
+    for least in summary.ram.least:
+        place = "in RAM" if least.params == "ram" else "on storage"
+        who = f'kernel "{least.kernel}"' if least.kernel else "what is kept between steps"
+        known = "no schedule is known" if least.known_bytes is None else "it can run in"
+        size = "" if least.known_bytes is None else f" {format_bytes(least.known_bytes)}"
+        yield (
+            f"With parameters {place} {known}{size}; nothing runs in less than "
+            f"{format_bytes(least.bound_bytes)}, which {who} needs."
+        )
+    again = [run for run in view.runs if run.recomputes]
+    if again:
+        time_ns = sum(run.end_ns - run.begin_ns for run in again)
+        named = dict.fromkeys(f"{run.kernel} ({run.source})" for run in again)
+        more = f" and {len(named) - MOST_NAMED} others" if len(named) > MOST_NAMED else ""
+        share = time_ns / max(1, view.makespan_ns)
+        yield (
+            f"Kernels run again {len(again)} times, {share:.2%} of the time: "
+            f"{', '.join([*named][:MOST_NAMED])}{more}."
+        )
+    else:
+        yield "No kernel runs again."
+    stall_ns = sum(stall.end_ns - stall.begin_ns for stall in view.stalls)
+    if view.moves:
+        yield (
+            f"{summary.page_ins} page-ins and {summary.page_outs} page-outs move "
+            f"{format_bytes(summary.page_in_bytes + summary.page_out_bytes)}; computing waits "
+            f"{stall_ns / max(1, view.makespan_ns):.2%} of the time for them."
+        )
+    if summary.gap is not None and summary.bound_nj is not None:
+        bound = format_energy(summary.bound_nj)
+        yield (
+            f"It is proven that no schedule takes less than {bound}: the gap is {summary.gap:.2%}, "
+            f"so a better schedule could save at most that much of the energy."
+        )
+
+
+def energy_rows(view: StepView, summary: Summary) -> Iterator[tuple[str, str, float]]:
+    """Where the energy goes: what, how much, and its share."""
+    spent = {
+        "kernels, first runs": sum(r.energy_nj for r in view.runs if not r.recomputes),
+        "kernels, recomputed": sum(r.energy_nj for r in view.runs if r.recomputes),
+        "page-ins": sum(m.energy_nj for m in view.moves if m.direction == "in"),
+        "page-outs": sum(m.energy_nj for m in view.moves if m.direction == "out"),
+    }
+    total = summary.energy_nj if summary.energy_nj is not None else sum(spent.values())
+    spent["idle power"] = total - sum(spent.values())
+    for name, energy_nj in spent.items():
+        if energy_nj > 0:
+            yield name, format_energy(energy_nj), energy_nj / max(1, total)
+
+
+def against_unlimited(
+    view: StepView, summary: Summary, report: ScheduleReport | None
+) -> Iterator[tuple[str, str, str, str]]:
+    """The step beside the same with unlimited RAM: what, this, that, and the ratio."""
+    pairs: list[tuple[str, int | None, int | None, Any]] = [
+        ("energy", summary.energy_nj, summary.unlimited_energy_nj, format_energy),
+        ("time", summary.time_ns, summary.unlimited_time_ns, format_time),
+    ]
+    if report is not None:
+        live = summary.ram.peak.bytes
+        pairs.append(("peak of live bytes", live, report.unlimited.peak_bytes, format_bytes))
+    for name, this, other, text in pairs:
+        if this is not None and other is not None:
+            yield name, text(this), text(other), f"{this / max(1, other):.3f}"
+
+
+def ram_rows(summary: Summary) -> Iterator[tuple[str, str, str]]:
+    """RAM by kind: at the peak, and the most at any moment."""
+    ram = summary.ram
+    for kind in KINDS:
+        if ram.most[kind]:
+            at_peak, most = format_bytes(ram.at_peak[kind]), format_bytes(ram.most[kind])
+            yield kind.replace("_", " "), at_peak, most
+    yield "arena beyond the peak", format_bytes(ram.waste_bytes), ""
+    yield "static data", format_bytes(ram.static_bytes), ""
+    yield "stack", format_bytes(ram.stack_bytes), ""
+    yield "all of the RAM", format_bytes(ram.total_bytes), ""
+
+
+def storage_rows(view: StepView, summary: Summary) -> Iterator[Row]:
+    """Flash and storage: what lies there, and what each step writes."""
+    frozen = summary.ram.caller_bytes["frozen"]
+    if frozen:
+        yield "frozen weights, in flash", format_bytes(frozen)
+    yield "storage", format_bytes(summary.storage_bytes)
+    written = summary.page_out_bytes
+    if written:
+        yield "written by a step", f"{format_bytes(written)} in {summary.page_outs} page-outs"
+        times = written / max(1, summary.storage_bytes)
+        yield "wear", f"a step writes {times:.2f} of the storage that it uses"

@@ -1,0 +1,196 @@
+"use strict";
+// What the page does: draws the pictures from the data, fills the tables, and shows the tensor that is picked in all of
+// them.
+const data = JSON.parse(document.getElementById("data").textContent);
+const NONE = -1;
+const bytes = (n) => n.toLocaleString("en") + " B";
+const time = (ns) => (ns >= 1e9 ? (ns / 1e9).toFixed(3) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(3) + " ms" : (ns / 1e3).toFixed(1) + " us");
+const energy = (nj) => (nj >= 1e6 ? (nj / 1e6).toFixed(3) + " mJ" : (nj / 1e3).toFixed(3) + " uJ");
+const tensors = data.tensors.map(([name, kind, type, source], tensor) => ({ tensor, name, kind: kind.replace("_", " "), type, source }));
+const lives = data.lives.map(([tensor, begins, size, offset, t0, t1, s0, s1]) => ({
+  ...tensors[tensor], begins, bytes: size, size: bytes(size), low: offset, high: offset + size, t0, t1, s0, s1,
+  from: time(t0), to: time(t1),
+}));
+const blocks = data.blocks.map(([life, low, t0, t1, s0, s1]) => ({ ...lives[life], low, high: low + lives[life].bytes, t0, t1, s0, s1 }));
+const moves = data.moves.map(([tensor, direction, size, t0, t1, nj, stall, step]) => ({
+  ...tensors[tensor], lane: "page-" + direction + "s", what: "page-" + direction + " of " + tensors[tensor].name, uses: [tensor],
+  size: bytes(size), t0, t1, s0: step, s1: step + 1, took: time(t1 - t0), energy: energy(nj), stall: time(stall),
+}));
+const runs = data.runs.map(([kernel, source, again, t0, t1, nj, step, reads, writes]) => ({
+  kernel, source, tensor: writes[0] ?? NONE, lane: again ? "recomputed" : "kernels", what: kernel, uses: [...reads, ...writes], t0, t1,
+  s0: step, s1: step + 1, took: time(t1 - t0), energy: energy(nj), nj, again,
+}));
+// A stall lies between two steps: on the axis of steps it has no width.
+const stalls = data.stalls.map(([tensor, direction, t0, t1]) => ({
+  ...tensors[tensor], lane: "stalls", what: "wait for the page-" + direction + " of " + tensors[tensor].name, uses: [tensor],
+  t0, t1, s0: 0, s1: 0, took: time(t1 - t0),
+}));
+let picked = NONE, axis = "time", view = null;
+
+const kinds = data.kinds.map((kind) => kind.replace("_", " "));
+const colours = ["#4c78a8", "#9ecae9", "#f58518", "#e45756", "#54a24b", "#b279a2", "#bab0ac"];
+const lanes = ["kernels", "recomputed", "stalls", "page-ins", "page-outs"];
+
+function spec(width) {
+  // t: nanoseconds, in milliseconds on the axis.
+  const along = [
+    { calculate: "axis == 'time' ? datum.t0 / 1e6 : datum.s0", as: "x0" },
+    { calculate: "axis == 'time' ? datum.t1 / 1e6 : datum.s1", as: "x1" },
+    { filter: "datum.x1 > datum.x0" },
+  ];
+  const x = { field: "x0", type: "quantitative", title: axis === "time" ? "ms" : "steps", scale: { nice: false }, axis: { grid: false } };
+  const tensorTips = [["name", "tensor"], ["kind"], ["size", "bytes"], ["type"], ["source", "from"], ["begins", "put there by"], ["from", "live from"], ["to", "until"]];
+  const tips = (list) => list.map(([field, title]) => ({ field, type: "nominal", title: title ?? field }));
+  const isPicked = "picked < 0 || datum.tensor == picked";
+  const memory = (name, title, values) => ({
+    name, width, height: 260, title,
+    data: { values }, transform: along,
+    mark: { type: "rect", cursor: "pointer", strokeWidth: 0.4 },
+    encoding: {
+      x, x2: { field: "x1" },
+      y: { field: "low", type: "quantitative", title: "bytes", scale: { domain: [0, data.arena], nice: false }, axis: { format: "~s" } }, y2: { field: "high" },
+      color: { field: "kind", type: "nominal", title: "kind", scale: { domain: kinds, range: colours }, ...(name === "arena" ? { legend: null } : {}) },
+      opacity: { condition: { test: isPicked, value: 1 }, value: 0.15 },
+      stroke: { value: "currentColor" },
+      tooltip: tips(tensorTips),
+    },
+  });
+  return {
+    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    background: null,
+    params: [
+      { name: "picked", value: picked },
+      { name: "axis", value: axis },
+      { name: "along", select: { type: "interval", encodings: ["x"] }, bind: "scales", views: ["memory", "arena", "timeline"] },
+    ],
+    vconcat: [
+      memory("memory", "Live bytes, stacked", blocks),
+      memory("arena", "Arena: where each buffer lies", lives),
+      {
+        name: "timeline", width, height: 130, title: "Timeline",
+        data: { values: [...runs, ...moves, ...stalls] }, transform: along,
+        mark: { type: "rect", cursor: "pointer", strokeWidth: 0.4 },
+        encoding: {
+          x, x2: { field: "x1" },
+          y: { field: "lane", type: "nominal", title: null, sort: lanes, scale: { domain: lanes } },
+          color: { field: "lane", type: "nominal", scale: { domain: lanes, range: ["#4c78a8", "#f58518", "#e45756", "#54a24b", "#b279a2"] }, legend: null },
+          opacity: { condition: { test: "picked < 0 || indexof(datum.uses, picked) >= 0", value: 1 }, value: 0.15 },
+          stroke: { value: "currentColor" },
+          tooltip: tips([["what"], ["took"], ["energy"], ["stall", "computing waits"], ["size", "bytes"], ["source", "from"]]),
+        },
+      },
+    ],
+    resolve: { scale: { color: "independent", x: "shared" } },
+    config: {
+      view: { stroke: null },
+      axis: { labelColor: "currentColor", titleColor: "currentColor", domainColor: "currentColor", tickColor: "currentColor", gridOpacity: 0.15 },
+      axisY: { minExtent: 72 },
+      legend: { labelColor: "currentColor", titleColor: "currentColor", orient: "right" },
+      title: { color: "currentColor", anchor: "start", fontWeight: "normal" },
+    },
+  };
+}
+
+async function draw() {
+  const room = document.getElementById("picture").clientWidth;
+  const result = await vegaEmbed("#picture", spec(Math.max(240, room - 240)), { renderer: "svg", actions: false });
+  view = result.view;
+  view.addEventListener("click", (event, item) => pick(item && item.datum && item.datum.tensor !== undefined ? item.datum.tensor : NONE));
+  document.body.dataset.drawn = axis;
+}
+
+function pick(tensor) {
+  picked = tensor;
+  if (view) view.signal("picked", picked).runAsync();
+  for (const row of document.querySelectorAll("tr[data-uses]")) row.classList.toggle("picked", JSON.parse(row.dataset.uses).includes(picked));
+  for (const area of document.querySelectorAll(".scroll")) {
+    const row = area.querySelector("tr.picked");
+    if (row && !area.contains(document.activeElement)) area.scrollTop = row.offsetTop - 60;
+  }
+  document.getElementById("life").textContent = picked === NONE ? "" : story(picked);
+}
+
+// The life of a tensor, a line for each thing that happens to it.
+function story(tensor) {
+  const { name, kind, type, source } = tensors[tensor];
+  const found = [];
+  for (const life of lives) if (life.tensor === tensor) found.push([life.t0, life.s0, life.size + " at offset " + life.low.toLocaleString("en") + ", put there by " + life.begins + ", until " + life.to]);
+  for (const move of moves) if (move.tensor === tensor) found.push([move.t0, move.s0, move.what + ", " + move.took + ", " + move.energy]);
+  for (const run of runs) if (run.uses.includes(tensor)) found.push([run.t0, run.s0, (data.runs[runs.indexOf(run)][8].includes(tensor) ? (run.again ? "computed again by " : "computed by ") : "read by ") + run.kernel]);
+  found.sort((a, b) => a[1] - b[1] || a[0] - b[0]);
+  return [name + ": " + kind + ", " + type + (source ? ", from " + source : ""), ...found.map(([at, , what]) => time(at) + "  " + what)].join("\n");
+}
+
+// A table whose rows are picked with a button in the first column, and sorted with one in each head.
+function fill(id, columns, rows, by = null) {
+  const table = document.getElementById(id);
+  let down = true;
+  const body = document.createElement("tbody");
+  const show = () => {
+    const sorted = by === null ? rows : [...rows].sort((a, b) => (a.keys[by] < b.keys[by] ? -1 : a.keys[by] > b.keys[by] ? 1 : 0) * (down ? -1 : 1));
+    body.replaceChildren(...sorted.map((row) => row.element));
+  };
+  const head = document.createElement("tr");
+  columns.forEach(([title, number], column) => {
+    const cell = document.createElement("th"), button = document.createElement("button");
+    cell.scope = "col";
+    if (number) cell.className = "number";
+    button.textContent = title;
+    button.onclick = () => {
+      down = by === column ? !down : number;
+      by = column;
+      for (const other of head.children) other.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      show();
+    };
+    cell.append(button);
+    head.append(cell);
+  });
+  for (const row of rows) {
+    row.element = document.createElement("tr");
+    row.element.dataset.uses = JSON.stringify(row.uses);
+    row.texts.forEach((text, column) => {
+      const cell = document.createElement("td");
+      if (columns[column][1]) cell.className = "number";
+      if (column === 0) {
+        const button = document.createElement("button");
+        button.textContent = text;
+        button.onclick = () => pick(row.pick);
+        cell.append(button);
+      } else cell.textContent = text ?? "";
+      row.element.append(cell);
+    });
+  }
+  const top = document.createElement("thead");
+  top.append(head);
+  table.append(top, body);
+  show();
+}
+
+const most = tensors.map(() => 0), residences = tensors.map(() => 0), computed = tensors.map(() => 0), moved = tensors.map(() => 0);
+for (const life of lives) {
+  most[life.tensor] = Math.max(most[life.tensor], life.bytes);
+  residences[life.tensor] += 1;
+}
+for (const run of data.runs) for (const tensor of run[8]) computed[tensor] += 1;
+for (const move of data.moves) moved[move[0]] += 1;
+const share = (nj) => (data.energy ? ((100 * nj) / data.energy).toFixed(2) + " %" : "");
+fill("kernels", [["kernel", false], ["time", true], ["energy", true], ["share", true], ["runs", false], ["from", false]],
+  runs.map((run) => ({
+    pick: run.tensor, uses: run.uses,
+    texts: [run.kernel, run.took, run.energy, share(run.nj), run.again ? "again" : "", run.source],
+    keys: [run.kernel, run.t1 - run.t0, run.nj, run.nj, run.again, run.source ?? ""],
+  })), 2);
+fill("tensors", [["tensor", false], ["kind", false], ["bytes", true], ["live ranges", true], ["runs", true], ["transfers", true], ["type", false], ["from", false]],
+  tensors.map((t) => ({
+    pick: t.tensor, uses: [t.tensor],
+    texts: [t.name, t.kind, most[t.tensor].toLocaleString("en"), residences[t.tensor], computed[t.tensor], moved[t.tensor], t.type, t.source],
+    keys: [t.name, t.kind, most[t.tensor], residences[t.tensor], computed[t.tensor], moved[t.tensor], t.type, t.source ?? ""],
+  })));
+
+for (const radio of document.querySelectorAll("input[name=axis]")) radio.onchange = () => { axis = radio.value; draw(); };
+document.getElementById("clear").onclick = () => pick(NONE);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") pick(NONE); });
+let waiting = null;
+window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(draw, 150); });
+draw();

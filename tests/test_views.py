@@ -1,0 +1,196 @@
+"""Pictures of a step: they show what the checker and the report say, and work in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations, pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from conftest import MODELS
+
+from poetc import views
+from poetc.cli import main
+from poetc.compilation import CompiledStep, compile_step
+from poetc.ir.text import read_module
+from poetc.options import Given
+from poetc.request import options_of
+from poetc.views.step import live_bytes, stacked, step_view
+from poetc.views.trace import LANES
+
+CASES = {
+    "gesture_mlp": [{}, {"ram": "9600"}, {"ram": "8KB"}, {"ram": "4KB"}],
+    "lenet5": [{"ram": "70KB"}, {"ram": "70KB", "device": "mkr1000"}],
+}
+
+
+@cache
+def compiled(model: str, case: int) -> CompiledStep:
+    path = MODELS / f"{model}.mlir"
+    given = Given({"device": "nrf52840", "time_limit": "5"} | CASES[model][case])
+    options = options_of(given, warn=lambda message: None)
+    return compile_step(read_module(path.read_bytes(), path.name), path.name, options)
+
+
+STEPS = [(model, case) for model, cases in CASES.items() for case in range(len(cases))]
+
+
+@pytest.mark.parametrize(("model", "case"), STEPS)
+def test_what_is_shown_is_what_is_scheduled(model: str, case: int) -> None:
+    """RAM, time, energy and transfers add up to what the report says."""
+    step = compiled(model, case)
+    view, summary = step_view(step.compiled), step.summary
+    peak_bytes = max(sum(live.values()) for _, live in live_bytes(view))
+    assert peak_bytes == summary.ram.peak.bytes
+    blocks = stacked(view.lives)
+    assert max(b.bottom + view.lives[b.life].bytes for b in blocks) == peak_bytes
+    busy_ns = sum(run.end_ns - run.begin_ns for run in view.runs)
+    stalled_ns = sum(stall.end_ns - stall.begin_ns for stall in view.stalls)
+    assert busy_ns + stalled_ns == view.makespan_ns == summary.time_ns
+    assert stalled_ns == sum(move.stall_ns for move in view.moves)
+    assert sum(run.recomputes for run in view.runs) == summary.recomputes
+    directions = [move.direction for move in view.moves]
+    assert (directions.count("in"), directions.count("out")) == (
+        summary.page_ins,
+        summary.page_outs,
+    )
+    device = step.compiled.options.device
+    idle_nj = round(device.idle_power_w * view.makespan_ns)
+    spent_nj = sum(run.energy_nj for run in view.runs) + sum(m.energy_nj for m in view.moves)
+    assert abs(spent_nj + idle_nj - (summary.energy_nj or 0)) <= 1
+
+
+@pytest.mark.parametrize(("model", "case"), STEPS)
+def test_blocks_and_buffers_do_not_overlap(model: str, case: int) -> None:
+    """In the arena and in the stack, where each block of a live range follows the one before."""
+    view = step_view(compiled(model, case).compiled)
+    blocks = stacked(view.lives)
+    assert view.lives and blocks
+
+    def apart(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+        """Rectangles: from and to of the steps, of the times, and of the bytes."""
+        same_step = a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
+        return not same_step or a[5] <= b[4] or b[5] <= a[4]
+
+    def lives() -> Iterator[tuple[int, ...]]:
+        for life in view.lives:
+            top = life.offset + life.bytes
+            yield life.begin, life.end, life.begin_ns, life.end_ns, life.offset, top
+            assert life.offset >= 0 and top <= view.arena_bytes
+
+    def stack() -> Iterator[tuple[int, ...]]:
+        for b in blocks:
+            top = b.bottom + view.lives[b.life].bytes
+            yield b.begin, b.end, b.begin_ns, b.end_ns, b.bottom, top
+
+    for rectangles in (lives(), stack()):
+        assert all(apart(a, b) for a, b in combinations(list(rectangles), 2))
+    for index, life in enumerate(view.lives):
+        own = sorted((b.begin, b.begin_ns, b.end, b.end_ns) for b in blocks if b.life == index)
+        assert own[0][:2] == (life.begin, life.begin_ns)
+        assert own[-1][2:] == (life.end, life.end_ns)
+        assert all(a[2:] == b[:2] for a, b in pairwise(own))
+
+
+def test_trace(tmp_path: Path) -> None:
+    """Events of a lane come one after the other, and the counter has the peak of the report."""
+    step = compiled("gesture_mlp", 3)
+    events = json.loads(views.PICTURES["trace"].render(step, "x"))["traceEvents"]
+    assert {e["ph"] for e in events} == {"M", "X", "C"}
+    for lane in range(1, len(LANES) + 1):
+        own = [e for e in events if e["ph"] == "X" and e["tid"] == lane]
+        assert own
+        ends = [e["ts"] + e["dur"] for e in own]
+        assert all(e["ts"] >= end - 1e-6 for e, end in zip(own[1:], ends, strict=False))
+    counters = [sum(e["args"].values()) for e in events if e["ph"] == "C"]
+    assert max(counters) == step.summary.ram.peak.bytes
+
+
+def test_figure() -> None:
+    """A picture that an SVG reader reads, the same each time, and a PNG."""
+    step = compiled("gesture_mlp", 1)
+    svg = views.PICTURES["plot"].render(step, "memory.svg")
+    assert svg == views.PICTURES["plot"].render(step, "memory.svg")
+    groups = [e.get("id", "") for e in ElementTree.fromstring(svg).iter()]
+    kinds = {
+        kind for _, live in live_bytes(step_view(step.compiled)) for kind in live if live[kind]
+    }
+    assert sum(name.startswith("FillBetweenPolyCollection") for name in groups) == len(kinds) > 2
+    assert views.PICTURES["plot"].render(step, "memory.PNG")[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--plot=memory.gif"], "--plot=memory.gif: the name ends with one of .svg, .png, .pdf"),
+        (["--report=no/where.html"], "cannot write no/where.html: there is no"),
+        (["--trace=t.json", "--passes=poet-order"], "--trace cannot go with --passes"),
+    ],
+)
+def test_refused_before_the_search(
+    options: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(MODELS / "gesture_mlp.mlir"), "--ram=9600", *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_library_that_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(views, "find_spec", lambda name: None)
+    page = tmp_path / "page.html"
+    assert main([str(MODELS / "gesture_mlp.mlir"), f"--report={page}"]) == 2
+    assert "--report needs pip install 'poetc[report]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_page_in_a_browser(tmp_path: Path) -> None:
+    """In Chromium: no error, tooltips, a tensor picked with the mouse and with the keyboard, both
+    axes, and dark."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    step = compiled("gesture_mlp", 1)
+    page = tmp_path / "page.html"
+    page.write_text(str(views.PICTURES["report"].render(step, page.name)))
+    loss = step.summary.ram.peak.tensors[0].name
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        context = browser.new_context(color_scheme="dark", offline=True)
+        tab = context.new_page()
+        said: list[str] = []
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("body[data-drawn=time]")
+        assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+        marks = tab.locator("#picture .mark-rect path")
+        assert marks.count() > 3 * len(step_view(step.compiled).runs)
+        marks.first.hover()
+        tab.wait_for_selector("#vg-tooltip-element.visible")
+        assert "live from" in tab.inner_text("#vg-tooltip-element")
+        marks.first.click()
+        name = tab.inner_text("#life").split(":")[0]
+        assert name == tab.inner_text("#tensors tr.picked td >> nth=0")
+        tab.keyboard.press("Escape")
+        assert tab.inner_text("#life") == ""
+        tab.locator("#tensors td button", has_text=loss).first.focus()
+        tab.keyboard.press("Enter")
+        assert loss in tab.inner_text("#life") and "read by" in tab.inner_text("#life")
+        tab.check("input[value=steps]")
+        tab.wait_for_selector("body[data-drawn=steps]")
+        tab.locator("#kernels th button", has_text="time").click()
+        times = tab.locator("#kernels tbody tr td:nth-child(2)").all_inner_texts()
+        assert times[0] == "2.331 ms"
+        assert "Kernels" in tab.inner_text("body")
+        browser.close()
+    assert not said
