@@ -47,6 +47,15 @@ class InputError(PoetcError):
     exit_code = 2
 
 
+class StepError(PoetcError):
+    """A step of a program in this process ended with another `status` than OK, one of those of
+    `poetc_status` without `POETC_`, such as "CORRUPT"."""
+
+    def __init__(self, message: str, status: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 def collected(faults: Sequence[InputError]) -> InputError:
     """One error for all of the faults (at least one), each listed once, sorted by place."""
 

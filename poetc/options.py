@@ -6,11 +6,13 @@ The command lines, the fields of the passes, `PoetSchedule` and the table in doc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from poetc.budget import SCOPES, Deadline
+from poetc.errors import InputError
 from poetc.schedule import strategies
 from poetc.units import parse_bytes, parse_count, parse_fraction, parse_seconds
 
@@ -265,6 +267,25 @@ class Given:
 
     texts: Mapping[str, str] = field(default_factory=dict)
 
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Given:
+        """The options that a caller in Python gives: `ram=4096` is --ram=4096, `paging=False` is
+        --paging=off, None is what is not given, and several names may be a list.
+
+        Raises TypeError for names and types that no option has, InputError for other values than
+        those that it has.
+        """
+        if unknown := sorted(values.keys() - OPTIONS.keys()):
+            raise TypeError(f"no option {', '.join(unknown)}; there are {', '.join(OPTIONS)}")
+        texts = {n: _written(n, value) for n, value in values.items() if value is not None}
+        for name, text in texts.items():
+            choices = OPTIONS[name].choices
+            if choices is not None and text not in choices:
+                raise InputError(f"{name}={text!r}: one of {', '.join(choices)}")
+            if not text:
+                raise InputError(f"{name} is given without a value")
+        return Given(texts)
+
     def text(self, name: str) -> str | None:
         """What is given for an option; None if it is not."""
         return self.texts.get(name)
@@ -276,6 +297,20 @@ class Given:
     def flags(self, *names: str) -> list[str]:
         """Those of the options that are given, as they are written on the command line."""
         return [OPTIONS[name].flag for name in names if name in self.texts]
+
+
+def _written(name: str, value: Any) -> str:
+    """A value as the command line has it."""
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case str() | int() | float():
+            return str(value)
+        case os.PathLike():
+            return os.fspath(value)
+        case list() | tuple() if all(isinstance(each, str) for each in value):
+            return ",".join(value)
+    raise TypeError(f"{name} is text, a number, or a list of names, not {type(value).__name__}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,15 +34,12 @@ from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import unscheduled
 from poetc.planning.inplace import inplace_candidates
 from poetc.planning.problem import ScheduleOptions, alignment_of, problem_view, storage_of
+from poetc.report_rows import as_html, as_text
 from poetc.request import Options
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place
-from poetc.units import format_bytes, format_energy, format_time
 
 KINDS = (*TENSOR_KINDS[:4], "workspace", "transfer_buffers", *TENSOR_KINDS[4:])
 """Kinds of live bytes in the arena."""
-
-TENSORS_IN_TEXT = 4
-"""Tensors at the peak that the text names."""
 
 LEAST_SECONDS = 1.0
 """For each search for the least RAM."""
@@ -184,131 +181,11 @@ class Summary:
 
     def to_text(self) -> str:
         """The summary for a terminal, one topic a block."""
-        rows = [*self._asked(), ("", ""), *self._ram(), ("", ""), *self._schedule()]
-        width = max(len(label) for label, _ in rows)
-        return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in rows)
+        return as_text(self)
 
-    def _asked(self) -> Iterator[tuple[str, str]]:
-        budget = self.ram.budget_bytes
-        before = ", scheduled before" if self.scheduled_before else ""
-        yield "Input", f"{self.input}, {self.kernels} kernels{before}"
-        yield "Device", self.device
-        scope = "" if self.ram.scope == "all" else f" of {self.ram.scope}"
-        yield "RAM budget", format_bytes(budget) + scope if budget else "unlimited"
-        if not self.scheduled_before:
-            yield "Deadline", format_time(self.deadline_ns) if self.deadline_ns else "none"
-        place = "on storage between steps" if self.params == "storage" else "in RAM"
-        yield "Parameters", place
-        for name, shards in self.shards.items():
-            yield "  in shards", f"{name}: {shards}"
-
-    def _ram(self) -> Iterator[tuple[str, str]]:
-        ram, peak = self.ram, self.ram.peak
-        yield "RAM used", format_bytes(ram.total_bytes)
-        yield "  arena", format_bytes(ram.arena_bytes)
-        yield "  static data", format_bytes(ram.static_bytes)
-        if ram.stack_chain is None:
-            yield "  stack reserve", format_bytes(ram.stack_bytes)
-        else:
-            deepest = ram.stack_chain[-1] if ram.stack_chain else "the step"
-            yield "  stack", f"{format_bytes(ram.stack_bytes)}, deepest in {deepest}"
-        if any(ram.caller_bytes.values()):
-            outside = {kind: format_bytes(n) for kind, n in ram.caller_bytes.items() if n}
-            frozen = outside.pop("frozen", None)
-            parts = [f"frozen weights: {frozen}"] if frozen else []
-            if outside:
-                named = ", ".join(f"{kind} {size}" for kind, size in outside.items())
-                parts.append(f"buffers of the caller: {named}")
-            yield "Not counted", "; ".join(parts)
-        yield "Peak of live bytes", f"{format_bytes(peak.bytes)} at {peak.at}"
-        where = [f'before kernel "{peak.kernel}"'] if peak.paged_in and peak.kernel else []
-        where += [f"from {peak.location}"] if peak.location else []
-        if where:
-            yield "", " ".join(where)
-        for kind in KINDS:
-            if ram.most[kind]:
-                most = "" if ram.at_peak[kind] == ram.most[kind] else f"{ram.most[kind]:,} B"
-                text = format_bytes(ram.at_peak[kind])
-                yield f"  {kind.replace('_', ' ')}", f"{text}, most {most}" if most else text
-        shown, rest = peak.tensors[:TENSORS_IN_TEXT], peak.tensors[TENSORS_IN_TEXT:]
-        for at, tensor in enumerate(shown):
-            yield "" if at else "  largest", f"{tensor.bytes:,} B  {tensor.name}"
-        if rest:
-            yield "", f"{sum(tensor.bytes for tensor in rest):,} B  in {len(rest)} more"
-        waste = ram.waste_bytes / max(1, peak.bytes)
-        yield "Arena beyond that", f"{format_bytes(ram.waste_bytes)} ({waste:.2%})"
-        for at, least in enumerate(ram.least):
-            yield "" if at else "Least possible RAM", _least_text(least)
-        yield "Storage used", format_bytes(self.storage_bytes)
-
-    def _schedule(self) -> Iterator[tuple[str, str]]:
-        yield "Recomputed kernels", str(self.recomputes)
-        yield "Page-ins", f"{self.page_ins}, {format_bytes(self.page_in_bytes)}"
-        yield "Page-outs", f"{self.page_outs}, {format_bytes(self.page_out_bytes)}"
-        if self.time_ns is not None:
-            text = format_time(self.time_ns)
-            yield "Time", _against(text, self.time_ns, self.unlimited_time_ns)
-        if self.predicted_time_ns is not None:
-            text = format_time(self.predicted_time_ns)
-            yield "  with pages placed", f"{text}, by the profile"
-        if self.timeline is not None and self.timeline.transfers:
-            yield from _timeline_text(self.timeline)
-        if self.energy_nj is not None:
-            text = format_energy(self.energy_nj)
-            yield "Energy", _against(text, self.energy_nj, self.unlimited_energy_nj)
-        if self.bound_nj is not None and self.gap is not None:
-            bound = format_energy(self.bound_nj)
-            yield "Energy bound", f"{bound} (gap {self.gap:.2%}, {self.status})"
-        if self.tried is not None and len(self.tried) > 1:
-            for at, tried in enumerate(self.tried):
-                yield "" if at else "  compared", tried_text(tried)
-        if self.strategy is not None:
-            took = "" if self.solver_seconds is None else f", {self.solver_seconds:.1f} s"
-            yield "Solver", f"{self.strategy}{took}"
-        if self.interrupted:
-            yield "Note", "interrupted: the best schedule found so far"
-
-
-def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
-    total = max(1, timeline.makespan_ns)
-    text = f"{format_time(timeline.stall_ns)} ({timeline.stall_ns / total:.2%} of the time)"
-    longest = max(timeline.transfers, key=lambda transfer: transfer.stall_ns)
-    if longest.stall_ns:
-        text += f", most {format_time(longest.stall_ns)} for the page-{longest.direction} of "
-        text += longest.tensor
-    yield "  stalls", text
-    yield "  bus in use", f"{format_time(timeline.bus_ns)} ({timeline.bus_use:.2%} of the time)"
-
-
-def tried_text(tried: Tried) -> str:
-    where = "in RAM" if tried.params == "ram" else "on storage"
-    where += f", {tried.splits} in shards" if tried.splits else ""
-    if tried.bound_nj is None:
-        what = "no schedule"
-    elif tried.energy_nj is not None:
-        what = f"{format_energy(tried.energy_nj)}, at least {format_energy(tried.bound_nj)}"
-    else:
-        found = "none found" if tried.searched else "not searched"
-        what = f"at least {format_energy(tried.bound_nj)}, {found}"
-    return f"parameters {where}: {what}"
-
-
-def _against(text: str, value: int, unlimited: int | None) -> str:
-    if unlimited is None:
-        return text
-    return f"{text} ({value / max(1, unlimited):.4f} of unlimited)"
-
-
-def _least_text(least: LeastRam) -> str:
-    place = "in RAM" if least.params == "ram" else "on storage"
-    if least.known_bytes is None:
-        size = f"more than {format_bytes(least.bound_bytes)}"
-    elif least.known_bytes > least.bound_bytes:
-        size = f"{format_bytes(least.known_bytes)} or less, {least.bound_bytes:,} B at least,"
-    else:
-        size = format_bytes(least.known_bytes)
-    who = f'kernel "{least.kernel}"' if least.kernel is not None else "what is kept between steps"
-    return f"{size} with parameters {place}: {who}"
+    def _repr_html_(self) -> str:
+        """The summary for a notebook."""
+        return as_html(self)
 
 
 def summarize(compiled: Compiled, input_name: str) -> Summary:

@@ -26,9 +26,12 @@ LAYERS = (
     ("request",),
     ("pipeline",),
     ("driver",),
-    ("report", "profile", "tvm", "frontends", "universe"),
+    ("report", "report_rows", "profile", "tvm", "frontends", "universe"),
     ("compilation",),
-    ("sweep", "emit", "views"),
+    ("sweep", "emit", "views", "arrays", "state", "source"),
+    ("signature",),
+    ("program",),
+    ("api",),
     ("cli",),
 )
 """Modules and packages of poetc, from the lowest. None imports one that stands in a later line."""

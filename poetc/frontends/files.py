@@ -15,6 +15,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,31 @@ class Exported:
     npz: Path
     names: tuple[str, ...]
     updates: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A training step in StableHLO, and its arguments.
+
+    `names` are those of the arguments in flat order, `updates` tells for each that the step updates
+    the number of the result that is its new value. `results` are those that are known, in flat
+    order. `tops` are the names of the arguments of the function itself, `structure` and
+    `result_structure` the pytrees (`PyTreeDef`) of all of them and of what it returns.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    updates: dict[int, int]
+    arguments: tuple[np.ndarray, ...]
+    results: tuple[np.ndarray, ...]
+    tops: tuple[str, ...]
+    structure: Any
+    result_structure: Any
+
+    def write(self, path: str | os.PathLike[str]) -> Exported:
+        """Write the two files of the step. Raises InputError if one cannot be written."""
+        mlir, npz = write_model(path, self.text, self.arguments, self.results)
+        return Exported(mlir, npz, self.names, self.updates)
 
 
 def require(package: str, what: str, extra: str = "") -> ModuleType:

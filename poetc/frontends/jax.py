@@ -24,8 +24,11 @@ from typing import Any
 import numpy as np
 
 from poetc.errors import InputError
-from poetc.frontends.files import Exported, check_types, require, write_model
+from poetc.frontends.files import Exported, Lowered, check_types, require
 from poetc.patterns import chosen
+
+Donated = int | Sequence[int] | Mapping[int, int] | None
+"""Which arguments a step updates, and with which results."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,33 @@ def export(
     args: Sequence[Any],
     path: str | os.PathLike[str],
     *,
-    donate_argnums: int | Sequence[int] | Mapping[int, int] | None = None,
+    donate_argnums: Donated = None,
     frozen: str | Sequence[str] = (),
     results: bool | Sequence[np.ndarray] = False,
 ) -> Exported:
     """Write `NAME.mlir` and `NAME.npz` of `step(*args)` for the path `NAME` or `NAME.mlir`.
 
-    `args` are example arguments, pytrees of arrays; their values are those in `NAME.npz`. With
-    `results` it also has what JAX computes for them, or the results given, in flat order.
+    The arguments are those of `lower`. Raises InputError as that does, and if a file cannot be
+    written.
+    """
+    lowered = lower(step, args, donate_argnums=donate_argnums, frozen=frozen, results=results)
+    return lowered.write(path)
+
+
+def lower(
+    step: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    donate_argnums: Donated = None,
+    frozen: str | Sequence[str] = (),
+    results: bool | Sequence[np.ndarray] = False,
+    lines: bool = False,
+) -> Lowered:
+    """`step(*args)` in StableHLO, in memory.
+
+    `args` are example arguments, pytrees of arrays; their values are kept. With `results`, so is
+    what JAX computes for them, or the results given, in flat order. With `lines`, the text says
+    from which lines of Python its operations are.
 
     `donate_argnums` are the positions of the arguments that the step updates: each goes with the
     first result, or tree in a result, of the same structure, shapes and types that is not taken
@@ -86,10 +108,10 @@ def export(
     in flash. Those that come back unchanged need not be named.
 
     Raises InputError for an argument to be updated without a result that fits, for types and
-    values that poetc does not have, and where JAX is missing or a file cannot be written. What JAX
-    raises while it traces `step` is passed on.
+    values that poetc does not have, and where JAX is missing. What JAX raises while it traces
+    `step` is passed on.
     """
-    jax = require("jax", "poetc.frontends.jax.export")
+    jax = require("jax", "the frontend for JAX")
     from jax.tree_util import (  # pyright: ignore[reportMissingImports]
         keystr,
         tree_flatten_with_path,
@@ -110,7 +132,8 @@ def export(
             f"the arguments of the step are a tuple, one entry for each, not {type(args).__name__}"
         )
     step, args = _with_raw_keys(step, tuple(args))
-    names, leaves, structure = named(args, _argument_names(step, args))
+    arguments_named = _argument_names(step, args)
+    names, leaves, structure = named(args, arguments_named)
     check_types(
         (name, type(leaf).__name__ + ", which has no values")
         for name, leaf in zip(names, leaves, strict=True)
@@ -132,7 +155,7 @@ def export(
     result = _Tree(out_structure, 0, tuple(out_names), tuple(map(_type, out_leaves)))
     updates = _updates(arguments, result, donate_argnums)
     kept = _frozen(names, [frozen] if isinstance(frozen, str) else frozen)
-    text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates, kept)
+    text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates, kept, lines)
     values = [np.asarray(leaf, aval.dtype) for leaf, aval in zip(leaves, given, strict=True)]
     wide = [
         f"  {name}"
@@ -143,8 +166,16 @@ def export(
         what = "integers of more than 32 bits, which JAX has with jax_enable_x64:"
         raise InputError("\n".join((what, *wide)))
     expected: Any = jax.tree.leaves(jax.jit(step)(*args)) if results is True else results or ()
-    mlir, npz = write_model(path, text, values, [np.asarray(array) for array in expected])
-    return Exported(mlir, npz, tuple(names), updates)
+    return Lowered(
+        text,
+        tuple(names),
+        updates,
+        tuple(values),
+        tuple(np.asarray(array) for array in expected),
+        tuple(arguments_named),
+        structure,
+        jax.tree.structure(out),
+    )
 
 
 def _with_raw_keys(
@@ -268,7 +299,11 @@ def _misfit(argument: _Tree, index: int, results: Sequence[_Tree]) -> str:
 
 
 def _text(
-    lowered: Any, names: Sequence[str], updates: Mapping[int, int], frozen: Collection[int]
+    lowered: Any,
+    names: Sequence[str],
+    updates: Mapping[int, int],
+    frozen: Collection[int],
+    lines: bool,
 ) -> str:
     """StableHLO of a lowered step, with what each argument is called and updated by."""
     from jaxlib.mlir import ir  # pyright: ignore[reportMissingImports]
@@ -293,4 +328,4 @@ def _text(
                 entries["poet.frozen"] = ir.UnitAttr.get()
             attributes.append(ir.DictAttr.get(entries))
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
-        return str(module)
+        return module.operation.get_asm(enable_debug_info=lines)

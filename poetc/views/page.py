@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from poetc.report import KINDS, Summary, tried_text
+from poetc.report import KINDS, Summary
+from poetc.report_rows import tried_text
 from poetc.units import format_bytes, format_energy, format_time
 from poetc.views.step import LIFE_KINDS, StepView, stacked
 

@@ -61,22 +61,24 @@ class StackUse:
     chain: tuple[str, ...]
 
 
-def find_compiler(command: str | None) -> tuple[str, ...]:
+def find_compiler(
+    command: str | None, what: str = "--stack=measure", option: str = "--cc"
+) -> tuple[str, ...]:
     """The C compiler as a command with options: `command`, or gcc or cc on the PATH.
 
-    Raises InputError where there is none.
+    Raises InputError where there is none, saying `what` needs it, and which `option` names it.
     """
     try:
         words = tuple(shlex.split(command)) if command is not None else ()
     except ValueError as error:
-        raise InputError(f"--cc={command}: not a command: {error}") from error
+        raise InputError(f"{option}={command}: not a command: {error}") from error
     candidates = words[:1] if command is not None else ("gcc", "cc")
     for name in candidates:
         if shutil.which(name) is not None:
             return (name, *words[1:])
     if command is None:
-        raise InputError("--stack=measure needs a C compiler, and neither gcc nor cc is here; --cc")
-    raise InputError(f"--cc={command}: there is no such compiler")
+        raise InputError(f"{what} needs a C compiler, and neither gcc nor cc is here; {option}")
+    raise InputError(f"{option}={command}: there is no such compiler")
 
 
 def measure_stack(

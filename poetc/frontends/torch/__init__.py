@@ -21,8 +21,8 @@ from itertools import chain, islice
 from typing import Any
 
 from poetc.errors import InputError
-from poetc.frontends.files import Exported, check_types, require
-from poetc.frontends.jax import export as export_jax
+from poetc.frontends.files import Exported, Lowered, check_types, require
+from poetc.frontends.jax import lower as lower_jax
 from poetc.frontends.torch.graph import array_of, run, wide_integers
 from poetc.frontends.torch.optimisers import (
     OPTIMISERS,
@@ -40,7 +40,7 @@ from poetc.frontends.torch.random import first_seeds, next_seeds, seeded
 from poetc.frontends.torch.trace import name_places, number_backward, place, trace
 from poetc.frontends.torch.training import Tensors, Training
 
-__all__ = ["OPTIMISERS", "export"]
+__all__ = ["OPTIMISERS", "export", "lower"]
 
 
 def export(
@@ -56,6 +56,34 @@ def export(
     seed: int | None = None,
 ) -> Exported:
     """Write `NAME.mlir` and `NAME.npz` of a training step for the path `NAME` or `NAME.mlir`.
+
+    The arguments are those of `lower`. Raises InputError as that does, and if a file cannot be
+    written.
+    """
+    return lower(
+        module,
+        loss,
+        optimiser,
+        inputs,
+        targets,
+        clip_norm=clip_norm,
+        clip_value=clip_value,
+        seed=seed,
+    ).write(path)
+
+
+def lower(
+    module: Any,
+    loss: Callable[..., Any],
+    optimiser: Any,
+    inputs: Any,
+    targets: Any,
+    *,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    seed: int | None = None,
+) -> Lowered:
+    """A training step in StableHLO, in memory, with its arguments and PyTorch's results.
 
     The step computes `loss(module(*inputs), *targets)`, a scalar, its gradient, and
     `optimiser.step()`. `inputs` and `targets` are tensors or tuples of them; `targets` may be `()`.
@@ -73,11 +101,11 @@ def export(
     makes it), the buffers of the module, the seed, learning rates, inputs and targets. Results are
     the loss and the new values of the first four, all of the types that they have in PyTorch.
 
-    Raises InputError for what cannot be exported, and where PyTorch or JAX is missing or a file
-    cannot be written. What module, loss or optimiser raise is passed on.
+    Raises InputError for what cannot be exported, and where PyTorch or JAX is missing. What module,
+    loss or optimiser raise is passed on.
     """
-    torch = require("torch", "poetc.frontends.torch.export")
-    jax = require("jax", "poetc.frontends.torch.export", "torch")
+    torch = require("torch", "the frontend for PyTorch")
+    jax = require("jax", "the frontend for PyTorch", "torch")
     _check_module(torch, module, loss)
     given = Training(module, loss, optimiser, *_tuples(torch, inputs=inputs, targets=targets))
     check_optimiser(torch, given)
@@ -120,10 +148,9 @@ def export(
     ]
     arguments += [tuple(map(array_of, part)) for part in (given.inputs, given.targets)]
     with wide_integers():
-        return export_jax(
+        return lower_jax(
             step,
             jax.tree.map(lambda array: jax.numpy.asarray(array, array.dtype), arguments),
-            path,
             donate_argnums={i: i + 1 for i in range(len(parts))},
             results=[array_of(tensor) for tensor in results],
         )

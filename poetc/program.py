@@ -1,0 +1,294 @@
+"""A compiled training step that runs in this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from poetc import emit
+from poetc.backends.c.layout import argument_places, result_places, static_ram_bytes
+from poetc.backends.c.shared import UNTOUCHED, SharedProgram
+from poetc.compilation import CompiledStep, compile_step
+from poetc.errors import InputError, StepError
+from poetc.options import Given
+from poetc.planning.solver import ProgressCallback
+from poetc.request import options_of
+from poetc.signature import Signature
+from poetc.source import Source
+from poetc.state import State, check_known
+from poetc.step_data import StepData, read_step
+from poetc.streams import check_writable
+
+if TYPE_CHECKING:
+    from poetc.report import Summary
+
+
+class Program:
+    """A compiled training step, with its parameters; `poetc.compile` makes it.
+
+    *Parameters* are what a step keeps for the next one: weights, optimiser state and buffers that
+    it updates, and what is frozen. *Inputs* are what each step is given, *results* what it returns
+    that is not the new value of a parameter.
+
+    The C program is compiled when it is first needed, and has an arena of its own, so that programs
+    do not disturb one another. A program does one step at a time: threads wait for each other. The
+    steps of different programs run side by side.
+    """
+
+    def __init__(self, source: Source, step: CompiledStep, given: Given) -> None:
+        self._source, self._step, self._given = source, step, given
+        self._lock = threading.RLock()
+        graph = step.compiled.graph
+        self._arguments, self._results = argument_places(graph), result_places(graph)
+        self._signature = Signature(source, self._arguments, self._results)
+        self._kept = self._signature.kept
+        if source.values and len(source.values) != len(self._arguments):
+            raise InputError(
+                f"the step takes {len(self._arguments)} arguments, not {len(source.values)}"
+            )
+        # What the last call returned and the program still has.
+        self._returned: dict[int, np.ndarray] = {}
+        self._values = {i: self._signature.array(i, v) for i, v in source.values.items()}
+
+    @staticmethod
+    def of(
+        source: Source,
+        given: Given,
+        progress: ProgressCallback | None = None,
+        callers: int = 1,
+    ) -> Program:
+        """Compiles a source; `callers` are the functions between this one and the user's. Raises
+        what `poetc.compile` does."""
+        doubts: list[str] = []
+        try:
+            options = options_of(given, doubts.append)
+            options = replace(options, executor=emit.executor(given, emit.load("c"), options))
+            module = source.module()
+            if (path := given.text("data")) is not None:
+                values = dict(enumerate(read_step(module, path).arguments))
+                source = replace(source, values=values)
+            step = compile_step(
+                module, source.name, options, given, warn=doubts.append, progress=progress
+            )
+        finally:
+            for doubt in doubts:
+                warnings.warn(doubt, stacklevel=2 + callers)
+        return Program(source, step, given)
+
+    @property
+    def report(self) -> Summary:
+        """What the program takes, and how good its schedule is: a table in notebooks."""
+        return self._step.summary
+
+    @property
+    def ram_bytes(self) -> int:
+        """All of the RAM that the program takes on the device."""
+        compiled = self._step.compiled
+        return compiled.options.budget.used_bytes(static_ram_bytes(compiled.graph))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs in the order of `step`; settings, which keep their values until
+        they are given by name, come last."""
+        return self._signature.inputs
+
+    # Parameters
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Copies of the parameters, by their names in the source, such as `params.hidden.w`.
+
+        What is assigned changes those that it has. Raises InputError for names that there are not
+        and other shapes or types, and in reading for parameters without values.
+        """
+        values = self._kept_values()
+        return {self._signature.names[i]: values[i] for i in sorted(values)}
+
+    @parameters.setter
+    def parameters(self, values: Mapping[str, Any]) -> None:
+        self._set(self._signature.parameters(values))
+
+    def tree(self, name: str) -> Any:
+        """Copies of parameters as the argument `name` of the source has them: a pytree of the
+        `params` of a JAX step, the `parameters` of a module of PyTorch by their names.
+
+        Raises InputError for an argument that there is not, or that is an input.
+        """
+        part, values = self._signature.kept_part(name), self._kept_values()
+        return part.tree([values[i] for i in part.numbers])
+
+    def load(self, **trees: Any) -> None:
+        """Sets the parameters in arguments of the source, each given as `tree` returns it.
+
+        Raises InputError for arguments that there are not, other structures, shapes and types.
+        """
+        signature = self._signature
+        found = [signature.arrays(signature.kept_part(n), tree) for n, tree in trees.items()]
+        self._set({i: array for arrays in found for i, array in arrays.items()})
+
+    # Steps
+
+    def step(self, *inputs: Any, **named: Any) -> Any:
+        """Does a step: inputs in the order of the source, or by name; arrays of NumPy, JAX or
+        PyTorch, or numbers.
+
+        Returns the results as arrays of NumPy: a single one as it is, several as a tuple. One that
+        is a pytree in the source is that, with None where there are new values of parameters.
+
+        Raises TypeError for inputs that are missing or too many, InputError for those of another
+        structure, shape or type, for parameters without values and where no C compiler is found,
+        and StepError where the step fails. Parameters in RAM have no values after a StepError, but
+        for those that say that nothing was done; parameters on storage are as before.
+        """
+        given = self._signature.bound(inputs, named)
+        with self._lock:
+            self._set({i: given[i] for i in self._kept & given.keys()})
+            self._values |= {i: given[i] for i in given.keys() - self._kept}
+            check_known(self._state.missing, self._signature.names)
+            results = self._run()
+        return self._signature.results(results)
+
+    def call(self, *args: Any) -> Any:
+        """A step as a function of all arguments of the source, parameters included, each in its
+        structure; what the source returns for them, with arrays of NumPy that cannot be written.
+
+        Parameters that are the arrays that the last call returned are in the program already.
+        Raises what `step` does.
+        """
+        leaves = self._signature.leaves(args)
+        with self._lock:
+            there = {i for i in self._kept if leaves[i] is self._returned.get(i)}
+            given = {i: self._signature.array(i, leaves[i]) for i in leaves.keys() - there}
+            results = self._complete(given)
+            for array in results:
+                array.flags.writeable = False
+            for k, place in enumerate(self._results):
+                if place.updates is not None:
+                    self._returned[place.updates] = results[k]
+        return self._signature.returned(results)
+
+    def _complete(self, values: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+        """A step on these arguments; all results, new values of parameters among them."""
+        with self._lock:
+            self._set({i: values[i] for i in self._kept & values.keys()})
+            self._values |= {i: values[i] for i in values.keys() - self._kept}
+            check_known(self._state.missing, self._signature.names)
+            made, new = self._run(), self._state.values()
+        results: list[np.ndarray] = []
+        for place, array in zip(self._results, made, strict=True):
+            if place.updates is not None:
+                array = new[place.updates]
+            assert array is not None
+            results.append(array)
+        return results
+
+    def _run(self) -> list[np.ndarray | None]:
+        """Does a step on the inputs in `_values`; None in place of new values of parameters."""
+        self._returned = {}
+        for i in self._values.keys() - self._kept:
+            self._shared.set_argument(i, self._values[i])
+        try:
+            return self._shared.step()
+        except StepError as error:
+            if error.status not in UNTOUCHED:
+                self._state.lose()
+            raise
+
+    # Files
+
+    def save(
+        self, path: str | os.PathLike[str], form: str = "c", *, data: bool = False, **options: Any
+    ) -> None:
+        """Writes the program as `poetc --emit` does: "c", a directory of C (`layout`, `name`,
+        `kernels` and `target` say how), "ir", "plan", "report" or "tvm".
+
+        With `data`, the directory also has the arguments of one step as they are now, and its
+        results, so that `make run` does that step and compares; inputs are those of the last step.
+        Options that were given to `compile` hold unless others are given.
+
+        Raises InputError for what cannot be written, TypeError for options that there are not.
+        """
+        if form not in emit.names():
+            raise InputError(f"no form {form!r}; there are {', '.join(emit.names())}")
+        backend = emit.load(form)
+        own = Given.of(options)
+        takes = {*backend.takes, *backend.borrows} - {"data"}
+        if other := sorted(own.texts.keys() - takes):
+            raise InputError(f"{', '.join(other)} do not say how {form!r} is written")
+        # What says how another form is written means nothing here.
+        hows = {name for other in map(emit.load, emit.names()) for name in other.takes} - takes
+        known = {name: text for name, text in self._given.texts.items() if name not in hows}
+        given, output = Given({**known, **own.texts}), os.fspath(path)
+        backend.check(given, output)
+        if backend.plans(given) and self._step.compiled.options.executor is None:
+            raise InputError("plans are for programs that are compiled with executor='plan'")
+        check_writable(output)
+        found = self._step_data() if data else None
+        backend.emit(emit.Job(self._step, given, output, found))
+
+    def firmware(
+        self, board: str, path: str | os.PathLike[str], *, data: bool = True, **options: Any
+    ) -> Program:
+        """Compiles the same source for a board and writes its firmware, which `make` builds in the
+        directory `path`; the program that it is.
+
+        Options that were given to `compile` hold unless others are given. With `data`, on a board
+        with an emulator, `make run` does one step there on the parameters as they are now and the
+        last inputs, and compares with what this process computes.
+
+        Raises what `poetc.compile` and `save` do.
+        """
+        given = Given({**self._given.texts, **Given.of({"board": board, **options}).texts})
+        source = replace(self._source, values=self._all_values() if data else {})
+        program = Program.of(source, Given({n: t for n, t in given.texts.items() if n != "data"}))
+        made_for = program._step.compiled.options.board
+        assert made_for is not None
+        program.save(path, data=data and made_for.qemu != "")
+        return program
+
+    def _step_data(self) -> StepData:
+        """The arguments of a step as they are, and its results, which another program computes."""
+        values = self._all_values()
+        trial = Program(replace(self._source, values={}), self._step, self._given)
+        results = dict(enumerate(trial._complete(values)))
+        return StepData(tuple(values[i] for i in range(len(values))), results)
+
+    def _all_values(self) -> dict[int, np.ndarray]:
+        """All arguments of a step, as they are now. Raises InputError if some are not known."""
+        with self._lock:
+            kept = self._kept_values()
+            values = self._values | kept
+        names = self._signature.names
+        if lacking := [name for i, name in enumerate(names) if i not in values]:
+            raise InputError(f"data: no step was given {', '.join(lacking)} yet")
+        return values
+
+    # What is behind it
+
+    @cached_property
+    def _shared(self) -> SharedProgram:
+        compiled = self._step.compiled
+        return SharedProgram(compiled.module, compiled.graph, compiled.options.executor)
+
+    @cached_property
+    def _state(self) -> State:
+        state = State(self._shared, self._kept)
+        state.set({i: self._values.pop(i) for i in self._kept & self._values.keys()})
+        return state
+
+    def _set(self, values: Mapping[int, np.ndarray]) -> None:
+        with self._lock:
+            self._returned = {i: a for i, a in self._returned.items() if i not in values}
+            self._state.set(values)
+
+    def _kept_values(self) -> dict[int, np.ndarray]:
+        with self._lock:
+            check_known(self._state.missing, self._signature.names)
+            return self._state.values()
