@@ -107,12 +107,13 @@ def graphs(module: ModuleOp) -> tuple[GraphOp, ...]:
 def widest_element_bytes(op: IROperation) -> int:
     """Bytes of the largest element of any tensor that `op`, or an operation in it, makes or takes:
     what buffers of these tensors are aligned to, if it is more than `ALIGN_BYTES`."""
-    types = {value.type for inner in op.walk() for value in (*inner.operands, *inner.results)}
-    tensors = {type.tensor if isinstance(type, PageType) else type for type in types}
-    return max(
-        (element_bytes(type.element_type) for type in tensors if isinstance(type, TensorType)),
-        default=1,
-    )
+    widest = 1
+    for inner in op.walk():
+        for value in (*inner.operands, *inner.results):
+            type = value.type.tensor if isinstance(value.type, PageType) else value.type
+            if isinstance(type, TensorType):
+                widest = max(widest, element_bytes(type.element_type))
+    return widest
 
 
 def tensor_bytes(type: Attribute) -> int:

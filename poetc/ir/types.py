@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -13,7 +14,9 @@ from xdsl.dialects.builtin import (
     FixedBitwidthType,
     IndexType,
     IntegerType,
+    MemRefType,
     Signedness,
+    TensorType,
     bf16,
     f16,
     f32,
@@ -131,6 +134,12 @@ def type_in_kernel(type: Attribute) -> Attribute:
     """The type that memory of kernels has for numbers of an element type: the arith dialect knows
     signs of operations, not of numbers."""
     return IntegerType(type.bitwidth) if isinstance(type, IntegerType) else type
+
+
+@cache
+def buffer_type(tensor: TensorType) -> MemRefType:
+    """The type that a kernel has for the memory of a tensor."""
+    return MemRefType(type_in_kernel(tensor.element_type), tensor.get_shape())
 
 
 def computed_type(type: Attribute) -> Attribute:

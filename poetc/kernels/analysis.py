@@ -37,7 +37,7 @@ from xdsl.ir.affine import (
 from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.locations import source_location
-from poetc.ir.types import element_bytes, type_in_kernel
+from poetc.ir.types import buffer_type, element_bytes
 
 # Work
 
@@ -312,11 +312,7 @@ def check_call(
     """Raises InputError unless a kernel takes buffers for operands and results of these types."""
     for kind, types in (("inputs", operands), ("results", results)):
         own = [buffer.type for buffer in buffers(function, kind)]
-        needed = [
-            MemRefType(type_in_kernel(type.element_type), type.get_shape())
-            for type in types
-            if isinstance(type, TensorType)
-        ]
+        needed = [buffer_type(type) for type in types if isinstance(type, TensorType)]
         if own != needed:
             raise _error(
                 function,

@@ -29,8 +29,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from poetc.errors import PoetcError
 from poetc.ir import stablehlo
 from poetc.ir.poet import ComputeOp
-from poetc.ir.stablehlo import element_type_of, shape_of
-from poetc.ir.types import type_in_kernel
+from poetc.ir.stablehlo import element_type_of, shape_of, tensor_type
+from poetc.ir.types import buffer_type, type_in_kernel
 from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.evaluate import Evaluator, NeedsBuffer
@@ -131,8 +131,7 @@ class _Attempt:
         self.outputs: Sequence[SSAValue] = tuple(terminator.operands)
         self.kept = list(plan.kept)
         types = [
-            *(_memref(argument) for argument in block.args),
-            *(_memref(output) for output in self.outputs),
+            *(buffer_type(tensor_type(value)) for value in (*block.args, *self.outputs)),
             *(_workspace_type(value, plan.kept[value]) for value in self.kept),
             *([IndexType()] if iteration is not None else []),
         ]
@@ -339,10 +338,6 @@ def _depends(op: Operation, on: Operation) -> bool:
         if isinstance(value.owner, Operation):
             stack += value.owner.operands
     return False
-
-
-def _memref(value: SSAValue) -> MemRefType:
-    return MemRefType(type_in_kernel(element_type_of(value)), shape_of(value))
 
 
 def _workspace_type(value: SSAValue, fixed: frozenset[int]) -> MemRefType:

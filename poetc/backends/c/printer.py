@@ -77,13 +77,18 @@ class Signature:
 
 def print_prototype(function: func.FuncOp, signature: Signature) -> str:
     """The declaration of the function, with a semicolon."""
-    return _Function(function, signature).head() + ";\n"
+    return _Function(function, signature, _tables(function)).head() + ";\n"
 
 
 def print_function(function: func.FuncOp, signature: Signature) -> str:
     """The definition of the function. Raises InputError for what C cannot be printed of."""
     try:
-        return _Function(function, signature).definition()
+        check_order(function.body, set())
+        # Simplified in a copy: printing changes nothing.
+        copy = function.clone()
+        inline_single_iterations(copy)
+        erase_unused(copy)
+        return _Function(copy, signature, _tables(function)).definition()
     except ValueError as error:
         raise InputError(f"kernel @{function.sym_name.data}: {error}") from error
 
@@ -151,15 +156,11 @@ def _is_finite(op: memref.GlobalOp) -> bool:
 class _Function:
     """State while one function is printed."""
 
-    def __init__(self, function: func.FuncOp, signature: Signature) -> None:
-        self.signature = signature
+    def __init__(
+        self, function: func.FuncOp, signature: Signature, tables: Mapping[str, memref.GlobalOp]
+    ) -> None:
+        self.function, self.signature, self.tables = function, signature, tables
         self.stored = stored_arguments(function)
-        self.tables = _tables(function)
-        check_order(function.body, set())
-        # Simplified in a copy: printing changes nothing.
-        self.function = function.clone()
-        inline_single_iterations(self.function)
-        erase_unused(self.function)
         self.block = self.function.body.block
         self.bindings = Bindings(map(c_identifier, self.tables))
         # Constant tables that are stored as bits.

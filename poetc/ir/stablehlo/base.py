@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.irdl import IRDLOperation, result_def, traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -41,7 +41,10 @@ ELEMENT_TYPES: tuple[Attribute, ...] = tuple(types.ELEMENT_TYPES)
 
 def tensor_type(value: Value | Attribute) -> TensorType:
     """The tensor type of a value, of the only result of an op, or the type itself."""
-    if isinstance(value, Attribute):
+    # Asked for most often of all; the classes of most values come first, by identity.
+    if isinstance(value, OpResult | BlockArgument | SSAValue):
+        return cast(TensorType, value.type)
+    if isinstance(value, TensorType | Attribute):
         return cast(TensorType, value)
     return cast(TensorType, SSAValue.get(value).type)
 

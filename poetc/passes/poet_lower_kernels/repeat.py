@@ -33,7 +33,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
-from poetc.ir.types import element_bytes, type_in_kernel
+from poetc.ir.types import buffer_type, element_bytes
 from poetc.kernels.analysis import ITERATION, SEQUENTIAL, buffers, may_alias
 from poetc.kernels.lower import Kernel, kernel_function, lower_kernel
 from poetc.passes.poet_fuse import fuse_graph
@@ -94,7 +94,7 @@ class _Loop:
         end = block.last_op
         assert end is not None
         self.outputs = list(end.operands)
-        types = [_memref(value.type) for value in (*block.args, *self.outputs)]
+        types = [buffer_type(hlo.tensor_type(value)) for value in (*block.args, *self.outputs)]
         self.entry = Block(arg_types=types)
         for n, argument in enumerate(self.entry.args):
             inputs = len(block.args)
@@ -129,12 +129,12 @@ class _Loop:
         """Where a result of the loop is while it runs: where the kernel has it, if it does."""
         if value in self.outputs:
             return self.entry.args[len(self.block.args) + self.outputs.index(value)]
-        return self._workspace(_memref(value.type))
+        return self._workspace(buffer_type(hlo.tensor_type(value)))
 
     def _operand(self, value: SSAValue) -> SSAValue:
         """Where the body reads a value from outside."""
         if value not in self.inputs:
-            self.inputs[value] = self._workspace(_memref(value.type))
+            self.inputs[value] = self._workspace(buffer_type(hlo.tensor_type(value)))
             self._store(value, self.inputs[value])
         return self.inputs[value]
 
@@ -235,7 +235,7 @@ class _Loop:
                 elif result not in places:
                     taken = _taken_over(compute, kernel.function, k, dying)
                     if taken is None:
-                        places[result] = self._workspace(_memref(result.type), n, n)
+                        places[result] = self._workspace(buffer_type(hlo.tensor_type(result)), n, n)
                     else:
                         dying.remove(taken)
                         places[result] = places[taken]
@@ -436,10 +436,6 @@ def _memref_type(buffer: SSAValue) -> MemRefType:
 
 def _shape(buffer: SSAValue) -> Sequence[int]:
     return _memref_type(buffer).get_shape()
-
-
-def _memref(type: Attribute) -> MemRefType:
-    return MemRefType(type_in_kernel(hlo.element_type_of(type)), hlo.shape_of(type))
 
 
 __all__ = ["loop_of", "lower_loop"]

@@ -6,7 +6,7 @@ Shares no code with the solvers. The rules are those of `docs/schedule.md`; each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from poetc.schedule.model.errors import ScheduleError
@@ -53,7 +53,9 @@ class _Replay:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         tensors = problem.tensors
-        self.ram = {v for v, t in enumerate(tensors) if t.start is Place.RAM}
+        self.ram: set[int] = set()
+        self.ram_bytes = 0  # of all of them
+        self.hold(v for v, t in enumerate(tensors) if t.start is Place.RAM)
         self.stored = {v for v, t in enumerate(tensors) if t.start is Place.STORAGE}
         self.gone: dict[int, int] = {}  # replaced tensor -> the tensor that replaced it
         self.runs = [0] * len(problem.operations)
@@ -64,8 +66,16 @@ class _Replay:
         self.counts = {PageIn: 0, PageOut: 0}
         self.moved = {PageIn: 0, PageOut: 0}
 
-    def in_ram(self) -> int:
-        return sum(self.problem.tensors[v].bytes for v in self.ram)
+    def hold(self, found: Iterable[int]) -> None:
+        """Puts tensors into RAM that are not there."""
+        for v in found:
+            self.ram.add(v)
+            self.ram_bytes += self.problem.tensors[v].bytes
+
+    def drop(self, v: int) -> None:
+        """Frees a tensor that is in RAM."""
+        self.ram.remove(v)
+        self.ram_bytes -= self.problem.tensors[v].bytes
 
     def on_storage(self) -> int:
         """Bytes of all pages. They stay until the end, those of replaced tensors too."""
@@ -119,15 +129,15 @@ class _Replay:
                 )
 
         outputs = sum(tensors[v].bytes for v in operation.outputs)
-        used = self.in_ram() + outputs + operation.workspace_bytes - shared
+        used = self.ram_bytes + outputs + operation.workspace_bytes - shared
         for v in operation.inputs:
             self.wait_to_read(v)
         for o, i in step.inplace:
             self.wait_to_overwrite(i)
-            self.ram.discard(i)
+            self.drop(i)
             if tensors[o].replaces == i:
                 self.gone[i] = o
-        self.ram.update(operation.outputs)
+        self.hold(operation.outputs)
         self.runs[step.operation] += 1
         self.energy_nj += operation.energy_nj
         self.busy_ns += operation.time_ns
@@ -147,7 +157,7 @@ class _Replay:
             self.clock_ns += time_ns
         self.counts[type(step)] += 1
         self.moved[type(step)] += self.problem.tensors[v].stored_bytes
-        return self.in_ram()
+        return self.ram_bytes
 
     def page_out(self, step: PageOut, index: int) -> int:
         v, tensor = step.tensor, self.problem.tensors[step.tensor]
@@ -174,16 +184,16 @@ class _Replay:
             raise ScheduleError(f"page-in of {self.name(v)}, which is not on storage", index)
         if v in self.ram:
             raise ScheduleError(f"page-in of {self.name(v)}, which is in RAM already", index)
-        self.ram.add(v)
+        self.hold((v,))
         return self.transfer(step, tensor.pagein_time_ns, tensor.pagein_energy_nj)
 
     def free(self, step: Free, index: int) -> int:
         v = step.tensor
         if v not in self.ram:
             raise ScheduleError(f"free of {self.name(v)}, which is not in RAM", index)
-        used = self.in_ram()
+        used = self.ram_bytes
         self.wait_to_overwrite(v)
-        self.ram.discard(v)
+        self.drop(v)
         return used
 
     def run(self, step: Step, index: int) -> int:
@@ -216,7 +226,7 @@ def replay(problem: Problem, steps: Sequence[Step]) -> Report:
     """Runs `steps` and returns what they use; raises `ScheduleError` at the first broken rule."""
     state = _Replay(problem)
     limit = problem.ram_bytes
-    peak_bytes, peak_step = state.in_ram(), None
+    peak_bytes, peak_step = state.ram_bytes, None
     if limit is not None and peak_bytes > limit:
         raise ScheduleError(f"{peak_bytes} bytes are in RAM at the start, {limit} are available")
     bytes_at_step, recomputes = [], []
