@@ -28,7 +28,7 @@ LAYERS = (
     ("driver",),
     ("report", "report_rows", "profile", "tvm", "frontends", "universe"),
     ("compilation",),
-    ("sweep", "emit", "views", "arrays", "state", "source"),
+    ("sweep", "emit", "views", "explain", "arrays", "state", "source"),
     ("signature",),
     ("program",),
     ("api",),

@@ -30,7 +30,7 @@ def build_parser() -> Parser:
         "that runs inside a fixed amount of RAM.",
         epilog="commands for parameters on storage: poetc pack, poetc unpack; "
         "to measure what kernels cost: poetc profile; to compare strategies and budgets: "
-        "poetc compare, poetc pareto; "
+        "poetc compare, poetc pareto; why a budget is missed: poetc explain; "
         "exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
         "no schedule, 5 internal error, 130 interrupted",
         allow_abbrev=False,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COMPARE, PARETO = "compare", "pareto"
 FORMATS = ("table", "json", "csv")
 
-_ASKED = (
+ASKED = (
     "ram",
     "deadline",
     "device",
@@ -70,7 +70,7 @@ def build_parser(command: str) -> Parser:
         add("--budgets", metavar="N|SIZE,...", default="12", help="how many, or which")
         add("--deadlines", metavar="TIME,...", help="for example none,1.5x (default none)")
     own = ("ram", "deadline") if command == PARETO else ()
-    parser.add_options(OPTIONS[name] for name in _ASKED if name not in own)
+    parser.add_options(OPTIONS[name] for name in ASKED if name not in own)
     default = "1" if command == COMPARE else "one for each core"
     add(
         "--workers",

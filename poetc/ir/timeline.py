@@ -177,7 +177,7 @@ class _Machine:
         start_ns = max(self.clock_ns, self.bus_free_ns)
         self.bus_free_ns = start_ns + cost.time_ns
         self.transfers[op] = Transfer(
-            _tensor_name(self.graph, op.tensor),
+            tensor_name(self.graph, op.tensor),
             "in" if reads else "out",
             size,
             self.clock_ns,
@@ -194,7 +194,7 @@ class _Machine:
         self.clock_ns += stall_ns
 
 
-def _tensor_name(graph: GraphOp, value: SSAValue) -> str:
+def tensor_name(graph: GraphOp, value: SSAValue) -> str:
     """The argument that a tensor is, or is the new value of, or the kernel that makes it."""
     value = _made(value)
     if isinstance(value, BlockArgument):

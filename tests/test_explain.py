@@ -1,0 +1,74 @@
+"""`poetc explain`: what it says helps does, and what it says is not enough is not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import cache
+
+import pytest
+from conftest import MODELS
+
+from poetc.cli import main
+from poetc.explain import Explanation, explain
+from poetc.ir.text import read_module
+from poetc.options import Given
+
+GESTURE = str(MODELS / "gesture_mlp.mlir")
+
+
+@cache
+def explained(**options: str) -> Explanation:
+    given = Given({"time_limit": "1"} | options)
+    module = read_module((MODELS / "gesture_mlp.mlir").read_bytes(), GESTURE)
+    return explain(module, GESTURE, given, warn=lambda message: None)
+
+
+TOO_SMALL = {"ram": "9KB", "params": "ram"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [TOO_SMALL, {"ram": "9600", "deadline": "1.02x"}])
+def test_changes_do_what_is_said(
+    options: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line says the same of each change, when it is asked for it."""
+    found = explained(**options)
+    assert found.diagnosis is not None and found.changes
+    fits = [change.fits for change in found.changes]
+    assert fits == sorted(fits, reverse=True), "what is enough comes first"
+    energies = [change.energy_nj for change in found.changes if change.energy_nj is not None]
+    assert energies == sorted(energies)
+    for outcome in found.changes:
+        dropped = [name for name, value in outcome.change.options if value is None]
+        kept = [f"--{name}={text}" for name, text in options.items() if name not in dropped]
+        asked = [word for word in shlex.split(outcome.change.text) if "=" in word]
+        status = main([GESTURE, "--time-limit=1", "--emit=report", *kept, *asked])
+        out = capsys.readouterr().out
+        if outcome.fits:
+            assert status == 0 and json.loads(out)["energy_nj"] == outcome.energy_nj
+        else:
+            assert status in (3, 4)
+
+
+def test_what_the_kernel_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its tensors by name, with the bytes of their types: w of 36 x 32, x of 4 x 36, and so on."""
+    found = explained(**TOO_SMALL)
+    text = found.to_text()
+    assert "4,608 B  [1]['l1']['w'] (read)" in text and "576 B  arg6 (read)" in text
+    assert "Any one of these is enough" in text and "--params=auto" in text
+    json.dumps(found.to_json())
+
+
+def test_there_is_nothing_to_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", GESTURE]) == 0
+    assert capsys.readouterr().out.startswith("There is a schedule: 10,")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["no.mlir"], "cannot read no.mlir"), ([GESTURE, "--ram=x"], "--ram=x")],
+)
+def test_bad_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *words]) == 2
+    assert message in capsys.readouterr().err
