@@ -1,6 +1,7 @@
 """Compiling generated C in tests."""
 
 import ctypes
+import re
 import resource
 import subprocess
 import tempfile
@@ -42,7 +43,8 @@ def build_c(command: Sequence[str], sources: Sequence[Path], output: Path, *link
     """Compiles `sources` with a command and its options, and links them to `output`.
 
     Each is compiled by itself, from its own folder, so that ccache has the objects that an earlier
-    program of the same run shares with this one. `link` goes to the linker alone.
+    program of the same run shares with this one; those of the runtime are kept here. With -O0 to
+    compile takes no longer than to look there. `link` goes to the linker alone.
     """
     if "-c" in command:
         (source,) = sources
@@ -53,12 +55,42 @@ def build_c(command: Sequence[str], sources: Sequence[Path], output: Path, *link
     with tempfile.TemporaryDirectory(prefix="poetc-objects-") as folder:
         objects = [Path(folder, f"{i}_{source.stem}.o") for i, source in enumerate(sources)]
         for source, made in zip(sources, objects, strict=True):
-            if source.suffix == ".o":
-                made.write_bytes(source.read_bytes())
+            if source.name.startswith(RUNTIME):
+                _runtime_object(compiling, source, made)
+            elif "-O0" in command:
+                objects[objects.index(made)] = source.absolute()
             else:
                 _succeed([*compiling, "-c", source.name, "-o", made], source.parent)
         _succeed([*compiling, *objects, *link, "-o", output.absolute()], Path(folder))
     return output
+
+
+RUNTIME = ("poetc_", "store_")
+"""How files of the runtime are called; none of them has to do with the model."""
+
+BUILD_ID = re.compile(rb"#define MODEL_BUILD_ID (\w+)")
+"""What tells files of different programs apart, and is in no object."""
+
+INCLUDED = re.compile(rb'^#include "(.+)"', re.MULTILINE)
+
+_OBJECTS: dict[tuple[object, ...], bytes] = {}
+
+
+def _runtime_object(compiling: Sequence[str], source: Path, made: Path) -> None:
+    """The object of a file of the runtime, which is compiled once: most programs have the same."""
+    files = [source]
+    for file in files:
+        names = INCLUDED.findall(file.read_bytes())
+        beside = [source.parent / name.decode() for name in names]
+        files += [header for header in beside if header.is_file() and header not in files]
+    texts = [path.read_bytes() for path in files]
+    if found := BUILD_ID.search(b"".join(texts)):
+        texts = [text.replace(found[1], b"") for text in texts]
+    key = (*compiling, source.name, *texts)
+    if key not in _OBJECTS:
+        _succeed([*compiling, "-c", source.name, "-o", made], source.parent)
+        _OBJECTS[key] = made.read_bytes()
+    made.write_bytes(_OBJECTS[key])
 
 
 def _is_for_linker(word: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -85,37 +84,7 @@ def bring(
 def build(module: ModuleOp, directory: Path, *flags: str, compiler: str = "gcc") -> Path:
     """Emit C into `directory` and build the example program."""
     emit(module, directory)
-    command = (compiler, *FLAGS, *flags)
-    with tempfile.TemporaryDirectory(prefix="poetc-runtime-") as folder:
-        sources = [
-            _runtime_object(command, source, Path(folder)) if _is_runtime(source) else source
-            for source in sorted(directory.glob("*.c"))
-        ]
-        return build_c(command, sources, directory / "program")
-
-
-RUNTIME = ("poetc_", "store_")
-"""How files of the runtime are called; none of them has to do with the model."""
-
-_OBJECTS: dict[tuple[object, ...], bytes] = {}
-
-
-def _is_runtime(source: Path) -> bool:
-    return source.name.startswith(RUNTIME)
-
-
-def _runtime_object(command: tuple[str, ...], source: Path, folder: Path) -> Path:
-    """The object of a file of the runtime, which is compiled once: most programs have the same."""
-    headers = tuple(
-        path.read_bytes() for path in sorted(source.parent.glob("*.h")) if _is_runtime(path)
-    )
-    key = (command, source.name, source.read_bytes(), headers)
-    output = folder / f"{source.stem}.o"
-    if key not in _OBJECTS:
-        compiling = [word for word in command if not word.startswith(("-l", "-Wl,"))]
-        _OBJECTS[key] = build_c((*compiling, "-c"), [source], output).read_bytes()
-    output.write_bytes(_OBJECTS[key])
-    return output
+    return build_c((compiler, *FLAGS, *flags), sorted(directory.glob("*.c")), directory / "program")
 
 
 def run(

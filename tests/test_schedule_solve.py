@@ -94,6 +94,17 @@ def test_same_input_same_schedule() -> None:
     assert solve(tight).steps == solve(tight).steps
 
 
+def test_with_a_gap_of_one_any_schedule_will_do() -> None:
+    """A small problem is solved to its optimum for any other gap, with models over all slots."""
+    problem = training_step(10, None)
+    tight = replace(problem, ram_bytes=least(problem))
+    found, best = solve(tight, gap=1.0), solve(tight, gap=0.99)
+    check(tight, found)
+    assert found.energy_nj > best.energy_nj == best.bound_nj
+    assert not any(" slots, " in line for line in found.log)
+    assert any(" slots, " in line for line in best.log)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["auto", "poet"])
 def test_time_limit_is_kept(strategy: str) -> None:

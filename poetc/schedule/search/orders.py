@@ -81,7 +81,8 @@ class _Orders:
         # Where the whole model is settled at once nothing is left but more orders.
         while not (proven or self.tiny or self.search.optimal) and self.search.extend():
             proven = self._go_on()
-        if self.search.relative_gap > TOLERANCE and not self.search.stop.is_set():
+        settled = self.search.relative_gap <= TOLERANCE or self.search.content
+        if not (settled or self.search.stop.is_set()):
             self._construct(late=True)
         return proven and self.search.steps is None
 
@@ -234,7 +235,7 @@ class _Orders:
         if not self.params.neighbours:
             return
         effort = search.part(share)
-        gap = 0.0 if self.tiny else search.gap
+        gap = 0.0 if self.tiny else min(search.gap, 1.0)
         tries = self.params.further_least
         if self.tiny:
             tries = min(
@@ -244,7 +245,7 @@ class _Orders:
             tries = max(tries, self.params.further_least)
         for count, order in enumerate(self.further):
             least = search.energy_nj * (1 - max(gap, TOLERANCE)) <= search.instance.base_energy
-            if least or count >= tries or search.stop.is_set():
+            if least or search.content or count >= tries or search.stop.is_set():
                 return
             if effort.over:
                 if more:

@@ -31,7 +31,7 @@ def portfolio(search: Search) -> bool:
 def improve(search: Search, briefly: bool = False) -> bool:
     """Goes on from the first schedules, or from where it was before, as `portfolio` does; `briefly`
     only with the steps of large problems that are enough for most of them."""
-    if search.relative_gap <= TOLERANCE or search.remaining <= 0:
+    if search.relative_gap <= TOLERANCE or search.content or search.remaining <= 0:
         return False
     optional = sum(slot.optional for slot in slots_where(search.instance, search.affordable()))
     if optional <= search.params.tiny:

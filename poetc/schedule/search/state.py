@@ -143,6 +143,11 @@ class Search:
         return self.relative_gap <= max(self.gap, TOLERANCE)
 
     @property
+    def content(self) -> bool:
+        """There is a schedule, and any will do: a gap of 1 or more is asked for."""
+        return self.gap >= 1 and self.report is not None
+
+    @property
     def finished(self) -> bool:
         """Nothing more to do: within the gap, without effort left, or ended."""
         return self.optimal or self.remaining <= 0
