@@ -218,3 +218,14 @@ def test_fine_tuning_takes_what_the_documentation_says(tmp_path: Path) -> None:
     assert len(lines) == 6
     documented = (root / "docs" / "frozen.md").read_text().splitlines()
     assert [f"    {line}" for line in lines] == [line for line in documented if line[4:] in lines]
+
+
+@pytest.mark.parametrize("ram", [1500, 2000, 2600, 3200])
+def test_too_little_ram_beside_frozen_weights(
+    models: Path, ram: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is frozen lies in flash and is not in shards: without a schedule that is what is said."""
+    status = main([str(models / "returned.mlir"), f"--ram={ram}", "--time-limit=2", "-q"])
+    error = capsys.readouterr().err
+    assert status in (0, 3, 4), error
+    assert status == 0 or ram < 3200, error

@@ -285,7 +285,7 @@ def _arguments(graph: GraphOp, kernel: ComputeOp) -> dict[int, int]:
     among its operands."""
     found: dict[int, int] = {}
     for operand in kernel.operands:
-        if isinstance(operand, BlockArgument) and graph.updates(operand.index) is not None:
+        if isinstance(operand, BlockArgument) and graph.role(operand.index) == "param":
             part = graph.shard(operand.index)
             argument = operand.index if part is None else part.argument
             found[argument] = max(found.get(argument, 0), tensor_bytes(operand.type))
