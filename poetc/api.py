@@ -37,6 +37,7 @@ class CompileOptions(TypedDict, total=False):
     params: str | None
     frozen: Names | None
     train: Names | None
+    pages: str | None
     split: Names | None
     io: str | None
     time_limit: float | str | None

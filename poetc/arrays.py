@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from poetc.errors import InputError
-from poetc.ir.types import BFLOAT16
+from poetc.ir.types import BFLOAT16, rounded
 
 
 def as_numpy(value: Any, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """`value` as an array of that shape and type, without a copy where its library allows that.
 
-    Numbers of Python, also in lists, become the type that is needed; an array must have it. Raises
-    InputError, with the `name`, for another shape or type.
+    Numbers of Python, also in lists, become the type that is needed, and float32 is rounded to a
+    float of 16 bits; else an array must have the type. Raises InputError, with the `name`, for
+    another shape or type.
     """
-    array = _array(value, name, dtype)
+    array = rounded(_array(value, name, dtype), dtype)
     if array.shape != shape or array.dtype != dtype:
         hint = ""
         if array.shape == shape:

@@ -119,6 +119,7 @@ def _front_passes(
         options.io,
         options.frozen,
         options.train,
+        options.pages,
     )
 
 
@@ -197,10 +198,14 @@ class SplitSource:
         self.front_s = 0.0
         self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
 
+    def _simplify_passes(self) -> tuple[ModulePass, ...]:
+        options = self.options
+        return simplify_passes(options.train, options.pages, options.frozen)
+
     def splittable(self) -> Mapping[int, tuple[int, int]]:
         """For each parameter the argument that stands for those split alike, and in how many shards
         these can be had. The module is simplified then."""
-        for step in simplify_passes(self.options.train):
+        for step in self._simplify_passes():
             step.apply(self.ctx, self.module)
         frozen = frozen_arguments(main_of(self.module), self.options.frozen)
         return {i: most for i, most in splittable(self.module).items() if i not in frozen}
@@ -225,7 +230,7 @@ class SplitSource:
         options, copy = self.options, self.module.clone()
         started = time.monotonic()
         passes = _front_passes(copy, options, splits)
-        simplified = len(simplify_passes(options.train))
+        simplified = len(self._simplify_passes())
         for step in passes[simplified:-1]:
             step.apply(self.ctx, copy)
             if isinstance(step, StableHLOSplitPass) and late(copy):

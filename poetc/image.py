@@ -32,7 +32,7 @@ from poetc.errors import InputError
 from poetc.ir.dense import dtype_of
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import GraphOp, PageType
-from poetc.ir.types import ELEMENT_TYPES
+from poetc.ir.types import ELEMENT_TYPES, rounded
 from poetc.page import PAGE_TRAILER_BYTES, page_bytes, page_trailer
 from poetc.schedule.arena.pack import round_up
 
@@ -327,8 +327,8 @@ def pack(
     """An image with these values and that sequence number; its tag is made of both.
 
     `arrays` are those of `layout.parameters` in order, or named: `arg<i>` or the parameter's name,
-    others being ignored. Raises InputError for what is missing, given twice or for several
-    parameters, or has another shape or type.
+    others being ignored. Those of float32 are rounded for parameters in 16 bits. Raises InputError
+    for what is missing, given twice or for several parameters, or has another shape or type.
     """
     parameters = layout.parameters
     if isinstance(arrays, Mapping):
@@ -337,7 +337,8 @@ def pack(
         raise InputError(f"{len(parameters)} parameters are needed, not {len(arrays)}")
     image = bytearray(layout.storage_bytes)
     contents: list[tuple[ImageTensor, bytes]] = []
-    for parameter, array in zip(parameters, arrays, strict=True):
+    for parameter, given in zip(parameters, arrays, strict=True):
+        array = rounded(given, np.dtype(parameter.dtype))
         if array.shape != parameter.shape or array.dtype != np.dtype(parameter.dtype):
             raise InputError(
                 f"parameter {parameter.name} is {_type(parameter.dtype, parameter.shape)}, "

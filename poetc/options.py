@@ -165,6 +165,13 @@ _TABLE = (
         "NAME,...",
     ),
     Option(
+        "pages",
+        "how weights of f32 are held, in storage and in RAM: as they are (default), or rounded at "
+        "the end of each step, which gives other results",
+        choices=("exact", "f16", "bf16"),
+        default="exact",
+    ),
+    Option(
         "split",
         "parameters in K parts each, by argument number or name; {default} (default): where the "
         "step does not fit otherwise",

@@ -35,6 +35,7 @@ from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_plan_transfers import PoetPlanTransfersPass
 from poetc.passes.poet_schedule import PoetSchedulePass
 from poetc.passes.poet_verify import PoetVerifyPass
+from poetc.passes.stablehlo_pages import StableHLOPagesPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import StableHLOSplitPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
@@ -55,20 +56,21 @@ def front_passes(
     io: str | None = None,
     frozen: str = default("frozen"),
     train: str | None = None,
+    pages: str = default("pages"),
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
     Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
-    are, `frozen` which arguments are never written, `train` which parameters are trained. Costs
-    that were made for another device than `device`, or may be from another profile, are made again;
-    costs without a device, written by hand, are kept.
+    are, `frozen` which arguments are never written, `train` which parameters are trained, `pages`
+    how weights are held. Costs that were made for another device than `device`, or may be from
+    another profile, are made again; costs without a device, written by hand, are kept.
     """
     profile = _profile_path(device)
     split = splits_text(splits) if splits else None
     found = graphs(module)
     if not found:
         return (
-            *simplify_passes(train),
+            *simplify_passes(train, pages, frozen),
             *((StableHLOSplitPass(split),) if split is not None else ()),
             StableHLOToPoetPass(io, frozen),
             PoetFusePass(),
@@ -78,6 +80,8 @@ def front_passes(
         )
     if splits:
         raise InputError("--split needs StableHLO; the input is poet IR already")
+    if pages != default("pages"):
+        raise InputError(f"--pages={pages} needs StableHLO; the input is poet IR already")
     passes: list[ModulePass] = []
     computes = [compute for graph in found for compute in graph.computes]
     if any(graph.is_scheduled for graph in found):
@@ -91,12 +95,17 @@ def front_passes(
     return tuple(passes)
 
 
-def simplify_passes(train: str | None = None) -> tuple[ModulePass, ...]:
+def simplify_passes(
+    train: str | None = None, pages: str = default("pages"), frozen: str = default("frozen")
+) -> tuple[ModulePass, ...]:
     """The passes that bring StableHLO to its normal form, with the parameters trained that `train`
-    names (None: all)."""
-    if train is None:
-        return (StableHLOSimplifyPass(),)
-    return (StableHLOSimplifyPass(), StableHLOTrainPass(train), StableHLOSimplifyPass())
+    names (None: all), and weights held as `pages` says."""
+    passes: list[ModulePass] = [StableHLOSimplifyPass()]
+    if train is not None:
+        passes += [StableHLOTrainPass(train), StableHLOSimplifyPass()]
+    if pages != default("pages"):
+        passes += [StableHLOPagesPass(pages, frozen)]
+    return tuple(passes)
 
 
 def schedule_pass(options: Options, asked: ScheduleOptions) -> PoetSchedulePass:

@@ -150,6 +150,7 @@ class Summary:
     deadline_ns: int | None
     kernels: int
     params: str
+    pages: str
     shards: dict[str, int]
     ram: RamReport
     storage_bytes: int
@@ -207,6 +208,7 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
         deadline_ns=report.problem.deadline_ns if report is not None else None,
         kernels=len(original.computes),
         params="storage" if stored else "ram",
+        pages=options.pages,
         shards={
             graph.param_name(i): len(graph.shards(i))
             for i in range(len(graph.arguments))

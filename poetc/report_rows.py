@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
+from poetc.options import default
 from poetc.units import format_bytes, format_energy, format_time
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def _asked(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Deadline", format_time(summary.deadline_ns) if summary.deadline_ns else "none"
     place = "on storage between steps" if summary.params == "storage" else "in RAM"
     yield "Parameters", place
+    if summary.pages != default("pages"):
+        yield "  weights as", f"{summary.pages}, rounded after each step: not the bits of f32"
     for name, shards in summary.shards.items():
         yield "  in shards", f"{name}: {shards}"
 

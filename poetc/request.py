@@ -32,11 +32,11 @@ class Options(SearchOptions):
     `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
     `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if that is
     possible, else on storage. `frozen` is the option of stablehlo-to-poet, `train` that of
-    stablehlo-train (None: all parameters). With `io="caller"`, inputs and results are in buffers of
-    the caller, which are not counted; None is what the input says, or "arena". With
-    `stack_compiler`, a C compiler and its options, the stack is measured instead of given, for a
-    `board` with the page store that it has. The program that `executor` makes has more static data,
-    which depends on the model; None: the schedule is printed as code.
+    stablehlo-train (None: all parameters), `pages` how weights are held. With `io="caller"`, inputs
+    and results are in buffers of the caller, which are not counted; None is what the input says, or
+    "arena". With `stack_compiler`, a C compiler and its options, the stack is measured instead of
+    given, for a `board` with the page store that it has. The program that `executor` makes has more
+    static data, which depends on the model; None: the schedule is printed as code.
     """
 
     device: Device
@@ -52,6 +52,7 @@ class Options(SearchOptions):
     executor: Executor | None = None
     frozen: str = default("frozen")
     train: str | None = None
+    pages: str = default("pages")
     split: tuple[Split, ...] | str = default("split")
 
     @property
@@ -192,6 +193,7 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
         io=given.text("io"),
         frozen=given.value("frozen"),
         train=given.value("train"),
+        pages=given.value("pages"),
         split=split if split in ("off", "auto") else parse_splits(split),
         board=board,
         **{field: given.value(option) for field, option in SEARCH.items()},

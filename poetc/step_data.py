@@ -22,6 +22,7 @@ from poetc.image_files import ArrayFile
 from poetc.interpreter.functions import tensor_of
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp, PageType
+from poetc.ir.types import rounded
 
 Type = tuple[tuple[int, ...], np.dtype]
 """Shape and type of a tensor."""
@@ -35,6 +36,18 @@ class StepData:
 
     arguments: tuple[np.ndarray, ...]
     results: Mapping[int, np.ndarray]
+
+    def held_by(self, graph: GraphOp) -> StepData:
+        """The same, rounded where the graph that was made of the step holds weights in 16 bits."""
+        types = argument_types(graph)
+        arguments = [
+            rounded(array, dtype)
+            for array, (_, dtype) in zip(self.arguments, types.values(), strict=True)
+        ]
+        results = _result_types(graph)
+        return StepData(
+            tuple(arguments), {k: rounded(a, results[k][1]) for k, a in self.results.items()}
+        )
 
 
 def argument_types(graph: GraphOp) -> dict[int, Type]:

@@ -17,6 +17,7 @@ _PASSES = {
     "stablehlo-simplify": "StableHLOSimplifyPass",
     "stablehlo-split": "StableHLOSplitPass",
     "stablehlo-train": "StableHLOTrainPass",
+    "stablehlo-pages": "StableHLOPagesPass",
     "stablehlo-to-poet": "StableHLOToPoetPass",
     "poet-fuse": "PoetFusePass",
     "poet-lower-kernels": "PoetLowerKernelsPass",

@@ -150,6 +150,8 @@ def _compile(
         for doubt in doubts:
             warn(doubt)
     drawn = {path: views.PICTURES[kind].render(step, path) for kind, path in pictures.items()}
+    if data is not None:
+        data = data.held_by(step.compiled.graph)
     note = backend.emit(emit.Job(step, asked, arguments.output, data))
     if note is not None and not arguments.quiet and not arguments.json:
         say(f"{arguments.output or 'standard output'}: {note}")

@@ -35,6 +35,7 @@ ASKED = (
     "params",
     "frozen",
     "train",
+    "pages",
     "split",
     "io",
     "time_limit",

@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.func import FuncOp
 
 from poetc.errors import InputError, collected
+from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
 
 ALIASING = "tf.aliasing_output"
@@ -21,6 +22,16 @@ def updates_of(main: FuncOp) -> dict[int, int]:
     if faults:
         raise collected(faults)
     return updates
+
+
+def read_for_results(main: FuncOp) -> set[int]:
+    """Arguments that results other than new values depend on, such as the weights that the loss
+    reads; all where there are no such results."""
+    arguments, last = main.body.block.args, main.body.block.last_op
+    assert last is not None
+    plain = set(range(len(last.operands))) - set(updates_of(main).values())
+    read = computed_from(last.operands[k] for k in plain)
+    return {i for i, argument in enumerate(arguments) if not plain or argument in read}
 
 
 def aliasing_faults(main: FuncOp) -> list[InputError]:

@@ -156,6 +156,15 @@ def computed_dtype(dtype: np.dtype) -> np.dtype:
     return FLOAT32.dtype if dtype in (BFLOAT16.dtype, FLOAT16.dtype) else dtype
 
 
+def rounded(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Numbers of float32 as floats of 16 bits, to nearest, ties to even, where `dtype` is of these;
+    anything else as it is."""
+    if array.dtype != FLOAT32.dtype or dtype == array.dtype or computed_dtype(dtype) == dtype:
+        return array
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return array.astype(dtype)
+
+
 def is_float(dtype: np.dtype) -> bool:
     """Whether numbers of a type of NumPy are floats: bf16 is of no kind that NumPy knows."""
     return dtype.kind == "f" or dtype == BFLOAT16.dtype

@@ -22,7 +22,7 @@ from xdsl.passes import ModulePass
 
 from poetc.errors import InputError, collected
 from poetc.ir import stablehlo as hlo
-from poetc.ir.aliasing import updates_of
+from poetc.ir.aliasing import read_for_results, updates_of
 from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
 from poetc.passes.stablehlo_split import main_of, names_for_splits, region_of
@@ -76,9 +76,8 @@ class _Trainer:
         assert isinstance(last, ReturnOp)
         self.last: ReturnOp = last
         self.returned = list(last.operands)
-        plain = set(range(len(self.returned))) - set(self.updates.values())
-        forward = computed_from(self.returned[k] for k in plain)
-        self.parameters = [i for i in self.updates if not plain or self.arguments[i] in forward]
+        read = read_for_results(main)
+        self.parameters = [i for i in self.updates if i in read]
 
     def train(self, wanted: Sequence[Trained]) -> None:
         """Keeps old values where new ones are not wanted."""

@@ -55,8 +55,8 @@ class Storing:
             if isinstance(op, LOOPS):
                 self.stored |= {*op.results, *(v for v in flat.operands(op) if self._varies(v))}
         self.decoded = self._decoded()
-        """Values computed from frozen arguments that are smaller, such as weights of 8 bits times
-        their scale: evaluated where they are read, however often that is."""
+        """Values computed from parameters or frozen arguments that are smaller, such as weights of
+        8 bits times their scale: evaluated where they are read, however often that is."""
         self.sealed: set[SSAValue] = set()
         """Values that would be evaluated with a resumed anchor: kernels of their own."""
         self._decide()
@@ -71,18 +71,18 @@ class Storing:
     def _decoded(self) -> set[SSAValue]:
         flat = self.flat
         found: dict[SSAValue, int] = {}  # their cost per element
-        frozen = {a for a in flat.graph.arguments if flat.graph.is_frozen(a.index)}
-        for op in flat.ops if frozen else ():
+        kept = {a for a in flat.graph.arguments if flat.graph.role(a.index) != "input"}
+        for op in flat.ops if kept else ():
             if isinstance(op, LEAVES):
                 found[op.results[0]] = 0
             elif is_elementwise(op) or isinstance(op, VIEWS):
                 operands = flat.operands(op)
                 cost = flops_of(op) + max((found.get(v, 0) for v in operands), default=0)
-                if cost <= CHEAP_FLOPS and all(v in found or v in frozen for v in operands):
+                if cost <= CHEAP_FLOPS and all(v in found or v in kept for v in operands):
                     found[op.results[0]] = cost
 
         def read(value: SSAValue) -> set[SSAValue]:
-            return {v for v in self.closure(value)[1] if v in frozen}
+            return {v for v in self.closure(value)[1] if v in kept}
 
         return {
             value
