@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from poetc.costmodel.device import known_devices, load_device
+from poetc.costmodel.device import (
+    NO_STORAGE,
+    known_devices,
+    known_storages,
+    load_device,
+    with_storage,
+)
 from poetc.driver import Compiled, compile_module
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
@@ -24,6 +30,9 @@ from poetc.request import Options
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
+
+
+_HINT = "give the IR from before poet-schedule"
 
 
 @dataclass(frozen=True)
@@ -78,27 +87,48 @@ def compile_step(
 def _for_scheduled(
     given: Given, options: Options, graph: GraphOp, warn: Callable[[str], None]
 ) -> Options:
-    """The options for a graph that was scheduled before: for its device, if none was given.
+    """The options for a graph that was scheduled before: for its device and storage, if none were
+    given.
 
     What it takes is compared with limits later. Raises InputError for options that only a search
-    could follow, and for another device than its own.
+    could follow, and for another device or storage than its own.
     """
-    hint = "give the IR from before poet-schedule"
     if unused := given.flags(*SEARCH.values()):
         raise InputError(
-            f"the input is scheduled already, so {' '.join(unused)} would change nothing; {hint}"
+            f"the input is scheduled already, so {' '.join(unused)} would change nothing; {_HINT}"
         )
-    attribute = graph.attributes.get("device")
-    if not isinstance(attribute, StringAttr) or attribute.data == options.device.name:
+    name, storage = _text(graph, "device"), _text(graph, "storage")
+    if name is None or (name, storage) == (options.device.name, options.device.chosen_storage):
         return options
-    name = attribute.data
-    if asked := given.flags("device", "profile"):
-        option = asked[0].removeprefix("--")
-        raise InputError(
-            f"the input is scheduled already, for device {name}, but {asked[0]}="
-            f"{given.text(option)} is asked for; {hint}"
-        )
-    if name not in known_devices():
-        warn(f"the input is scheduled for device {name}; --device=FILE.toml describes it")
-        return options
-    return replace(options, device=load_device(name), device_name=name)
+    own, device_name = options.device, options.device_name
+    if name != own.name:
+        if asked := given.flags("device", "profile"):
+            raise _other(given, asked[0], f"device {name}")
+        if name not in known_devices():
+            warn(f"the input is scheduled for device {name}; --device=FILE.toml describes it")
+            return options
+        own, device_name = load_device(name), name
+    elif own.chosen_storage is not None:
+        own = load_device(device_name)
+    asked_for = with_storage(own, options.storage)
+    if storage == asked_for.chosen_storage:
+        return replace(options, device=asked_for, device_name=device_name)
+    if asked := given.flags("storage"):
+        raise _other(given, asked[0], f"storage {storage or 'of the device'}")
+    if storage not in (NO_STORAGE, *known_storages()):
+        warn(f"the input is scheduled for storage {storage}; --storage=FILE.toml describes it")
+        return replace(options, device=own, device_name=device_name)
+    made_for = with_storage(own, storage)
+    return replace(options, device=made_for, device_name=device_name, storage=storage)
+
+
+def _other(given: Given, flag: str, made_for: str) -> InputError:
+    asked = f"{flag}={given.text(flag.removeprefix('--'))}"
+    return InputError(
+        f"the input is scheduled already, for {made_for}, but {asked} is asked for; {_HINT}"
+    )
+
+
+def _text(graph: GraphOp, name: str) -> str | None:
+    attribute = graph.attributes.get(name)
+    return attribute.data if isinstance(attribute, StringAttr) else None

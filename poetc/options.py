@@ -81,9 +81,15 @@ _TABLE = (
     ),
     Option(
         "device",
-        "what costs are of (default {default})",
+        "what costs are of (default {default}; poetc devices lists them)",
         "NAME|FILE.toml",
         default="nrf52840",
+        takers=_ALL,
+    ),
+    Option(
+        "storage",
+        "auxiliary storage in place of the device's own (poetc devices lists the kinds)",
+        "NAME|FILE.toml|none",
         takers=_ALL,
     ),
     Option("profile", "measured costs, as poetc profile writes them", "FILE", takers=(PASS,)),

@@ -120,6 +120,7 @@ def schedule_pass(options: Options, asked: ScheduleOptions) -> PoetSchedulePass:
         gap=asked.gap,
         device=options.device_name,
         profile=_profile_path(options.device),
+        storage=options.storage,
         ram_scope=asked.ram_scope,
         params=asked.params,
         io=options.io,
@@ -130,7 +131,7 @@ def plan_passes(options: Options) -> tuple[ModulePass, ...]:
     """The passes that write the plan of transfers and memory, and check the outcome."""
     align = alignment_of(options.device)
     return (
-        PoetPlanTransfersPass(options.device_name, _profile_path(options.device)),
+        PoetPlanTransfersPass(options.device_name, _profile_path(options.device), options.storage),
         PoetPlanMemoryPass(align),
         PoetVerifyPass(),
     )

@@ -203,7 +203,7 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
     stored = any(graph.is_stored(i) for i in range(len(graph.arguments)))
     return Summary(
         input=input_name,
-        device=options.device.name,
+        device=options.device.title,
         scheduled_before=report is None,
         deadline_ns=report.problem.deadline_ns if report is not None else None,
         kernels=len(original.computes),

@@ -30,8 +30,9 @@ class Options(SearchOptions):
     """What the user asked for.
 
     `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
-    `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if that is
-    possible, else on storage. `frozen` is the option of stablehlo-to-poet, `train` that of
+    `storage` is what was chosen in place of the device's own, which `device` has already; None: its
+    own. `params` says where parameters are between steps: "ram", "storage", or "auto": in RAM if
+    that is possible, else on storage. `frozen` is the option of stablehlo-to-poet, `train` that of
     stablehlo-train (None: all parameters), `pages` how weights are held. With `io="caller"`, inputs
     and results are in buffers of the caller, which are not counted; None is what the input says, or
     "arena". With `stack_compiler`, a C compiler and its options, the stack is measured instead of
@@ -41,6 +42,7 @@ class Options(SearchOptions):
 
     device: Device
     device_name: str
+    storage: str | None = None
     ram_bytes: int | None = None
     deadline: Deadline | None = None
     static_bytes: int = 0
@@ -71,7 +73,8 @@ class Options(SearchOptions):
         if self.params == "storage" or asked:
             asked = asked or "--params=storage"
             if self.device.storage is None:
-                raise InputError(f"{asked}: device {self.device_name} has no storage")
+                why = self.device.why_no_storage(self.device_name)
+                raise InputError(f"{asked} cannot go with {why}")
             if self.ram_scope != "all":
                 raise InputError(f"{asked} cannot go with --ram-scope={self.ram_scope}")
         return replace(self, params="storage") if isinstance(self.split, tuple) else self
@@ -92,7 +95,7 @@ class Options(SearchOptions):
                 "--profile has whole ones; --split, here and for poetc profile, says which to split"
             )
         if self.device.storage is None:
-            return f"--device={self.device_name}, no storage"
+            return self.device.why_no_storage(self.device_name)
         return ""
 
     def with_program(self, module: ModuleOp, graph: GraphOp) -> Options:
@@ -159,7 +162,8 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
         warn(f"--ram={ram} is {ram_bytes} bytes; did you mean {ram}KB?")
     board = load_board(given.text("board"))
     stack_bytes, stack_compiler = _stack(given, board)
-    device = device_of(given.text("device"), given.text("profile"), default("device"))
+    storage = given.text("storage")
+    device = device_of(given.text("device"), given.text("profile"), default("device"), storage)
     device_name = given.value("device")
     profile = device.profile
     if given.text("device") is None and profile is not None:
@@ -184,6 +188,7 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
     return Options(
         device=device,
         device_name=device_name,
+        storage=storage,
         ram_bytes=ram_bytes,
         deadline=given.value("deadline"),
         static_bytes=static_bytes,

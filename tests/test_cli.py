@@ -296,7 +296,7 @@ def test_ctrl_c_at_the_end_says_nothing() -> None:
         "sys.exit(cli.main())"
     )
     for solver in ("idle", "busy"):
-        command = [sys.executable, "-c", code, "--list-devices", solver]
+        command = [sys.executable, "-c", code, "devices", solver]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and done.stderr == ""
         assert "nrf52840" in done.stdout
@@ -371,7 +371,7 @@ def test_costs_of_another_device_are_made_again(run, tmp_path: Path) -> None:
 
 
 def test_standard_output_that_cannot_be_written() -> None:
-    command = [sys.executable, "-m", "poetc.cli", "--list-devices"]
+    command = [sys.executable, "-m", "poetc.cli", "devices"]
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2

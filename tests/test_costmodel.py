@@ -61,14 +61,6 @@ def work(flops=0, load_bytes=0, store_bytes=0):
 # Devices
 
 
-def test_known_devices():
-    assert known_devices() == (
-        *("host", "jetson-tx2"),
-        *("lm3s6965-cortex-m0", "lm3s6965-cortex-m3", "lm3s6965-cortex-m4"),
-        *("microbit-cortex-m0", "mkr1000", "mps2-an386-cortex-m4", "nrf52840", "rpi4b"),
-    )
-
-
 @pytest.mark.parametrize("name", known_devices())
 def test_known_device_loads(name):
     device = load_device(name)
@@ -107,7 +99,7 @@ def test_device_without_storage(tmp_path):
 
 def test_unknown_device():
     with pytest.raises(
-        InputError, match="unknown device 'mkr'; known devices are host, jetson-tx2"
+        InputError, match="unknown device 'mkr'; known devices are arduino-nano-33-ble, esp32s3"
     ):
         load_device("mkr")
 
@@ -202,7 +194,10 @@ def test_the_write_unit_may_be_left_out(tmp_path):
 def test_storage_must_be_a_table(tmp_path):
     path = tmp_path / "board.toml"
     path.write_text(FILE[: FILE.index("[storage]")] + "storage = 5\n")
-    with pytest.raises(InputError, match=r"board.toml:11:1: storage: must be a table, got 5"):
+    with pytest.raises(
+        InputError,
+        match=r"board.toml:11:1: storage: must be a table or the name of a kind of storage, got 5",
+    ):
         load_device(str(path))
 
 

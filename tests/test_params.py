@@ -239,7 +239,9 @@ def test_the_driver_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     path = tmp_path / "bare.toml"
     path.write_text(board.split("[storage]")[0])
     code, _, err = drive(capsys, GESTURE, "--params=storage", f"--device={path}")
-    assert code == 2 and f"--params=storage: device {path} has no storage" in err
+    assert (
+        code == 2 and f"--params=storage cannot go with --device={path} (it has no storage)" in err
+    )
     code, _, err = drive(capsys, GESTURE, "--ram=7KB", f"--device={path}")
     assert code == 3
     code, _, err = drive(capsys, GESTURE, "--params=storage", "--ram-scope=activations")

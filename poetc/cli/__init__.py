@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from poetc.cli import compile, explain, image, profile, sweep
+from poetc.cli import compile, devices, explain, image, profile, sweep
 from poetc.errors import InputError, PoetcError
 from poetc.terminal import drop_output, flush, say
 
@@ -44,6 +44,8 @@ def _main(words: list[str]) -> int:
                 return image.run(command, image.build_parser(command).parse(rest))
             case ["profile", *rest]:
                 return profile.run(profile.build_parser().parse(rest))
+            case [devices.COMMAND, *rest]:
+                return devices.run(devices.build_parser().parse(rest))
             case ["explain", *rest]:
                 return explain.run(explain.build_parser().parse(rest))
             case [sweep.COMPARE | sweep.PARETO as command, *rest]:

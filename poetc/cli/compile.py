@@ -30,7 +30,8 @@ def build_parser() -> Parser:
         "that runs inside a fixed amount of RAM.",
         epilog="commands for parameters on storage: poetc pack, poetc unpack; "
         "to measure what kernels cost: poetc profile; to compare strategies and budgets: "
-        "poetc compare, poetc pareto; why a budget is missed: poetc explain; "
+        "poetc compare, poetc pareto; what --device and --storage may be: "
+        "poetc devices; why a budget is missed: poetc explain; "
         "exit codes: 0 done, 2 bad usage or input, 3 proven infeasible, 4 time limit with "
         "no schedule, 5 internal error, 130 interrupted",
         allow_abbrev=False,
@@ -59,7 +60,6 @@ def build_parser() -> Parser:
     add("--time-passes", action="store_true", help="seconds each pass took, on stderr")
     add("--json", action="store_true", help="the summary as JSON on stderr")
     add("-q", "--quiet", action="store_true", help="no summary and no progress")
-    add("--list-devices", action="store_true", help="names of the known devices")
     add("--list-boards", action="store_true", help="names of the known boards")
     add("--version", action="version", version=f"poetc {__version__}")
     return parser
@@ -67,13 +67,6 @@ def build_parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compiles, or lists what is known; the exit code."""
-    if arguments.list_devices:
-        from poetc.costmodel.device import known_devices, load_device
-
-        names = known_devices()
-        lines = [f"{name:<12} {load_device(name).description}\n" for name in names]
-        write(None, "".join(lines))
-        return 0
     if arguments.list_boards:
         from poetc.backends.c.boards import board_list
 

@@ -29,6 +29,7 @@ ASKED = (
     "ram",
     "deadline",
     "device",
+    "storage",
     "profile",
     "paging",
     "remat",

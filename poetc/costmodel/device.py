@@ -4,22 +4,25 @@
     description = "what it is"
     flops_per_s = 1e6          # float32 operations a second
     ...
-    [storage]                  # left out: no auxiliary storage
-    read_latency_s = 1e-4
-    ...
+    storage = "fram"           # one of the kinds that come with poetc
 
-The keys are the fields of `Device` and `Storage`; each without a default is required.
+The keys are the fields of `Device`; each without a default is required. Storage of its own is a
+table `[storage]` with the fields of `Storage`, and none at all is left out. `like = "nrf52840"`
+takes what the file does not say from a device that comes with poetc. `core = "cortex-m4f"` with
+`clock_hz` gives the speeds, where the file does not.
+
+Storage and cores have files of their own in `storages/` and `cores/`, with the fields of `Storage`
+and `Core`.
 """
 
 import os
-import re
-import sys
-import tomllib
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from poetc.errors import InputError, SourceLocation
+from poetc.costmodel.toml_file import TomlFile, show
+from poetc.errors import InputError
 
 if TYPE_CHECKING:
     from poetc.costmodel.profile import Profile
@@ -33,7 +36,39 @@ MIN_WRITE_UNIT_BYTES = 16
 NO_CACHE_LINE_BYTES = 4
 """The "line" of a device without a cache: its words."""
 
-_DEVICES = Path(__file__).parent / "devices"
+OWN_STORAGE = "own"
+"""What storage is called that is described in a device's file."""
+
+NO_STORAGE = "none"
+"""`--storage=` for a device without any."""
+
+_HERE = Path(__file__).parent
+
+Loaded = TypeVar("Loaded")
+
+
+@dataclass(frozen=True)
+class Core:
+    """What a core does in a cycle, on the average of generated kernels.
+
+    `fpu` says whether it has float32 in hardware. Without `memory_bytes_per_cycle` or
+    `cycles_per_instruction` (zero), those are not the core's to say, or not known.
+    """
+
+    name: str
+    fpu: bool
+    cycles_per_flop: float
+    memory_bytes_per_cycle: float = 0.0
+    cycles_per_instruction: float = 0.0
+
+    def speeds(self, clock_hz: float) -> dict[str, float]:
+        """The fields of `Device` that follow."""
+        known = {
+            "flops_per_s": clock_hz / self.cycles_per_flop,
+            "memory_bytes_per_s": clock_hz * self.memory_bytes_per_cycle,
+            "cycles_per_instruction": self.cycles_per_instruction,
+        }
+        return {name: value for name, value in known.items() if value}
 
 
 @dataclass(frozen=True)
@@ -43,6 +78,7 @@ class Storage:
     A transfer takes the latency plus its bytes, in whole blocks, divided by the rate. `power_w` is
     what the storage draws meanwhile, beside the processor. A write that is cut off may spoil all of
     each unit of `write_unit_bytes` (a power of two) that it touches, and nothing else.
+    `endurance_writes` is how often each place can be written; zero: not known, or without limit.
     """
 
     read_latency_s: float
@@ -52,6 +88,9 @@ class Storage:
     power_w: float
     block_bytes: int
     write_unit_bytes: int = DEFAULT_WRITE_UNIT_BYTES
+    name: str = OWN_STORAGE
+    description: str = "described in the file of the device"
+    endurance_writes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +105,10 @@ class Device:
 
     `clock_hz` and `cycles_per_instruction` turn a profile in instructions into time; zero where
     they are not known. With a `profile`, kernels and transfers take what it says, instead of what
-    follows from the speeds.
+    follows from the speeds. `core` is the name of a core, and `flash_bytes` what there is for code
+    and constants; empty or zero where that is not known or is a disk.
+
+    `chosen_storage` is the name of the storage that was chosen in place of the device's own.
     """
 
     name: str
@@ -82,19 +124,37 @@ class Device:
     cache_line_bytes: int = NO_CACHE_LINE_BYTES
     clock_hz: float = 0.0
     cycles_per_instruction: float = 0.0
+    core: str = ""
+    flash_bytes: int = 0
     profile: "Profile | None" = None
+    chosen_storage: str | None = None
 
+    @property
+    def title(self) -> str:
+        """The device, and storage that it does not come with, for messages."""
+        chosen = self.chosen_storage
+        return self.name if chosen is None else f"{self.name}, storage {chosen}"
 
-_MAX_INTEGER = 1 << 53
-"""Greatest integer in a device file, and greatest idle power in nanowatts, which is used as one:
-larger ones are not exact as floating-point numbers."""
-
-_MAY_BE_ZERO = {"idle_power_w", "read_latency_s", "write_latency_s"}
+    def why_no_storage(self, called: str = "") -> str:
+        """The option that leaves it without storage; `called` is how the user named the device."""
+        if self.chosen_storage == NO_STORAGE:
+            return f"--storage={NO_STORAGE}"
+        return f"--device={called or self.name} (it has no storage)"
 
 
 def known_devices() -> tuple[str, ...]:
     """Names of the devices that come with poetc, sorted."""
-    return tuple(sorted(path.stem for path in _DEVICES.glob("*.toml")))
+    return _known("devices")
+
+
+def known_storages() -> tuple[str, ...]:
+    """Names of the kinds of storage that come with poetc, sorted."""
+    return _known("storages")
+
+
+def known_cores() -> tuple[str, ...]:
+    """Names of the cores that poetc knows, sorted."""
+    return _known("cores")
 
 
 def load_device(name_or_path: str) -> Device:
@@ -103,26 +163,39 @@ def load_device(name_or_path: str) -> Device:
     Anything that ends in `.toml` or contains a directory separator is a path. Raises InputError for
     an unknown name (listing the known ones) and for a file that cannot be read or is not valid.
     """
-    # `Path` drops the directory of `./board`.
-    if name_or_path.endswith(".toml") or any(c in name_or_path for c in (os.sep, os.altsep) if c):
-        return _load(Path(name_or_path))
-    if name_or_path not in known_devices():
-        raise InputError(
-            f"unknown device '{name_or_path}'; known devices are {', '.join(known_devices())} "
-            "(or give the path of a .toml file)"
-        )
-    return _load(_DEVICES / f"{name_or_path}.toml")
+    return _load("device", name_or_path, _device)
 
 
-def device_of(name_or_path: str | None, profile_path: str | None, default: str) -> Device:
-    """The device, `default` if it is None, with the profile in a file, if there is one.
+def load_storage(name_or_path: str) -> Storage:
+    """The kind of storage of that name, or the one described by a file; as `load_device`."""
+    return _load("storage", name_or_path, _storage)
+
+
+def load_core(name: str) -> Core:
+    """The core of that name; InputError for an unknown one."""
+    return _load("core", name, lambda file: Core(**file.values(Core, file.table)))
+
+
+def device_of(
+    name_or_path: str | None,
+    profile_path: str | None,
+    default: str,
+    storage: str | None = None,
+) -> Device:
+    """The device, `default` if it is None, with the profile in a file, if there is one, and with
+    `storage` in place of its own, unless that is None.
 
     With a profile and no device, it is the one that the profile was measured on. Transfers are
     measured without DMA. Raises InputError where the device cannot tell how long an instruction
-    takes, and for files that are not valid.
+    takes, for other storage than a profile's, and for files that are not valid.
     """
     if profile_path is None:
-        return load_device(name_or_path or default)
+        return with_storage(load_device(name_or_path or default), storage)
+    if storage is not None:
+        raise InputError(
+            f"--storage={storage} cannot go with a profile: that has measured the transfers of a "
+            "board's storage"
+        )
     from poetc.costmodel.profile import load_profile
 
     profile = load_profile(profile_path)
@@ -142,129 +215,108 @@ def device_of(name_or_path: str | None, profile_path: str | None, default: str) 
     return replace(device, name=measured, dma=False, profile=profile)
 
 
-def _load(path: Path) -> Device:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read device file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"device file {path} is not UTF-8 text") from error
-    except ValueError as error:
-        raise InputError(f"cannot read device file {str(path)!r}: {error}") from error
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _syntax_error(path, text, error) from error
-    except (ValueError, RecursionError) as error:
-        # A number or date that Python does not convert, or arrays in arrays without end.
-        # Python's message goes on with advice for programmers.
-        deep = isinstance(error, RecursionError)
-        reason = "nested too deeply" if deep else str(error).split(";")[0]
-        raise InputError(f"device file {path} is not valid: {reason}") from error
-    source = _Source(path, text)
-    storage = table.get("storage")
-    if storage is not None:
-        if not isinstance(storage, dict):
-            raise source.error("storage", None, f"must be a table, got {_show(storage)}")
-        storage = Storage(**source.values(Storage, storage, "storage"))
-        unit = storage.write_unit_bytes
-        if unit & (unit - 1) or unit < MIN_WRITE_UNIT_BYTES:
-            raise source.error(
-                "write_unit_bytes",
-                "storage",
-                f"must be a power of two and at least {MIN_WRITE_UNIT_BYTES}, got {unit}",
-            )
-    device = Device(**source.values(Device, table, None), storage=storage)
+def with_storage(device: Device, storage: str | None) -> Device:
+    """`device` with the storage of that name or file in place of its own: "none" for none, None
+    for its own. Raises InputError as `load_storage`."""
+    if storage is None:
+        return device
+    found = None if storage == NO_STORAGE else load_storage(storage)
+    if found == device.storage:
+        return device
+    return replace(device, storage=found, chosen_storage=found.name if found else NO_STORAGE)
+
+
+def _known(directory: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (_HERE / directory).glob("*.toml")))
+
+
+def _load(kind: str, name_or_path: str, make: Callable[[TomlFile], Loaded]) -> Loaded:
+    # `Path` drops the directory of `./board`.
+    if name_or_path.endswith(".toml") or any(c in name_or_path for c in (os.sep, os.altsep) if c):
+        return make(TomlFile.read(Path(name_or_path), kind))
+    known = _known(f"{kind}s")
+    if name_or_path not in known:
+        more = f", and {NO_STORAGE}" if kind == "storage" else ""
+        raise InputError(
+            f"unknown {kind} '{name_or_path}'; known {kind}s are {', '.join(known)}{more} "
+            "(or give the path of a .toml file)"
+        )
+    return make(_shipped(kind, name_or_path))
+
+
+def _shipped(kind: str, name: str) -> TomlFile:
+    return TomlFile.read(_HERE / f"{kind}s" / f"{name}.toml", kind)
+
+
+def _device(file: TomlFile) -> Device:
+    table = _completed(file)
+    storage = _storage_of(file, table.get("storage"))
+    own = file.values(Device, table, others=("storage", "like"))
+    device = Device(**own, storage=storage)
     for key, least in (("alignment_bytes", 1), ("cache_line_bytes", NO_CACHE_LINE_BYTES)):
         value = getattr(device, key)
         if value & (value - 1) or value < least:
             above = f" and at least {least}" if least > 1 else ""
-            raise source.error(key, None, f"must be a power of two{above}, got {value}")
+            raise file.error(key, None, f"must be a power of two{above}, got {value}")
     return device
 
 
-def _syntax_error(path: Path, text: str, error: tomllib.TOMLDecodeError) -> InputError:
-    message = str(error)
-    if found := re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL):
-        location = SourceLocation(str(path), int(found[2]), int(found[3]))
-        return InputError(f"not valid TOML: {found[1]}", location)
-    message = message.removesuffix(" (at end of document)")
-    return InputError(
-        f"not valid TOML: {message}", SourceLocation(str(path), text.count("\n") + 1, 1)
-    )
+def _completed(file: TomlFile) -> Mapping[str, Any]:
+    """The table of a device's file with what it takes from another device and from its core."""
+    table = _with_base(file)
+    if "like" in table:
+        _check_named(file)
+    if "core" in table and "clock_hz" in table:
+        core = load_core(_name(file, "core", table["core"], known_cores()))
+        table = {**core.speeds(file.value("clock_hz", float, table["clock_hz"])), **table}
+    return table
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A device file, to say where in it an error is."""
-
-    path: Path
-    text: str
-
-    def values(self, record: type, table: dict[str, Any], section: str | None) -> dict[str, Any]:
-        """The checked values of all fields of `record`; the fields of tables are left out."""
-        kinds = {f.name: f.type for f in fields(record) if f.type in (str, bool, int, float)}
-        for key in table:
-            if key not in kinds and key != "storage":
-                raise self.error(key, section, f"unknown key; known are {', '.join(kinds)}")
-        if "storage" in table and section is not None:
-            raise self.error("storage", section, "unknown key")
-        optional = {f.name for f in fields(record) if f.default is not MISSING}
-        missing = [key for key in kinds if key not in table and key not in optional]
-        if missing:
-            where = f" in [{section}]" if section else ""
-            raise InputError(f"{self.path}: missing {', '.join(missing)}{where}")
-        return {
-            key: self._value(key, kind, table[key], section)
-            for key, kind in kinds.items()
-            if key in table
-        }
-
-    def _value(self, key: str, kind: Any, value: Any, section: str | None) -> Any:
-        # In Python a boolean is an integer, and an integer will do for a float.
-        right = type(value) is kind or (kind is float and type(value) is int)
-        if not right:
-            names = {str: "a string", bool: "true or false", int: "an integer", float: "a number"}
-            raise self.error(key, section, f"must be {names[kind]}, got {_show(value)}")
-        if kind in (int, float):
-            # Compared instead of converted, as an integer may be larger than any float.
-            if not abs(value) <= sys.float_info.max:
-                raise self.error(key, section, f"must be finite, got {_show(value)}")
-            if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
-                least = "not negative" if key in _MAY_BE_ZERO else "positive"
-                raise self.error(key, section, f"must be {least}, got {_show(value)}")
-            if kind is int and value > _MAX_INTEGER:
-                raise self.error(
-                    key, section, f"must be at most {_MAX_INTEGER}, got {_show(value)}"
-                )
-            if key == "idle_power_w" and value > _MAX_INTEGER * 1e-9:
-                raise self.error(
-                    key, section, f"must be at most {_MAX_INTEGER * 1e-9:.0f}, got {_show(value)}"
-                )
-        return kind(value)
-
-    def error(self, key: str, section: str | None, message: str) -> InputError:
-        """An error about `key`, at its line if it is written there in the usual way."""
-        full = f"{section}.{key}" if section else key
-        current: str | None = None
-        for number, line in enumerate(self.text.splitlines(), 1):
-            if header := re.match(r"\s*\[\s*([^\]]+?)\s*\]", line):
-                current = header[1]
-            written = re.match(r"\s*\"?([\w.-]+)\"?\s*=", line)
-            if current == full or (
-                written and full == (f"{current}.{written[1]}" if current else written[1])
-            ):
-                column = len(line) - len(line.lstrip()) + 1
-                return InputError(
-                    f"{full}: {message}", SourceLocation(str(self.path), number, column)
-                )
-        return InputError(f"{self.path}: {full}: {message}")
+def _with_base(file: TomlFile) -> Mapping[str, Any]:
+    if "like" not in file.table:
+        return file.table
+    base = _name(file, "like", file.table["like"], known_devices())
+    return {**_with_base(_shipped("device", base)), **file.table}
 
 
-def _show(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return "a table" if isinstance(value, dict) else "an array"
-    if isinstance(value, int) and value.bit_length() > 128:
-        # Python does not print integers of any length.
-        return f"an integer of {value.bit_length()} bits"
-    return f"'{value}'" if isinstance(value, str) else str(value).lower()
+def _name(file: TomlFile, key: str, value: Any, known: tuple[str, ...]) -> str:
+    name = file.value(key, str, value)
+    if name not in known:
+        raise file.error(key, None, f"unknown '{name}'; known are {', '.join(known)}")
+    return name
+
+
+def _storage_of(file: TomlFile, value: Any) -> Storage | None:
+    """The storage of a device: the name of a kind, a table, or nothing."""
+    match value:
+        case None:
+            return None
+        case str():
+            return load_storage(_name(file, "storage", value, known_storages()))
+        case dict():
+            return _checked(file, value, "storage")
+    message = f"must be a table or the name of a kind of storage, got {show(value)}"
+    raise file.error("storage", None, message)
+
+
+def _storage(file: TomlFile) -> Storage:
+    _check_named(file)
+    return _checked(file, file.table, None)
+
+
+def _check_named(file: TomlFile) -> None:
+    """Raises InputError where what is described has no name of its own."""
+    if missing := [key for key in ("name", "description") if key not in file.table]:
+        raise InputError(f"{file.path}: missing {', '.join(missing)}")
+
+
+def _checked(file: TomlFile, table: Mapping[str, Any], section: str | None) -> Storage:
+    storage = Storage(**file.values(Storage, table, section))
+    unit = storage.write_unit_bytes
+    if unit & (unit - 1) or unit < MIN_WRITE_UNIT_BYTES:
+        raise file.error(
+            "write_unit_bytes",
+            section,
+            f"must be a power of two and at least {MIN_WRITE_UNIT_BYTES}, got {unit}",
+        )
+    return storage

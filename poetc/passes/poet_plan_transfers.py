@@ -21,14 +21,16 @@ from poetc.planning.transfers import plan_graph_transfers
 @dataclass(frozen=True)
 class PoetPlanTransfersPass(ModulePass):
     """Overlaps transfers with computing on `device` (a name or the path of a device file), or the
-    device of a `profile`. Where poet-schedule has planned transfers, it only splits them."""
+    device of a `profile`, with `storage` in place of its own. Where poet-schedule has planned
+    transfers, it only splits them."""
 
     name = "poet-plan-transfers"
 
     device: str | None = None
     profile: str | None = None
+    storage: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        device = device_of(self.device, self.profile, "host")
+        device = device_of(self.device, self.profile, "host", self.storage)
         for graph in graphs(op):
             plan_graph_transfers(graph, device)

@@ -33,7 +33,8 @@ class PoetSchedulePass(ModulePass):
     """Schedules each graph for `ram` bytes and a `deadline` in nanoseconds.
 
     `device` is a name or the path of a device file, `profile` the path of a profile (the device is
-    then, by default, the one it was measured on), `time_limit` is in seconds, `gap` relative,
+    then, by default, the one it was measured on), `storage` what takes the place of its own: a
+    name, a file, or "none"; `time_limit` is in seconds, `gap` relative,
     `params` one of "auto", "ram" and "storage". `io`, "arena" or "caller", says where inputs and
     results are (default: what the graph says, or in the arena).
     """
@@ -49,6 +50,7 @@ class PoetSchedulePass(ModulePass):
     gap: int | float = default("gap")
     device: str | None = None
     profile: str | None = None
+    storage: str | None = None
     ram_scope: str = default("ram_scope")
     params: str = default("params")
     io: str | None = None
@@ -56,7 +58,9 @@ class PoetSchedulePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device = None
         if self.device or self.profile:
-            device = device_of(self.device, self.profile, "host")
+            device = device_of(self.device, self.profile, "host", self.storage)
+        elif self.storage:
+            raise InputError(f"storage={self.storage} needs a device")
         options = ScheduleOptions(
             budget=Budget(self.ram, scope=self.ram_scope),
             deadline_ns=self.deadline,

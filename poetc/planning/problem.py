@@ -104,7 +104,7 @@ def problem_view(
     device = options.device
     store_params = options.params == "storage"
     if store_params and (device is None or device.storage is None):
-        which = f"; {device.name} has none" if device else ", and no device is given"
+        which = f"; {device.title} has none" if device else ", and no device is given"
         raise InputError(f"parameters on storage need a device with storage{which}")
     view = view_unscheduled(
         graph,

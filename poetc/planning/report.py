@@ -102,6 +102,9 @@ def describe_asked(graph: GraphOp, options: ScheduleOptions) -> None:
         # For the memory planner, which knows no device.
         graph.attributes["storage_unit"] = IntegerAttr(unit_bytes(options), i64)
     mark_cache_line(graph, options.device)
+    graph.attributes.pop("storage", None)
+    if options.device is not None and options.device.chosen_storage is not None:
+        graph.attributes["storage"] = StringAttr(options.device.chosen_storage)
 
 
 def describe(graph: GraphOp, report: ScheduleReport) -> None:

@@ -216,7 +216,7 @@ def restrictions(graph: GraphOp, options: ScheduleOptions) -> tuple[str, ...]:
     if options.params != "auto" and has_storage and has_params and not graph.has_shards:
         given.append(f"--params={options.params}")
     if device is not None and not has_storage and options.paging:
-        given.append(f"--device={device.name} (it has no storage)")
+        given.append(device.why_no_storage())
     return tuple(given)
 
 

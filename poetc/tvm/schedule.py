@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr
 
 from poetc.backends.tvm import pipeline
 from poetc.budget import Budget, Deadline
-from poetc.costmodel.device import Device, load_device
+from poetc.costmodel.device import Device, load_device, with_storage
 from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InfeasibleError, InputError, TimeLimitError, UnscheduledError
 from poetc.options import SearchOptions, default, search_fields
@@ -53,6 +53,7 @@ def PoetSchedule(
     device: str = "host",
     deadline: int | str | None = None,
     *,
+    storage: str | None = None,
     paging: bool = default("paging"),
     remat: bool = default("remat"),
     strategy: str = default("strategy"),
@@ -66,6 +67,7 @@ def PoetSchedule(
     ram: bytes, or a size such as "64KB": what a call may have allocated at any one time, results
         included. None: no limit; then nothing runs again and nothing is paged.
     device: name or .toml file, for the costs of kernels and transfers (default "host").
+    storage: in place of the device's own: a name, a .toml file, or "none".
     deadline: for a call, by these costs: nanoseconds, a time such as "20ms", or "1.5x" the time
         that it takes with unlimited RAM.
     paging, remat: whether tensors may go to storage; whether kernels may run again.
@@ -81,6 +83,7 @@ def PoetSchedule(
     where none was found.
     """
     _check_types(paging=paging, remat=remat, time_limit=time_limit, gap=gap, device=device)
+    _check_types(**({} if storage is None else {"storage": storage}))
     if strategy not in strategies.names():
         raise InputError(f"strategy={strategy!r}: there are {', '.join(strategies.names())}")
     if not 0 < time_limit < float("inf"):
@@ -99,7 +102,7 @@ def PoetSchedule(
         None if functions is None else tuple(dict.fromkeys(functions)),
         None if ram is None else parse_bytes(str(ram), "ram"),
         None if deadline is None else Deadline.parse(deadline, "deadline"),
-        load_device(device),
+        with_storage(load_device(device), storage),
         paging=paging,
         remat=remat,
         strategy=strategy,
@@ -122,6 +125,7 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "time_limit": ((int, float), "a number of seconds"),
     "gap": ((int, float), "a number"),
     "device": ((str, os.PathLike), "the name of a device, or a file"),
+    "storage": ((str, os.PathLike), "the name of a kind of storage, a file, or 'none'"),
 }
 
 

@@ -132,8 +132,8 @@ class _Reader:
             isinstance(op, AnyPageIn | AnyPageOut) for op in self.graph.block.ops
         ):
             raise InputError(
-                f"the step has transfers, and device {device.name} no storage; name the device "
-                "that it was scheduled for with --device"
+                f"the step has transfers, and device {device.title} no storage; name the device "
+                "that it was scheduled for with --device, and its storage with --storage"
             )
         self.scheduled = view_scheduled(self.graph, storage=self.storage, align=self.align)
         self.origin = origins(self.graph)
