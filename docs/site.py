@@ -39,7 +39,7 @@ def _link(found: re.Match[str]) -> str:
     name, _, anchor = target.partition("#")
     if target.startswith(("http", "#")):
         return found[0]
-    if name.startswith("docs/") and name.endswith(".md"):
+    if name.startswith("docs/") and name.endswith((".md", ".png")):
         return f"[{text}]({target.removeprefix('docs/')})"
     if name in PAGES:
         return f"[{text}]({PAGES[name]}{'#' + anchor if anchor else ''})"

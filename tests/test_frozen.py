@@ -224,7 +224,7 @@ def test_fine_tuning_takes_what_the_documentation_says(tmp_path: Path) -> None:
 def test_too_little_ram_beside_frozen_weights(
     models: Path, ram: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is frozen lies in flash and is not in shards: without a schedule that is what is said."""
+    """What is frozen lies in flash and is not in shards; without a schedule that is said."""
     status = main([str(models / "returned.mlir"), f"--ram={ram}", "--time-limit=2", "-q"])
     error = capsys.readouterr().err
     assert status in (0, 3, 4), error

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, followed from top to bottom: every command runs, every output is what it says."""
+"""docs/tutorial.md, from top to bottom: every command runs, every output is what it says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
-    r"(?:`(?P<file>[\w.]+)`:\n\n)?(?P<skipped><!-- not run -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```",
+    r"(?:`(?P<file>[\w.]+)`:\n\n)?(?P<skipped><!-- not run -->\n)?"
+    r"```(?P<kind>\w*)\n(?P<text>.*?)```",
     re.DOTALL,
 )
 

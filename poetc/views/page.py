@@ -117,7 +117,7 @@ def answers(view: StepView, summary: Summary) -> Iterator[str]:
     if again:
         time_ns = sum(run.end_ns - run.begin_ns for run in again)
         named = dict.fromkeys(f"{run.kernel} ({run.source})" for run in again)
-        more = f" and {len(named) - MOST_NAMED} others" if len(named) > MOST_NAMED else ""
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         share = time_ns / max(1, view.makespan_ns)
         yield (
             f"Kernels run again {len(again)} times, {share:.2%} of the time: "
