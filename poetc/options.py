@@ -179,7 +179,7 @@ _TABLE = (
     ),
     Option(
         "split",
-        "parameters in K parts each, by argument number or name; {default} (default): where the "
+        "parameters in K shards each, by argument number or name; {default} (default): where the "
         "step does not fit otherwise",
         "off|auto|NAME:K,...",
         default="auto",

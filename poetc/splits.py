@@ -11,16 +11,16 @@ from poetc.errors import InputError
 
 @dataclass(frozen=True)
 class Split:
-    """What is asked for: `parameter`, an index or a name, in `parts`, at least 2. `axis` None is
+    """What is asked for: `parameter`, an index or a name, in `shards`, at least 2. `axis` None is
     that of `best_axis`."""
 
     parameter: int | str
-    parts: int
+    shards: int
     axis: int | None = None
 
     def __str__(self) -> str:
         axis = "" if self.axis is None else f"@{self.axis}"
-        return f"{self.parameter}{axis}:{self.parts}"
+        return f"{self.parameter}{axis}:{self.shards}"
 
 
 def splits_text(splits: Iterable[Split]) -> str:

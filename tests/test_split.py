@@ -395,7 +395,7 @@ def test_what_is_told_where_nothing_fits(
     assert main([dense, "--passes=stablehlo-to-poet", "-o", str(graph)]) == 0
     status, text = refused([str(graph), *least], capsys)
     assert status == 3 and "parameters were not split (the input is poet IR)" in text
-    monkeypatch.setattr("poetc.planning.split_candidates.MOST_PARTS", 4)
+    monkeypatch.setattr("poetc.planning.split_candidates.MOST_SHARDS", 4)
     status, text = refused([dense, "--ram=600", "--stack=4", "--static=4"], capsys)
     # What is proven of these parts says nothing of others.
     assert status == 4 and "at least 808 B are needed" in text and "with --split=1:4" in text

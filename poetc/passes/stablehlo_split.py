@@ -1,16 +1,16 @@
 """`stablehlo-split`: parameters in shards, so that no kernel holds a large one whole.
 
 A parameter is replaced by slices of it along one axis, each an argument of its own. What reads the
-parameter is computed part by part as far as the axis is parallel there: element-wise operations,
-data movement, free dimensions of contractions. Where it is not, the reader takes the parts as
-a concatenation, which `poet-fuse` makes an index map. The new value is computed for each part from
+parameter is computed shard by shard as far as the axis is parallel there: element-wise operations,
+data movement, free dimensions of contractions. Where it is not, the reader takes the shards as
+a concatenation, which `poet-fuse` makes an index map. The new value is computed for each shard from
 slices of what the whole one is computed from, and so becomes as many results. Every float operation
 stays what it was and where it was in the order of its reduction, so the bits stay.
 
-Arguments keep their numbers: the first part takes the place of the parameter, the others come after
-all arguments, their new values after all results. `poet.shard = array<i64: argument, axis, start>`
-on each part tells which argument it is a slice of, and where it begins. To the user it is one
-parameter still (poetc/image.py, backends/c/layout.py).
+Arguments keep their numbers: the first shard takes the place of the parameter, the others come
+after all arguments, their new values after all results. On each shard
+`poet.shard = array<i64: argument, axis, start>` tells which argument it is a slice of, and where it
+begins. To the user it is one parameter still (poetc/image.py, backends/c/layout.py).
 
 Parameters whose new values depend on one another element by element (weights and the state of their
 optimiser) are split alike, whichever is asked for.
@@ -80,14 +80,14 @@ def main_of(module: ModuleOp) -> FuncOp:
 
 @dataclass(frozen=True)
 class Cut:
-    """How one argument is split: where the parts along `axis` begin, and where the last ends."""
+    """How one argument is split: where the shards along `axis` begin, and where the last ends."""
 
     axis: int
     bounds: tuple[int, ...]
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """Start and size of each part."""
+        """Start and size of each shard."""
         return tuple((start, end - start) for start, end in pairwise(self.bounds))
 
     def mirrored(self) -> Cut:
@@ -106,16 +106,16 @@ def resolve(main: FuncOp, splits: Iterable[Split]) -> dict[int, Cut]:
         shape = hlo.shape_of(main.body.block.args[index])
         axis = split.axis
         if axis is None:
-            axis = best_axis(main, group, split.parts)
+            axis = best_axis(main, group, split.shards)
             if axis is None:
                 raise InputError(f"--split={split}: no dimension of {list(shape)} has that many")
-        elif axis >= len(shape) or shape[axis] < split.parts:
+        elif axis >= len(shape) or shape[axis] < split.shards:
             raise InputError(
-                f"--split={split}: there is no dimension {axis} with {split.parts} or more in "
+                f"--split={split}: there is no dimension {axis} with {split.shards} or more in "
                 f"{list(shape)}"
             )
         size = shape[axis]
-        bounds = tuple(size * k // split.parts for k in range(split.parts + 1))
+        bounds = tuple(size * k // split.shards for k in range(split.shards + 1))
         for member in group:
             if member in table and table[member] != Cut(axis, bounds):
                 raise InputError(f"--split={split}: argument {member} is split in another way")
@@ -138,17 +138,17 @@ def _index(main: FuncOp, split: Split, updates: dict[int, int]) -> int:
         index = found[0]
     if index not in updates:
         raise InputError(f"--split={split}: argument {index} is no parameter that the step updates")
-    if _is_part(main, index):
+    if _is_shard(main, index):
         raise InputError(f"--split={split}: argument {index} is split already")
     return index
 
 
 def splittable(module: ModuleOp) -> dict[int, tuple[int, int]]:
     """For each parameter of a simplified module the argument that stands for all that are split
-    alike, and the most parts that it can be had in: 1 if it is a part already."""
+    alike, and the most shards that it can be had in: 1 if it is a shard already."""
     main = main_of(module)
     shapes = [
-        () if _is_part(main, argument.index) else hlo.shape_of(argument)
+        () if _is_shard(main, argument.index) else hlo.shape_of(argument)
         for argument in main.body.block.args
     ]
     return {
@@ -157,7 +157,7 @@ def splittable(module: ModuleOp) -> dict[int, tuple[int, int]]:
     }
 
 
-def _is_part(main: FuncOp, index: int) -> bool:
+def _is_shard(main: FuncOp, index: int) -> bool:
     return main.arg_attrs is not None and SHARD in main.arg_attrs.data[index].data
 
 
@@ -196,7 +196,7 @@ def _returned(main: FuncOp) -> Sequence[SSAValue]:
     return last.operands
 
 
-def best_axis(main: FuncOp, alike: Sequence[int], parts: int) -> int | None:
+def best_axis(main: FuncOp, alike: Sequence[int], shards: int) -> int | None:
     """The axis along which to split the parameters `alike`; None if none is that long.
 
     Along it the fewest readers need all of a parameter at once. Of such axes it is one along which
@@ -205,7 +205,7 @@ def best_axis(main: FuncOp, alike: Sequence[int], parts: int) -> int | None:
     """
     arguments = main.body.block.args
     shape = hlo.shape_of(arguments[alike[0]])
-    axes = [axis for axis, size in enumerate(shape) if size >= parts]
+    axes = [axis for axis, size in enumerate(shape) if size >= shards]
     if not axes:
         return None
     updates = updates_of(main)
@@ -220,7 +220,7 @@ def best_axis(main: FuncOp, alike: Sequence[int], parts: int) -> int | None:
 
 def _readers(argument: SSAValue, axis: int, region: set[SSAValue]) -> tuple[int, int, int]:
     """How many operations need all of an argument at once when it is split along `axis`; and how
-    many make parts of what others than its new value (`region`) are computed from: with another
+    many make shards of what others than its new value (`region`) are computed from: with another
     tensor, and at all."""
     whole = beside = joined = 0
     seen: set[tuple[SSAValue, int]] = set()
@@ -304,7 +304,7 @@ def is_light(op: Operation) -> bool:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Shards:
     """A value that is there in shards, and their concatenation, which is dead if nothing needs it.
 
     `heavy`: a contraction or reduction lies between a parameter and them.
@@ -328,7 +328,7 @@ class _Splitter:
         assert isinstance(last, ReturnOp)
         self.last: ReturnOp = last
         self.region = region_of(main, wanted)
-        self.parts: dict[SSAValue, _Parts] = {}
+        self.shards: dict[SSAValue, _Shards] = {}
         self.sums: dict[SSAValue, SSAValue] = {}
         self.slices: dict[tuple[SSAValue, int, int, int], SSAValue] = {}
         self.free: dict[SSAValue, bool] = {}
@@ -344,12 +344,12 @@ class _Splitter:
             if isinstance(op, hlo.StablehloOp):
                 self.at = op
                 for index, operand in enumerate(op.operands):
-                    if operand in self.parts and self._compute_in_parts(op, index):
+                    if operand in self.shards and self._compute_in_shards(op, index):
                         break
         self.at = ops[-1]
         self._split_results()
-        for value, parts in self.parts.items():
-            value.replace_all_uses_with(parts.whole)
+        for value, shards in self.shards.items():
+            value.replace_all_uses_with(shards.whole)
         for value, total in self.sums.items():
             value.replace_all_uses_with(total)
         remove_dead(self.block)
@@ -401,18 +401,18 @@ class _Splitter:
     def _add(self, value: SSAValue, cut: Cut, values: Sequence[SSAValue], heavy: bool) -> None:
         whole = self._emit(hlo.ConcatenateOp(values, cut.axis), self.at)
         whole.name_hint = value.name_hint
-        self.parts[value] = _Parts(cut, tuple(values), whole, heavy)
+        self.shards[value] = _Shards(cut, tuple(values), whole, heavy)
         self.free[value] = False
 
-    def _compute_in_parts(self, op: hlo.StablehloOp, operand: int) -> bool:
-        """Computes `op` in shards, if the parts of that operand allow it."""
-        given = self.parts[op.operands[operand]]
+    def _compute_in_shards(self, op: hlo.StablehloOp, operand: int) -> bool:
+        """Computes `op` in shards, if the shards of that operand allow it."""
+        given = self.shards[op.operands[operand]]
         heavy = not is_light(op)
         dim = _result_dim(op, operand, given.cut.axis)
         if dim is None and not given.heavy:
             return self._sum_up(op, operand)
         # What a contraction gives is stored in shards, after what is done to each of its
-        # elements at once: bias, activation. Whatever reads it then reads all parts.
+        # elements at once: bias, activation. Whatever reads it then reads all shards.
         behind = given.heavy and (heavy or not op.operands[operand].has_one_use())
         if dim is None or behind:
             return False
@@ -426,14 +426,14 @@ class _Splitter:
         values = [self._piece(op, walk, dim, start, size, push=True) for start, size in cut.ranges]
         for k, value in enumerate(values):
             value.name_hint = _hint(op.result, k)
-        heavy |= any(self.parts[v].heavy for v in op.operands if v in self.parts)
+        heavy |= any(self.shards[v].heavy for v in op.operands if v in self.shards)
         self._add(op.result, cut, values, heavy)
         return True
 
     def _sliceable(self, value: SSAValue, cut: Cut, step: Along) -> bool:
         """Whether slices of an operand are there, cost nothing, or are all that is needed of it."""
         wanted = Cut(step.dim, (cut.mirrored() if step.mirrored else cut).bounds)
-        if value in self.parts and self.parts[value].cut == wanted:
+        if value in self.shards and self.shards[value].cut == wanted:
             return True
         return value in self.region or is_free(value, self.free)
 
@@ -453,9 +453,9 @@ class _Splitter:
         return self._emit(piece(op, dim, operands, start, size), op)
 
     def _sum_up(self, op: hlo.StablehloOp, operand: int) -> bool:
-        """Computes sums over the axis that is cut, one part after the other, if that is the order
+        """Computes sums over the axis that is cut, one shard after the other, if that is the order
         in which they are computed."""
-        cut = self.parts[op.operands[operand]].cut
+        cut = self.shards[op.operands[operand]].cut
         walk = summed(op, operand, cut.axis)
         if walk is None:
             return False
@@ -484,7 +484,7 @@ class _Splitter:
         return self.slices[key]
 
     def _new_slice(self, value: SSAValue, dim: int, start: int, size: int, push: bool) -> SSAValue:
-        found, op = self.parts.get(value), value.owner
+        found, op = self.shards.get(value), value.owner
         if found is not None:
             if found.cut.axis == dim and (start, size) in found.cut.ranges:
                 return found.values[found.cut.ranges.index((start, size))]
@@ -518,5 +518,5 @@ def _cut_type(value: SSAValue, axis: int, size: int) -> TensorType:
     return TensorType(type_.element_type, shape)
 
 
-def _hint(value: SSAValue, part: int) -> str | None:
-    return f"{value.name_hint}_{part}" if value.name_hint else None
+def _hint(value: SSAValue, shard: int) -> str | None:
+    return f"{value.name_hint}_{shard}" if value.name_hint else None

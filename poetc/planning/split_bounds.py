@@ -1,4 +1,4 @@
-"""The time that a step takes at least, whatever parts its parameters are in."""
+"""The time that a step takes at least, whatever shards its parameters are in."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EVERYWHERE = (
     hlo.ReduceOp,
 )
 """Operations whose results depend on their operands everywhere, and on all of them. Of others, such
-as a slice, parts may depend on less."""
+as a slice, shards may depend on less."""
 
 PIECES = (hlo.SliceOp, hlo.ConcatenateOp)
 """Operations that compute nothing, either, and whose results are some or all of their operands."""
@@ -52,9 +52,9 @@ def least_time_ns(
 ) -> int:
     """Nanoseconds that no schedule takes less than, with the parameters of an unscheduled graph on
     storage, in whatever order, where those that are arguments `still_open` (None: all) may be in
-    parts, or in more.
+    shards, or in more.
 
-    Parts make neither computing nor transfers less. Where transfers go on beside computing, what
+    Shards make neither computing nor transfers less. Where transfers go on beside computing, what
     depends on parameters is computed after these are paged in, and what new values depend on before
     these are paged out: for those that may be in shards, one byte of each.
     """
@@ -180,12 +180,12 @@ class _Reads:
 
 
 def _parameters_of(view: GraphView) -> dict[int, int]:
-    """For each parameter on storage, or part of one, by the index of its tensor, the argument."""
+    """The argument of each parameter or shard on storage, by the index of its tensor."""
     found: dict[int, int] = {}
     for v, (value, tensor) in enumerate(zip(view.values, view.problem.tensors, strict=True)):
         if tensor.start is Place.STORAGE and isinstance(value, BlockArgument):
-            part = view.graph.shard(value.index)
-            found[v] = value.index if part is None else part.argument
+            shard = view.graph.shard(value.index)
+            found[v] = value.index if shard is None else shard.argument
     return found
 
 
@@ -281,7 +281,7 @@ class _Slice:
 
 
 def _covering(value: SSAValue, slices: Sequence[_Slice]) -> Pages:
-    """The arguments of which some new value, a part or not, depends on each element: those for
+    """The arguments of which some new value, a shard or not, depends on each element: those for
     which slices along one dimension leave no gap."""
     found: set[int] = set()
     if not slices:

@@ -1,10 +1,10 @@
-"""Which parameters to split, and into how many parts, so that a step fits into little RAM.
+"""Which parameters to split, and into how many shards, so that a step fits into little RAM.
 
 While a kernel runs, its operands and results are in RAM. The kernel that needs most of it bounds
 what any schedule can do, and where a parameter is among its operands, splitting that parameter
 (`stablehlo-split`) lowers the bound. This is done again and again, each time for the kernel that
-needs most, with few parts, until the bound is within the RAM; whether a schedule exists then is for
-the scheduler to say.
+needs most, with few shards, until the bound is within the RAM; whether a schedule exists then is
+for the scheduler to say.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from poetc.planning.problem import ScheduleOptions
 from poetc.schedule.model.problem import Place, Problem
 from poetc.splits import Split
 
-MOST_PARTS = 64
-"""Of one parameter: each part has kernels of its own."""
+MOST_SHARDS = 64
+"""Of one parameter: each shard has kernels of its own."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Candidate:
     `needed_bytes` is what it needs at least, of all of the RAM, and `kernel` the one that needs
     that (None: what is in RAM at the start or the end). `ends_bytes` is the same for what no split
     can change: the start and the end. `least_nj` is what kernels and transfers take at least, with
-    parameters on storage; `least_time_ns` the same for these and all finer parts,
-    `least_with_open_ns` for those in which only some arguments are in finer parts.
+    parameters on storage; `least_time_ns` the same for these and all finer shards,
+    `least_with_open_ns` for those in which only some arguments are in finer shards.
     """
 
     splits: tuple[Split, ...]
@@ -169,7 +169,7 @@ def _all_splits(graph: GraphOp, argument: int) -> Iterator[Split]:
     type_ = graph.arguments[argument].type
     assert isinstance(type_, TensorType)
     for axis, size in enumerate(type_.get_shape()):
-        yield from (Split(argument, parts, axis) for parts in range(2, size + 1))
+        yield from (Split(argument, shards, axis) for shards in range(2, size + 1))
 
 
 def _transfer_ns(graph: GraphOp, argument: int, split: Split | None, storage: Storage) -> int:
@@ -181,7 +181,7 @@ def _transfer_ns(graph: GraphOp, argument: int, split: Split | None, storage: St
     if split is not None:
         assert split.axis is not None
         length = type_.get_shape()[split.axis]
-        bounds = [length * k // split.parts for k in range(split.parts + 1)]
+        bounds = [length * k // split.shards for k in range(split.shards + 1)]
         sizes = [whole * (end - start) // length for start, end in pairwise(bounds)]
     return sum(storage.pagein(size).time_ns + storage.pageout(size).time_ns for size in sizes)
 
@@ -189,14 +189,14 @@ def _transfer_ns(graph: GraphOp, argument: int, split: Split | None, storage: St
 def candidates(
     build: Build,
     unsplit: Candidate,
-    most_parts: Mapping[int, tuple[int, int]],
+    most_shards: Mapping[int, tuple[int, int]],
     ram_bytes: int,
 ) -> Iterator[Candidate]:
     """Ever finer splits of `unsplit` that may fit into `ram_bytes`, or if none may, the one that
     needs least; nothing if it is clear that none may.
 
-    `most_parts` gives for each parameter the argument that stands for those split alike, and in how
-    many parts these can be had. Iterating further means that the candidate before did not fit
+    `most_shards` gives for each parameter the argument that stands for those split alike, and in
+    how many shards these can be had. Iterating further means that the candidate before did not fit
     after all.
     """
     if unsplit.ends_bytes > ram_bytes:
@@ -207,7 +207,7 @@ def candidates(
     while True:
         # What may fit but does not must become smaller; by how much, nobody knows.
         goal_bytes = min(ram_bytes, best.needed_bytes - 1)
-        finer = _finer(build, best, most_parts, goal_bytes, exhausted)
+        finer = _finer(build, best, most_shards, goal_bytes, exhausted)
         if finer is None:
             break
         best = finer
@@ -221,26 +221,26 @@ def candidates(
 def _finer(
     build: Build,
     given: Candidate,
-    most_parts: Mapping[int, tuple[int, int]],
+    most_shards: Mapping[int, tuple[int, int]],
     goal_bytes: int,
     exhausted: set[int],
 ) -> Candidate | None:
-    """A candidate in which a parameter of the kernel that needs most is in more parts, so that less
-    is needed; None if there is none. What did not help enters `exhausted`."""
-    for argument, part_bytes in _parameters(given):
-        stands, most = most_parts[argument]
-        now = next((s.parts for s in given.splits if s.parameter == stands), 1)
+    """A candidate in which a parameter of the kernel that needs most RAM is in more shards, so that
+    less is needed; None if there is none. What did not help enters `exhausted`."""
+    for argument, shard_bytes in _parameters(given):
+        stands, most = most_shards[argument]
+        now = next((s.shards for s in given.splits if s.parameter == stands), 1)
         if stands in exhausted:
             continue
-        wanted = part_bytes - (given.needed_bytes - goal_bytes)
-        least = -(-part_bytes * now // wanted) if wanted > 0 else 2 * now
+        wanted = shard_bytes - (given.needed_bytes - goal_bytes)
+        least = -(-shard_bytes * now // wanted) if wanted > 0 else 2 * now
         others = tuple(s for s in given.splits if s.parameter != stands)
-        # Parts are not of equal size, and other tensors of the kernel may change with them.
-        limit = min(most, MOST_PARTS)
-        for parts in dict.fromkeys((min(least, limit), min(2 * least, limit))):
-            if parts <= now:
+        # Shards are not of equal size, and other tensors of the kernel may change with them.
+        limit = min(most, MOST_SHARDS)
+        for shards in dict.fromkeys((min(least, limit), min(2 * least, limit))):
+            if shards <= now:
                 continue
-            found = build((*others, Split(stands, parts)))
+            found = build((*others, Split(stands, shards)))
             if found is None:
                 return None
             moved = argument not in dict(_parameters(found))
@@ -253,8 +253,8 @@ def _finer(
 
 
 def _parameters(candidate: Candidate) -> list[tuple[int, int]]:
-    """The parameters whose parts may make the kernel smaller that needs most, with the bytes of its
-    largest tensor that would be in shards.
+    """The parameters whose shards may make the kernel smaller that needs most RAM, with the bytes
+    of its largest tensor that would be in shards.
 
     First those that it reads or updates, largest first; then those that are read or updated beside
     its results and operands, such as what a gradient that is stored is for.
@@ -281,12 +281,12 @@ def _parameters(candidate: Candidate) -> list[tuple[int, int]]:
 
 
 def _arguments(graph: GraphOp, kernel: ComputeOp) -> dict[int, int]:
-    """The parameters that a kernel reads or updates, with the bytes of the largest of their parts
+    """The parameters that a kernel reads or updates, with the bytes of the largest of their shards
     among its operands."""
     found: dict[int, int] = {}
     for operand in kernel.operands:
         if isinstance(operand, BlockArgument) and graph.role(operand.index) == "param":
-            part = graph.shard(operand.index)
-            argument = operand.index if part is None else part.argument
+            shard = graph.shard(operand.index)
+            argument = operand.index if shard is None else shard.argument
             found[argument] = max(found.get(argument, 0), tensor_bytes(operand.type))
     return found
