@@ -24,6 +24,7 @@ class CompileOptions(TypedDict, total=False):
 
     ram: Size | None
     device: PathLike | None
+    storage: PathLike | None
     profile: PathLike | None
     deadline: str | None
     executor: str | None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poetc import emit
+from poetc import emit, views
 from poetc.backends.c.layout import argument_places, result_places, static_ram_bytes
 from poetc.backends.c.shared import UNTOUCHED, SharedProgram
 from poetc.compilation import CompiledStep, compile_step
@@ -24,7 +24,7 @@ from poetc.signature import Signature
 from poetc.source import Source
 from poetc.state import State, check_known
 from poetc.step_data import StepData, read_step
-from poetc.streams import check_writable
+from poetc.streams import check_writable, write
 
 if TYPE_CHECKING:
     from poetc.report import Summary
@@ -55,7 +55,8 @@ class Program:
             )
         # What the last call returned and the program still has.
         self._returned: dict[int, np.ndarray] = {}
-        self._values = {i: self._signature.array(i, v) for i, v in source.values.items()}
+        # Copies: what is given may be changed before it is needed.
+        self._values = {i: self._signature.array(i, v).copy() for i, v in source.values.items()}
 
     @staticmethod
     def of(
@@ -232,6 +233,19 @@ class Program:
         check_writable(output)
         found = self._step_data() if data else None
         backend.emit(emit.Job(self._step, given, output, found))
+
+    def draw(self, kind: str, path: str | os.PathLike[str]) -> None:
+        """Draws the schedule, as the options of the command line do: "report", a page for the
+        browser, "trace", for Perfetto, or "plot", the memory over the step.
+
+        Raises InputError for another kind, and for what cannot be drawn or written.
+        """
+        if kind not in views.PICTURES:
+            raise InputError(f"no picture {kind!r}; there are {', '.join(views.PICTURES)}")
+        output = os.fspath(path)
+        views.check(kind, output)
+        check_writable(output)
+        write(output, views.PICTURES[kind].render(self._step, output))
 
     def firmware(
         self, board: str, path: str | os.PathLike[str], *, data: bool = True, **options: Any

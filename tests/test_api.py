@@ -389,6 +389,21 @@ def test_results_that_are_pytrees() -> None:
             program.step(change)
 
 
+def test_random_keys_are_inputs() -> None:
+    def noisy(params: Any, key: Any, x: Any) -> Any:
+        noise = jax.random.normal(key, x.shape)
+        return {"w": params["w"] + (x * noise).sum()}, (x * noise).sum()
+
+    x, params = jnp.arange(4.0), {"w": jnp.zeros(())}
+    program = compiled(noisy, (params, jax.random.key(0), x))
+    jitted = poetc.jit(noisy)
+    for seed in (0, 1):
+        _, expected = noisy(params, jax.random.key(seed), x)
+        np.testing.assert_allclose(program.step(jax.random.key(seed), x), expected, rtol=1e-5)
+        np.testing.assert_allclose(jitted(params, jax.random.key(seed), x)[1], expected, rtol=1e-5)
+    assert len(jitted._programs) == 1
+
+
 def test_arrays_of_other_libraries_are_not_copied() -> None:
     from poetc.arrays import as_numpy
 
@@ -424,6 +439,10 @@ def test_saved_programs_do_the_same_step(tmp_path: Path) -> None:
     program.save(tmp_path / "c", data=True, name="net")
     program.save(tmp_path / "net.mlir", "ir")
     program.save(tmp_path / "report.json", "report")
+    program.draw("plot", tmp_path / "memory.svg")
+    assert "<svg" in (tmp_path / "memory.svg").read_text()
+    with pytest.raises(poetc.InputError, match="no picture 'sound'; there are report, trace"):
+        program.draw("sound", tmp_path / "memory.wav")
     assert bits(program.parameters) == bits(before)
     done = subprocess.run(["make", "-s", "-C", tmp_path / "c", "run"], capture_output=True)
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,6 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     TensorType,
-    UnitAttr,
     i64,
 )
 from xdsl.dialects.func import CallOp, FuncOp
@@ -44,7 +43,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from poetc.errors import InputError, collected
 from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.locations import source_location
-from poetc.ir.poet import IO_PLACES, SHARD, STORED, ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.poet import IO_PLACES, SHARD, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
     ConstantOp,
     ElementwiseOp,
@@ -73,8 +72,7 @@ class StableHLOToPoetPass(ModulePass):
     `io`, "arena" or "caller", says where inputs and results are (default: in the arena). `frozen`
     says which arguments are read where they are: "auto", those that the step returns unchanged as
     their own new value, and those with the attribute `poet.frozen`; those of these names, patterns
-    or numbers, separated by commas, too; with "storage" among them, all these are on auxiliary
-    storage, and paged in where they are read; "off": none.
+    or numbers, separated by commas, too; "off": none.
     """
 
     name = "stablehlo-to-poet"
@@ -87,8 +85,7 @@ class StableHLOToPoetPass(ModulePass):
             raise InputError(f"io is {' or '.join(IO_PLACES)}, not {self.io}")
         main = _main(op)
         _check(main)
-        frozen = frozen_arguments(main, self.frozen)
-        graph = _Converter(main, frozen, "storage" in self.frozen.split(",")).convert()
+        graph = _Converter(main, frozen_arguments(main, self.frozen)).convert()
         if self.io is not None:
             graph.attributes["io"] = StringAttr(self.io)
         Rewriter.insert_op(graph, InsertPoint.before(main))
@@ -195,8 +192,8 @@ class _Node:
 class _Converter:
     """Builds the graph of one function."""
 
-    def __init__(self, main: FuncOp, frozen: frozenset[int], on_storage: bool) -> None:
-        self.main, self.frozen, self.on_storage = main, frozen, on_storage
+    def __init__(self, main: FuncOp, frozen: frozenset[int] = frozenset()) -> None:
+        self.main, self.frozen = main, frozen
         self.arguments = main.body.block.args
         self.updates = updates_of(main)
         self.nodes: list[_Node] = []
@@ -385,9 +382,7 @@ class _Converter:
             attributes["poet.role"] = StringAttr("param")
             attributes["poet.updates"] = IntegerAttr(result, i64)
         if index in self.frozen:
-            attributes["poet.role"] = StringAttr("param" if self.on_storage else "frozen")
-            if self.on_storage:
-                attributes[STORED] = UnitAttr()
+            attributes["poet.role"] = StringAttr("frozen")
         if name is not None:
             attributes[NAME] = StringAttr(name)
         given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
@@ -463,9 +458,7 @@ def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
     wanted = {i: f"{FROZEN} of argument {i}" for i in sorted(marked)}
     names = [name or f"arg{i}" for i, name in enumerate(argument_names(main))]
     problems: list[str] = []
-    for word in asked.split(","):
-        if word in ("auto", "storage"):
-            continue
+    for word in asked.split(",") if asked != "auto" else ():
         number = re.fullmatch(r"(?:arg)?(\d{1,9})", word, re.ASCII)
         found = chosen(names, word) or ([int(number[1])] if number else [])
         if not found or found[0] >= len(names):

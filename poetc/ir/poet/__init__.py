@@ -16,14 +16,13 @@ from poetc.ir.poet.attributes import (
     IO_PLACES,
     NO_OFFSET,
     SHARD,
-    STORED,
     CostAttr,
     PageType,
     Shard,
     TransferType,
 )
 from poetc.ir.poet.compute import ComputeOp, YieldOp
-from poetc.ir.poet.graph import GraphOp, ReturnOp, offset_of, stays_on_storage
+from poetc.ir.poet.graph import GraphOp, ReturnOp, offset_of
 from poetc.ir.poet.transfers import (
     AnyPageIn,
     AnyPageOut,
@@ -41,7 +40,6 @@ __all__ = [
     "IO_PLACES",
     "NO_OFFSET",
     "SHARD",
-    "STORED",
     "AnyPageIn",
     "AnyPageOut",
     "ComputeOp",
@@ -60,7 +58,6 @@ __all__ = [
     "WaitOp",
     "YieldOp",
     "offset_of",
-    "stays_on_storage",
     "transfer_of",
 ]
 
