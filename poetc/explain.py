@@ -13,6 +13,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from poetc.compilation import compile_step
+from poetc.costmodel.device import NO_STORAGE
 from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import graphs, tensor_bytes
@@ -258,6 +259,8 @@ def _changes(
     ):
         if given.flags(name) and given.text(name) != freed:
             yield Change(((name, freed),), meaning)
+    if given.text("storage") == NO_STORAGE:
+        yield Change((("storage", None),), "the device has its own storage")
     if options.params == "auto" and storage:
         yield Change((("params", "storage"),), "parameters are on storage between steps")
     if options.io != "caller" and options.executor is None:

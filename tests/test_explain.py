@@ -51,6 +51,16 @@ def test_changes_do_what_is_said(
             assert status in (3, 4)
 
 
+def test_storage_that_was_left_out() -> None:
+    """Without --storage=none the step fits into the RAM of the README's first example."""
+    (own,) = [
+        outcome
+        for outcome in explained(ram="9600", storage="none").changes
+        if outcome.change.options == (("storage", None),)
+    ]
+    assert own.fits and own.energy_nj == 299_858
+
+
 def test_what_the_kernel_holds(capsys: pytest.CaptureFixture[str]) -> None:
     """Its tensors by name, with the bytes of their types: w of 36 x 32, x of 4 x 36, and so on."""
     found = explained(**TOO_SMALL)
