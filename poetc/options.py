@@ -160,8 +160,8 @@ _TABLE = (
     Option(
         "frozen",
         "arguments that are never written, and read where they are, such as in flash; {default} "
-        "(default): those that the step returns unchanged",
-        "off|auto|NAME,...",
+        "(default): those that the step returns unchanged; storage: on storage instead",
+        "off|auto|storage|NAME,...",
         default="auto",
     ),
     Option(

@@ -29,6 +29,7 @@ from poetc.ir.poet import (
     PageInStartOp,
     PageOutStartOp,
     WaitOp,
+    stays_on_storage,
 )
 from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import unscheduled
@@ -151,6 +152,7 @@ class Summary:
     kernels: int
     params: str
     pages: str
+    frozen_on_storage_bytes: int
     shards: dict[str, int]
     ram: RamReport
     storage_bytes: int
@@ -200,15 +202,17 @@ def summarize(compiled: Compiled, input_name: str) -> Summary:
     for step in view.steps:
         if isinstance(step, PageIn | PageOut):
             sizes[type(step)].append(view.problem.tensors[step.tensor].stored_bytes)
-    stored = any(graph.is_stored(i) for i in range(len(graph.arguments)))
+    pages = [i for i in range(len(graph.arguments)) if graph.is_stored(i)]
+    frozen = [i for i in pages if stays_on_storage(graph, i)]
     return Summary(
         input=input_name,
         device=options.device.title,
         scheduled_before=report is None,
         deadline_ns=report.problem.deadline_ns if report is not None else None,
         kernels=len(original.computes),
-        params="storage" if stored else "ram",
+        params="storage" if len(pages) > len(frozen) else "ram",
         pages=options.pages,
+        frozen_on_storage_bytes=sum(view.problem.tensors[i].bytes for i in frozen),
         shards={
             graph.param_name(i): len(graph.shards(i))
             for i in range(len(graph.arguments))

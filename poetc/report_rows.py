@@ -86,6 +86,9 @@ def _asked(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Deadline", format_time(summary.deadline_ns) if summary.deadline_ns else "none"
     place = "on storage between steps" if summary.params == "storage" else "in RAM"
     yield "Parameters", place
+    if summary.frozen_on_storage_bytes:
+        size = format_bytes(summary.frozen_on_storage_bytes)
+        yield "  frozen weights", f"{size} on storage, never written"
     if summary.pages != default("pages"):
         yield "  weights as", f"{summary.pages}, rounded after each step: not the bits of f32"
     for name, shards in summary.shards.items():

@@ -13,7 +13,7 @@ from poetc.budget import Budget, Deadline
 from poetc.costmodel.device import Device, device_of
 from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InputError, TimeLimitError
-from poetc.ir.poet import GraphOp
+from poetc.ir.poet import GraphOp, stays_on_storage
 from poetc.options import SEARCH, Given, SearchOptions, default, search_fields
 from poetc.planning.problem import ScheduleOptions, alignment_of, deadline_of
 from poetc.splits import Split, parse_splits, splits_text
@@ -221,7 +221,11 @@ def _stack(given: Given, board: Board | None) -> tuple[int, tuple[str, ...] | No
 def check_given(graph: GraphOp, options: Options) -> None:
     """Raises InputError unless a schedule that came with the input keeps to what is asked for."""
     hint = "give the IR from before poet-schedule"
-    params = [i for i in range(len(graph.arguments)) if graph.role(i) == "param"]
+    params = [
+        i
+        for i in range(len(graph.arguments))
+        if graph.role(i) == "param" and not stays_on_storage(graph, i)
+    ]
     other = [i for i in params if graph.is_stored(i) != (options.params == "storage")]
     if options.params != "auto" and other:
         raise InputError(

@@ -26,8 +26,9 @@ Instance = tuple[Callable[..., Any], Sequence[Array]]
 
 SHAPES: tuple[Shape, ...] = ((), (4,), (0,), (2, 3), (3, 0), (1, 4))
 
-ALL_SHAPES: tuple[Attribute, ...] = (hlo.f32, hlo.i32, hlo.i1)
-"""Element types that are combined with all shapes, the others with fewer."""
+ALL_SHAPES: tuple[Attribute, ...] = (hlo.f32, hlo.i32)
+"""Element types that are combined with all shapes, the others with fewer: but for f32 also these,
+where an operation is element-wise or only moves elements."""
 
 Maker = Callable[[Attribute, Shape], Iterator[Instance]]
 
@@ -515,7 +516,7 @@ def _accepted(op: type[Operation], element: Attribute) -> list[Case]:
     found: list[Case] = []
     is_moved, is_elementwise = (issubclass(op, t) for t in (hlo.MovementOp, hlo.ElementwiseOp))
     shapes: Sequence[Shape] = ((2, 3),) if is_moved else ((4,),) if is_elementwise else ((), (2, 3))
-    if element == hlo.f32 or (element in ALL_SHAPES and not is_moved):
+    if element == hlo.f32 or (element in ALL_SHAPES and not (is_moved or is_elementwise)):
         shapes = SHAPES
     for shape in shapes:
         try:

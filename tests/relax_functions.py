@@ -209,17 +209,16 @@ def run(
     done = Run([], [], 0, 0)
 
     def look(_: Any, name: str, before: bool, __: Any, *operands: Any) -> int:
-        done.heap_bytes = max(done.heap_bytes, heap_bytes())
-        if before:
+        if not before:
+            done.heap_bytes = max(done.heap_bytes, heap_bytes())
+        else:
             done.calls.append(name)
             if name == "vm.builtin.alloc_storage":
                 done.allocated_bytes += int(np.prod(operands[1], dtype=np.int64))
         return 0
 
-    machine.set_instrument(look)
     machine[function](*arguments)  # once for what is allocated at first and then kept
-    done.calls.clear()
-    done.allocated_bytes = done.heap_bytes = 0
+    machine.set_instrument(look)
     start = heap_bytes()
     done.bits = bits(machine[function](*arguments))
     done.heap_bytes -= start

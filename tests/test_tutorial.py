@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(
-    r"(?:`(?P<file>[\w.]+)`:\n\n)?(?P<skipped><!-- not run -->\n)?"
-    r"```(?P<kind>\w*)\n(?P<text>.*?)```",
-    re.DOTALL,
-)
+from pages import blocks, run_commands
 
 
 def pattern(shown: str) -> str:
@@ -29,30 +20,18 @@ def pattern(shown: str) -> str:
 
 @pytest.mark.slow
 def test_tutorial(tmp_path: Path) -> None:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    environment["PYTHONPATH"] = str(ROOT)
     printed, commands, outputs = "", 0, 0
-    for block in BLOCK.finditer((ROOT / "docs" / "tutorial.md").read_text()):
-        text = block["text"]
-        match block["kind"]:
+    for block in blocks("tutorial.md"):
+        match block.kind:
             case "python":
-                assert block["file"], text
-                (tmp_path / block["file"]).write_text(text)
-            case "sh" if not block["skipped"]:
-                done = subprocess.run(
-                    ["bash", "-euc", text],
-                    cwd=tmp_path,
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-                printed, commands = done.stdout, commands + 1
-                assert done.returncode == 0, f"{text}{printed}"
+                assert block.file, block.text
+                (tmp_path / block.file).write_text(block.text)
+            case "sh" if not block.skipped:
+                printed, commands = run_commands(block.text, tmp_path), commands + 1
             case "":
                 outputs += 1
-                if not re.fullmatch(pattern(text), printed):
-                    pytest.fail(f"shown:\n{text}\nprinted:\n{printed}", pytrace=False)
+                if not re.fullmatch(pattern(block.text), printed):
+                    pytest.fail(f"shown:\n{block.text}\nprinted:\n{printed}", pytrace=False)
             case _:
                 pass
     assert commands >= 8 and outputs >= 6

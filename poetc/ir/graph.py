@@ -28,6 +28,7 @@ from poetc.ir.poet import (
     PageType,
     ReturnOp,
     WaitOp,
+    stays_on_storage,
 )
 from poetc.ir.types import element_bytes
 from poetc.schedule.arena.pack import round_up
@@ -148,9 +149,10 @@ def view_unscheduled(
     """
     if graph.is_scheduled:
         raise InputError(f"graph @{graph.sym_name.data} is scheduled already")
-    if store_params and storage is None:
+    stored = store_params or any(stays_on_storage(graph, i) for i in range(len(graph.arguments)))
+    if stored and storage is None:
         raise InputError("parameters on storage need a device with storage")
-    if store_params and ram_scope != "all":
+    if stored and ram_scope != "all":
         raise InputError(f"ram-scope={ram_scope} goes with parameters in RAM only")
     numbering = _Numbering(
         graph, storage, align, ram_scope, store_params=store_params, may_share=may_share
@@ -200,7 +202,9 @@ class _Numbering:
         self.stored = {
             i
             for i in range(len(graph.arguments))
-            if graph.is_stored(i) or (store_params and graph.role(i) == "param")
+            if graph.is_stored(i)
+            or stays_on_storage(graph, i)
+            or (store_params and graph.role(i) == "param")
         }
         self.index: dict[SSAValue, int] = {}  # also of pages: the tensor they hold
         self.values: list[SSAValue] = []

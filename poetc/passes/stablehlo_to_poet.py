@@ -32,6 +32,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     TensorType,
+    UnitAttr,
     i64,
 )
 from xdsl.dialects.func import CallOp, FuncOp
@@ -43,7 +44,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from poetc.errors import InputError, collected
 from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.locations import source_location
-from poetc.ir.poet import IO_PLACES, SHARD, ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.poet import IO_PLACES, SHARD, STORED, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
     ConstantOp,
     ElementwiseOp,
@@ -72,7 +73,8 @@ class StableHLOToPoetPass(ModulePass):
     `io`, "arena" or "caller", says where inputs and results are (default: in the arena). `frozen`
     says which arguments are read where they are: "auto", those that the step returns unchanged as
     their own new value, and those with the attribute `poet.frozen`; those of these names, patterns
-    or numbers, separated by commas, too; "off": none.
+    or numbers, separated by commas, too; with "storage" among them, all these are on auxiliary
+    storage, and paged in where they are read; "off": none.
     """
 
     name = "stablehlo-to-poet"
@@ -85,7 +87,8 @@ class StableHLOToPoetPass(ModulePass):
             raise InputError(f"io is {' or '.join(IO_PLACES)}, not {self.io}")
         main = _main(op)
         _check(main)
-        graph = _Converter(main, frozen_arguments(main, self.frozen)).convert()
+        frozen = frozen_arguments(main, self.frozen)
+        graph = _Converter(main, frozen, "storage" in self.frozen.split(",")).convert()
         if self.io is not None:
             graph.attributes["io"] = StringAttr(self.io)
         Rewriter.insert_op(graph, InsertPoint.before(main))
@@ -192,8 +195,8 @@ class _Node:
 class _Converter:
     """Builds the graph of one function."""
 
-    def __init__(self, main: FuncOp, frozen: frozenset[int] = frozenset()) -> None:
-        self.main, self.frozen = main, frozen
+    def __init__(self, main: FuncOp, frozen: frozenset[int], on_storage: bool) -> None:
+        self.main, self.frozen, self.on_storage = main, frozen, on_storage
         self.arguments = main.body.block.args
         self.updates = updates_of(main)
         self.nodes: list[_Node] = []
@@ -382,7 +385,9 @@ class _Converter:
             attributes["poet.role"] = StringAttr("param")
             attributes["poet.updates"] = IntegerAttr(result, i64)
         if index in self.frozen:
-            attributes["poet.role"] = StringAttr("frozen")
+            attributes["poet.role"] = StringAttr("param" if self.on_storage else "frozen")
+            if self.on_storage:
+                attributes[STORED] = UnitAttr()
         if name is not None:
             attributes[NAME] = StringAttr(name)
         given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
@@ -458,7 +463,9 @@ def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
     wanted = {i: f"{FROZEN} of argument {i}" for i in sorted(marked)}
     names = [name or f"arg{i}" for i, name in enumerate(argument_names(main))]
     problems: list[str] = []
-    for word in asked.split(",") if asked != "auto" else ():
+    for word in asked.split(","):
+        if word in ("auto", "storage"):
+            continue
         number = re.fullmatch(r"(?:arg)?(\d{1,9})", word, re.ASCII)
         found = chosen(names, word) or ([int(number[1])] if number else [])
         if not found or found[0] >= len(names):

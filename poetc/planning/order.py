@@ -17,7 +17,7 @@ def order_graph(graph: GraphOp, store_params: bool = False) -> Order:
     """
     view = view_unscheduled(
         graph,
-        storage=FREE_STORAGE if store_params else None,
+        storage=FREE_STORAGE,
         store_params=store_params,
         may_share=inplace_candidates(graph),
     )

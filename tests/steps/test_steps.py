@@ -22,14 +22,19 @@ for _library in (
     importlib.import_module(f"in_{_library}")
 
 
+LARGE = ("torchvision", "transformers", "timm")
+"""Libraries of large networks, which take longest."""
+
+
 def _chosen() -> list[str]:
-    """All steps with POETC_ALL_STEPS=1; else every other one of the libraries that have many."""
+    """All steps with POETC_ALL_STEPS=1; else every other one of the libraries that have many or
+    large ones."""
     if os.environ.get("POETC_ALL_STEPS"):
         return [*STEPS]
     chosen: list[str] = []
     for library in dict.fromkeys(name.split("/")[0] for name in STEPS):
         names = [name for name in STEPS if name.startswith(f"{library}/")]
-        chosen += names[::2] if len(names) > 40 else names
+        chosen += names[::2] if len(names) > 40 or library in LARGE else names
     return chosen
 
 

@@ -329,7 +329,7 @@ def _firmware(
     if any(place.frozen and place.of_caller for place in program.arguments):
         raise InputError(
             f"the firmware for {board.name} needs what is frozen: --data with the arguments, or "
-            "--frozen=off"
+            "--frozen=off or --frozen=storage"
         )
     if program.has_pointers:
         raise InputError(

@@ -89,7 +89,7 @@ class Program:
                 if array.dtype == np.float32 and not np.isfinite(array).all():
                     raise InputError(
                         f"argument {self.arguments[i].name} is frozen and has infinities or NaN, "
-                        "which C has no constants for: --frozen=off"
+                        "which C has no constants for: --frozen=off or --frozen=storage"
                     )
             self.arguments = tuple(
                 replace(place, of_caller=place.of_caller and i not in self.frozen)

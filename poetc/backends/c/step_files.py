@@ -54,7 +54,9 @@ def step_files(program: Program, step: StepData) -> StepFiles:
             if not program.results[k].frozen
             for piece in _pieces(program, step, k, at_least)
         ]
-        sources, data[f"{DIRECTORY}/expected.bin"] = _comparison(pieces, image)
+        # A step that updates no page leaves the record as it is.
+        changed = image if image is not None and image.bank_bytes else None
+        sources, data[f"{DIRECTORY}/expected.bin"] = _comparison(pieces, changed)
     return StepFiles(data, sources, image is not None, tolerance(rounding))
 
 

@@ -147,13 +147,14 @@ def table_of(graph: GraphOp) -> Numbered:
     name = f"graph @{graph.sym_name.data}"
     if any(graph.is_frozen(i) for i in range(len(graph.arguments))):
         raise InputError(
-            f"{name}: plans have all arguments in the arena or on storage: --frozen=off"
+            f"{name}: plans have all arguments in the arena or on storage: --frozen=off, or "
+            "--frozen=storage --params=storage"
         )
     if graph.io != "arena":
         raise InputError(f"{name}: plans have inputs and results in the arena: --io=arena")
     stored = [graph.is_stored(i) for i in range(len(graph.arguments)) if graph.role(i) == "param"]
     if any(stored) and not all(stored):
-        raise InputError(f"{name}: plans have all parameters on storage, or none")
+        raise InputError(f"{name}: plans have all parameters on storage, or none: --params=storage")
     order, nodes = _ordered(graph)
     first: dict[_Node, int] = {}
     count = len(graph.arguments)

@@ -16,13 +16,14 @@ from poetc.ir.poet.attributes import (
     IO_PLACES,
     NO_OFFSET,
     SHARD,
+    STORED,
     CostAttr,
     PageType,
     Shard,
     TransferType,
 )
 from poetc.ir.poet.compute import ComputeOp, YieldOp
-from poetc.ir.poet.graph import GraphOp, ReturnOp, offset_of
+from poetc.ir.poet.graph import GraphOp, ReturnOp, offset_of, stays_on_storage
 from poetc.ir.poet.transfers import (
     AnyPageIn,
     AnyPageOut,
@@ -40,6 +41,7 @@ __all__ = [
     "IO_PLACES",
     "NO_OFFSET",
     "SHARD",
+    "STORED",
     "AnyPageIn",
     "AnyPageOut",
     "ComputeOp",
@@ -58,6 +60,7 @@ __all__ = [
     "WaitOp",
     "YieldOp",
     "offset_of",
+    "stays_on_storage",
     "transfer_of",
 ]
 

@@ -19,6 +19,9 @@ IO_PLACES = ("arena", "caller")
 NO_OFFSET = -1
 """Stands among the offsets of results for one that is in a buffer of the caller."""
 
+STORED = "poet.stored"
+"""Unit attribute of a parameter that is on storage between steps, wherever others are."""
+
 ROLES = ("input", "param", "frozen")
 """What a graph argument may be: given anew for each step, kept from step to step, or never written:
 a frozen one is read where it is, such as in flash, and takes no RAM."""

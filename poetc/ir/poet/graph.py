@@ -36,6 +36,7 @@ from poetc.ir.poet.attributes import (
     NO_OFFSET,
     ROLES,
     SHARD,
+    STORED,
     InGraph,
     PageType,
     Shard,
@@ -57,6 +58,7 @@ class GraphOp(IRDLOperation):
     Attributes of argument i (`arg_attrs`):
     `poet.role`: `"input"` (given for each step, the default), `"param"` (kept between steps), or
     `"frozen"` (never written, and read where it is);
+    `poet.stored`: the parameter is on auxiliary storage, wherever others are;
     `poet.updates`: index of the result that is the new value of a parameter;
     `poet.name`: the name in the source, for reports;
     `poet.shard`: which slice of a parameter it is, if it is not all of it (`Shard`);
@@ -272,8 +274,7 @@ class GraphOp(IRDLOperation):
 
     def _outputs(self) -> dict[int, SSAValue]:
         updated = {self.updates(i) for i in range(len(self.arguments))}
-        returned = enumerate(self.return_op.arguments)
-        return {k: value for k, value in returned if k not in updated}
+        return {k: v for k, v in enumerate(self.return_op.arguments) if k not in updated}
 
     def is_stored(self, index: int) -> bool:
         """Whether argument `index` is on auxiliary storage between steps."""
@@ -353,6 +354,11 @@ class GraphOp(IRDLOperation):
         )
 
 
+def stays_on_storage(graph: GraphOp, index: int) -> bool:
+    """Whether argument `index` is to be on storage between steps, wherever parameters are."""
+    return graph.arg_attr(index, STORED) is not None
+
+
 def _verify_arguments(graph: GraphOp, where: str) -> None:
     inputs, outputs = graph.function_type.inputs.data, graph.function_type.outputs.data
     updated: dict[int, int] = {}
@@ -370,6 +376,8 @@ def _verify_arguments(graph: GraphOp, where: str) -> None:
         _verify_shard(graph, i, argument)
         if graph.is_frozen(i) and isinstance(input, PageType):
             raise VerifyException(f"{argument}: what is frozen is no page")
+        if stays_on_storage(graph, i) and graph.role(i) != "param":
+            raise VerifyException(f"{argument}: only a parameter has {STORED}")
         result = graph.updates(i)
         if result is None:
             continue

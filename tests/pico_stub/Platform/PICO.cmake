@@ -1,0 +1,1 @@
+# No operating system.
