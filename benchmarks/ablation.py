@@ -225,7 +225,7 @@ def run(chosen: Sequence[Trial], path: Path) -> None:
             file.flush()
             print(result.trial, result.without or "all", result.energy_nj, file=sys.stderr)
 
-        for trial in chosen:
+        for trial in document.progress(chosen):
             problem = trial.problem()
             if (trial.name, "") not in known:
                 add(measure(trial, problem))

@@ -244,7 +244,7 @@ def main(words: list[str]) -> int:
     print(f"| model | {' | '.join(titles)} | TVM / PyTorch |")
     print("|---|" + "---|" * (len(titles) + 1))
     late = False
-    for name in names:
+    for name in document.progress(names):
         found = measure(name, options.seconds)
         cells = [f"{1e3 * found[t]:.3f}" if t in found else "" for t in titles]
         ratio = ""

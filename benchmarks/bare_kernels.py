@@ -135,7 +135,7 @@ def boards(everything: Path, models: Collection[str]) -> None:
         "| model | core | C `-O2` | C `-O3` | TVM | C `-O2` / TVM | flash: C `-O2`, `-O3`, TVM "
         "| stack |\n|---|---|--:|--:|--:|--:|---|---|"
     )
-    for model, board, cpu in CASES:
+    for model, board, cpu in document.progress(CASES):
         if model not in models:
             continue
         compiler = TVMKernels(cpu) if cpu in CORES else SoftKernels(cpu)

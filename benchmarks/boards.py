@@ -63,7 +63,7 @@ def main(words: list[str]) -> None:
         "| bits |\n|---|---|---|--:|--:|--:|--:|--:|--:|---|"
     )
     with tempfile.TemporaryDirectory(prefix="poetc-boards-") as name:
-        for number, case in enumerate(CASES):
+        for number, case in enumerate(document.progress(CASES)):
             print(_row(case, Path(name) / str(number), Path(name)), flush=True)
 
 

@@ -11,12 +11,17 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from tqdm import tqdm
 
 from poetc.files import write_whole
 
 OPTION = "--output"
+
+_T = TypeVar("_T")
 
 
 def run(main: Callable[[list[str]], int | None]) -> None:
@@ -40,6 +45,12 @@ def run(main: Callable[[list[str]], int | None]) -> None:
     else:
         write_whole(output, text)
     sys.exit(code)
+
+
+def progress(items: Iterable[_T]) -> Iterable[_T]:
+    """The items, with a bar on standard error that shows the time left; none where that is no
+    terminal."""
+    return tqdm(list(items), disable=None, leave=False)
 
 
 def chosen(words: Sequence[str], known: Collection[str]) -> list[str]:

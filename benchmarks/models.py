@@ -144,7 +144,7 @@ def main(words: list[str]) -> int:
         "| recomputes | page-ins | page-outs | s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
-    for name in document.chosen(arguments.models, NAMES):
+    for name in document.progress(document.chosen(arguments.models, NAMES)):
         path = MODELS / f"{name}.mlir"
         for row in rows(name, parse_module(path.read_text(), str(path)), options):
             print(row, flush=True)

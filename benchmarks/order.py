@@ -103,7 +103,7 @@ def main(words: list[str]) -> int:
         "| on storage: fused | ordered | bound | s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for name in document.chosen(arguments.models, NAMES):
+    for name in document.progress(document.chosen(arguments.models, NAMES)):
         print(row(name), flush=True)
     return 0
 

@@ -132,7 +132,7 @@ def executor() -> None:
         "| instructions |\n|---|---|---|---|--:|--:|--:|--:|"
     )
     with tempfile.TemporaryDirectory(prefix="poetc-plans-") as name, counter() as plugin:
-        for number, (model, board, cpu, options) in enumerate(FIRMWARE):
+        for number, (model, board, cpu, options) in enumerate(document.progress(FIRMWARE)):
             static = 0
             for kind in ("plan", "code"):
                 directory = Path(name) / f"{number}-{kind}"

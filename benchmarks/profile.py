@@ -147,7 +147,7 @@ def steps(everything: Path, models: Collection[str]) -> None:
         "| model | board, core | options | instructions | transfers | largest kernels | predicted "
         "| error | error, random data |\n|---|---|---|--:|--:|---|--:|--:|--:|"
     )
-    for number, case in enumerate(case for case in CASES if case.model in models):
+    for number, case in enumerate(document.progress(c for c in CASES if c.model in models)):
         directory = everything / f"steps-{number}"
         directory.mkdir()
         found = measure(case, directory, profile_of(case, everything))
@@ -265,7 +265,8 @@ def deadlines(everything: Path, models: Collection[str]) -> None:
         "| model | board, core | options | deadline | predicted | counted | met | energy "
         "| recomputed | page-ins, page-outs |\n|---|---|---|--:|--:|--:|---|--:|--:|--:|"
     )
-    for number, (case, given) in enumerate(d for d in DEADLINES if d[0].model in models):
+    chosen = document.progress(d for d in DEADLINES if d[0].model in models)
+    for number, (case, given) in enumerate(chosen):
         profile = profile_of(case, everything)
         programs: set[str] = set()
         for turn, deadline in enumerate(given):

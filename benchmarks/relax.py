@@ -84,7 +84,7 @@ def main(words: list[str]) -> None:
     document.chosen(words, ())
     print("| | kernels run | budget, B | allocated, B | heap, B | again | out/in | energy | ms |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for name, training in TRAININGS.items():
+    for name, training in document.progress(TRAININGS.items()):
         for row in rows(name, training):
             cells = (f"{cell:,}" if isinstance(cell, int) else cell for cell in row)
             print(f"| {' | '.join(cells)} |", flush=True)

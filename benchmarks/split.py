@@ -40,7 +40,7 @@ def main(words: list[str]) -> None:
         "| model | least without shards | least with shards | | `--split` | kernels |\n"
         "|---|--:|--:|--:|---|--:|"
     )
-    for name in names:
+    for name in document.progress(names):
         print(_row(name), flush=True)
 
 

@@ -445,7 +445,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=14, help="problems of each kind")
     seeds = parser.parse_args(words).seeds
     rams, points = [], []
-    for shape in SHAPES:
+    for shape in document.progress(SHAPES):
         for paging in (False, True):
             for seed in range(seeds):
                 ram, found = measure(shape, paging, seed)

@@ -42,8 +42,8 @@ class Options(SearchOptions):
 
     device: Device
     device_name: str
-    storage: str | None = None
     ram_bytes: int | None = None
+    storage: str | None = None
     deadline: Deadline | None = None
     static_bytes: int = 0
     stack_bytes: int = 0
