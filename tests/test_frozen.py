@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from power import Machine
 
 from poetc.cli import main
 from poetc.errors import InputError
 from poetc.frontends.jax import export
+from poetc.image import pack
+from poetc.ir.text import read_module
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -92,6 +95,46 @@ def test_three_ways_take_the_same_ram_and_give_the_same_bits(models: Path, tmp_p
     assert off["ram"]["total_bytes"] == ram["returned"] + FLASH_BYTES
     make_run(tmp_path / "off")
     assert (tmp_path / "off" / "data" / "out0.bin").read_bytes() in heads
+
+
+@pytest.mark.parametrize("way", ["returned", "passed"])
+@pytest.mark.parametrize(
+    ("params", "other"),
+    [("ram", []), ("ram", ["--ram=18KB"]), ("storage", []), ("storage", ["--executor=plan"])],
+)
+def test_on_storage_they_are_read_and_never_written(
+    models: Path, tmp_path: Path, way: str, params: str, other: list[str]
+) -> None:
+    flash = compiled(models, way, tmp_path / "flash", "--params=ram")
+    options = ["--frozen=storage", f"--params={params}", *other]
+    out = tmp_path / "out"
+    report = compiled(models, way, out, *options)
+    assert report["ram"]["caller_bytes"]["frozen"] == 0
+    assert report["params"] == params and report["page_in_bytes"] >= FLASH_BYTES
+    make_run(out)
+    make_run(tmp_path / "flash")
+    for name in ("out0.bin",) if params == "ram" else ():
+        assert (out / "data" / name).read_bytes() == (
+            tmp_path / "flash" / "data" / name
+        ).read_bytes()
+    image = json.loads((out / "model_image.json").read_text())
+    updated = {t["name"].split(".")[-1]: t["updated"] for t in image["tensors"]}
+    assert updated == {"hidden": False} | ({"head": True} if params == "storage" else {})
+    assert report["frozen_on_storage_bytes"] == FLASH_BYTES
+    assert image["bank_bytes"] > 0 if params == "storage" else image["bank_bytes"] == 0
+    ram = report["ram"]["total_bytes"]
+    if not other:
+        assert ram <= flash["ram"]["total_bytes"] + FLASH_BYTES
+
+
+def test_writes_of_a_step_with_nothing_but_frozen_pages(models: Path, tmp_path: Path) -> None:
+    ir = tmp_path / "step.mlir"
+    options = ["--frozen=storage", "--params=ram", "--emit=ir", "-q"]
+    assert main([str(models / "returned.mlir"), *options, "-o", str(ir)]) == 0
+    inputs = {0: HEAD, 2: X, 3: Y}
+    machine = Machine(read_module(ir.read_bytes(), str(ir)), tmp_path / "out", inputs)
+    machine.run(pack(machine.layout, [HIDDEN]), 2)
+    assert machine.events == []
 
 
 def test_weights_of_8_and_16_bits_are_decoded_where_they_are_read(tmp_path: Path) -> None:
@@ -191,7 +234,8 @@ def test_without_data_a_step_takes_a_pointer(models: Path, tmp_path: Path) -> No
         (["--frozen=head"], "--frozen=head: the step gives head a new value"),
         (["--frozen=x,body"], "--frozen: no argument 'body'; there are head, hidden, x, y"),
         (["--emit=c", "--board=microbit"], "--data with the arguments, or --frozen=off"),
-        (["--emit=c", "--executor=plan"], "--frozen=off"),
+        (["--emit=c", "--executor=plan"], "--frozen=storage --params=storage"),
+        (["--emit=c", "--executor=plan", "--frozen=storage", "--params=ram"], "--params=storage"),
     ],
 )
 def test_refusals(
