@@ -17,7 +17,7 @@ from poetc.description import check_description
 from poetc.errors import InputError
 from poetc.files import write_whole
 from poetc.image import ImageLayout, pack, unpack
-from poetc.ir.types import BFLOAT16
+from poetc.ir.types import BFLOAT16, computed_dtype
 from poetc.lock import locked
 
 SUFFIX = "_image.json"
@@ -150,7 +150,9 @@ class ArrayFile(Mapping[str, np.ndarray]):
 
 def pack_file(layout: ImageLayout, arrays: str, output: str) -> None:
     """Writes the image with the parameters in the `.npz` file `arrays`."""
-    most_bytes = max(sum(t.bytes for t in p.tensors) for p in layout.parameters)
+    most_bytes = max(
+        math.prod(p.shape) * computed_dtype(np.dtype(p.dtype)).itemsize for p in layout.parameters
+    )
     file = ArrayFile(arrays, most_bytes)
     try:
         image = pack(layout, file)

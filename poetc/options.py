@@ -163,12 +163,14 @@ _TABLE = (
         "(default): those that the step returns unchanged; storage: on storage instead",
         "off|auto|storage|NAME,...",
         default="auto",
+        takers=(PROFILE,),
     ),
     Option(
         "train",
         "parameters that are trained (default: all), by name or pattern; @AXIS:START:STOP: only "
         "these indices along an axis",
         "NAME,...",
+        takers=(PROFILE,),
     ),
     Option(
         "pages",
@@ -176,6 +178,7 @@ _TABLE = (
         "the end of each step, which gives other results",
         choices=("exact", "f16", "bf16"),
         default="exact",
+        takers=(PROFILE,),
     ),
     Option(
         "split",

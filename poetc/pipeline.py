@@ -15,6 +15,7 @@ Input may also be poet IR at any stage; what has been done already is not done a
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 
@@ -67,6 +68,12 @@ def front_passes(
     """
     profile = _profile_path(device)
     split = splits_text(splits) if splits else None
+    step = {"split": split, "frozen": frozen, "train": train, "pages": pages}
+    made = " ".join(
+        f"--{name}={shlex.quote(text)}"
+        for name, text in step.items()
+        if text is not None and text != default(name)
+    )
     found = graphs(module)
     if not found:
         return (
@@ -75,7 +82,7 @@ def front_passes(
             StableHLOToPoetPass(io, frozen),
             PoetFusePass(),
             PoetLowerKernelsPass(),
-            PoetAnnotatePass(device=device_name, profile=profile, split=split),
+            PoetAnnotatePass(device=device_name, profile=profile, made=made),
             PoetOrderPass(),
         )
     if splits:

@@ -40,6 +40,7 @@ from poetc.interpreter.functions import run_block, tensor_of
 from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.types import is_float
 from poetc.ir.unschedule import unscheduled
+from poetc.options import default
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.pipeline import front_passes, run_passes
 from poetc.splits import Split
@@ -85,13 +86,21 @@ class Log:
 
 
 def entries_of(
-    context: Context, module: ModuleOp, splits: tuple[Split, ...] = (), data: str | None = None
+    context: Context,
+    module: ModuleOp,
+    splits: tuple[Split, ...] = (),
+    data: str | None = None,
+    *,
+    frozen: str = default("frozen"),
+    train: str | None = None,
+    pages: str = default("pages"),
 ) -> tuple[Entry, ...]:
     """The kernels of a model, each once, with samples of what their operands hold in a step.
 
-    The step is one on the arguments in the .npz file `data`; without it, on random ones.
+    The step is one on the arguments in the .npz file `data`; without it, on random ones. `frozen`,
+    `train` and `pages` are the options of the command.
     """
-    passes = front_passes(module, HOST, None, splits, frozen="off")
+    passes = front_passes(module, HOST, None, splits, frozen=frozen, train=train, pages=pages)
     until = [isinstance(step, PoetAnnotatePass) for step in passes]
     run_passes(context, module, passes[: until.index(True)] if any(until) else passes, _ignore)
     graph = unscheduled(module)

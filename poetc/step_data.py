@@ -22,7 +22,7 @@ from poetc.image_files import ArrayFile
 from poetc.interpreter.functions import tensor_of
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp, PageType
-from poetc.ir.types import rounded
+from poetc.ir.types import computed_dtype, rounded
 
 Type = tuple[tuple[int, ...], np.dtype]
 """Shape and type of a tensor."""
@@ -86,7 +86,8 @@ def read_step(module: ModuleOp, path: str) -> StepData:
     """The arguments and expected results in the `.npz` file `path`, for the step of a module.
 
     Raises InputError for a file that is none or is damaged, that lacks an argument, or has one or a
-    result that the step has not, or of another shape or type.
+    result that the step has not, or of another shape or type. Numbers of float32 are rounded where
+    a float of 16 bits is needed.
     """
     found = graphs(module)
     if found:
@@ -124,12 +125,13 @@ def read_arguments(types: Mapping[int, Type], file: ArrayFile | str) -> dict[int
 
 
 def _open(path: str, types: Sequence[Type]) -> ArrayFile:
-    most_bytes = max((math.prod(s) * t.itemsize for s, t in types), default=0)
+    most_bytes = max((math.prod(s) * computed_dtype(t).itemsize for s, t in types), default=0)
     return ArrayFile(path, most_bytes)
 
 
 def _array(file: ArrayFile, name: str, type_: Type) -> np.ndarray:
-    array, (shape, dtype) = file[name], type_
+    shape, dtype = type_
+    array = rounded(file[name], dtype)
     if (array.shape, array.dtype) != (shape, dtype):
         raise InputError(
             f"{file.path}: {name} must be {dtype} of shape {shape}, "

@@ -11,17 +11,21 @@ import ml_dtypes
 import numpy as np
 import pytest
 from power import OK, Machine
+from xdsl.dialects.func import FuncOp
 
 import poetc
 from poetc.cli import main
+from poetc.costmodel.profile import kernel_key
 from poetc.frontends.jax import export
 from poetc.image import pack
-from poetc.ir.text import read_module
+from poetc.ir.text import make_context, read_module
+from poetc.profile import entries_of
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 TYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+MODELS = Path(__file__).parent / "models"
 RNG = np.random.default_rng(7)
 W = (RNG.normal(size=(32, 24)) / 6).astype(np.float32)
 FIXED = (RNG.normal(size=(24, 24)) / 5).astype(np.float32)
@@ -155,6 +159,39 @@ def test_packing_rounds(model: Path, tmp_path: Path) -> None:
         w = arrays["arg0"].view(ml_dtypes.bfloat16)
         assert np.array_equal(w, W.astype(ml_dtypes.bfloat16))
         assert np.array_equal(arrays["arg1"], np.zeros_like(W))
+
+
+def test_an_image_of_nothing_but_rounded_weights(model: Path, tmp_path: Path) -> None:
+    """The file has twice the bytes that the image holds."""
+    options = ["--params=ram", "--frozen=storage", "--pages=f16"]
+    compiled(model, tmp_path / "out", *options)
+    image, values = tmp_path / "image.bin", tmp_path / "values.npz"
+    assert main(["pack", str(tmp_path / "out"), f"{model}.npz", "-o", str(image)]) == 0
+    assert main(["unpack", str(tmp_path / "out"), str(image), "-o", str(values)]) == 0
+    with np.load(values) as arrays:
+        assert np.array_equal(arrays["arg2"], FIXED.astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"pages": "bf16"}, {"train": "*['w']"}, {"train": "[1]['l3']*", "frozen": "storage"}],
+)
+def test_profiles_have_the_kernels_that_are_compiled(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    path = MODELS / "gesture_mlp.mlir"
+    ir = tmp_path / "step.mlir"
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    assert main([str(path), *flags, "--emit=ir", "-q", "-o", str(ir)]) == 0
+    module = read_module(ir.read_bytes(), str(ir))
+    kernels = {kernel_key(op) for op in module.ops if isinstance(op, FuncOp)}
+    entries = entries_of(
+        make_context(),
+        read_module(path.read_bytes(), str(path)),
+        data=str(path.with_suffix(".npz")),
+        **options,
+    )
+    assert {entry.key for entry in entries} == kernels
 
 
 def test_needs_stablehlo_and_a_weight(

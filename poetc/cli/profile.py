@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from poetc.profile import Log
 
 
+STEP = ("frozen", "train", "pages")
+"""Options that say what the kernels of a step are, as `poetc` takes them."""
+
+
 def build_parser() -> Parser:
     """The command line of `poetc profile`."""
     parser = Parser(
@@ -51,6 +55,7 @@ def build_parser() -> Parser:
                 metavar="NAME:K,...",
                 help="parameters in shards, as poetc --split has them",
             ),
+            *(OPTIONS[name] for name in STEP),
         ]
     )
     add("--program", metavar="DIRECTORY", help="only write the program that measures")
@@ -145,4 +150,5 @@ def _kernels_of(arguments: argparse.Namespace) -> tuple[Entry, ...]:
     if arguments.split in ("off", "auto"):
         raise InputError(f"--split={arguments.split}: name parameters and their number of shards")
     splits = () if arguments.split is None else parse_splits(arguments.split)
-    return entries_of(make_context(), read_module(data, name), splits, arguments.data)
+    step = {name: OPTIONS[name].value(getattr(arguments, name)) for name in STEP}
+    return entries_of(make_context(), read_module(data, name), splits, arguments.data, **step)

@@ -25,7 +25,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -255,10 +254,10 @@ class Profile:
         """The cost of a kernel; the caller has seen to it that it is known."""
         return self.kernels[key]
 
-    def missing(self, kernels: Mapping[str, str], split: str | None = None) -> InputError | None:
+    def missing(self, kernels: Mapping[str, str], made: str = "") -> InputError | None:
         """An error that says which of these kernels (labels by key) are unknown, if any is.
 
-        They are those of a model whose parameters were split as `split` says, if it is given.
+        They are those of a model that was compiled with the options `made`.
         """
         unknown = [
             f'"{label}" ({key})' for key, label in kernels.items() if key not in self.kernels
@@ -269,10 +268,10 @@ class Profile:
         count = f"{len(unknown)} kernel{'s' if len(unknown) > 1 else ''}"
         cpu = f" --cpu={self.cpu}" if self.cpu != self.board else ""
         flags = "" if self.flags == "-O2" else f" --cflags='{self.flags}'"
-        parts = "" if split is None else f" --split={shlex.quote(split)}"
+        made = f" {made}" if made else ""
         return InputError(
             f"profile {self.path} lacks {count} of this model: {shown}; "
-            f"poetc profile MODEL --board={self.board}{cpu}{flags}{parts} -o {self.path} adds them"
+            f"poetc profile MODEL --board={self.board}{cpu}{flags}{made} -o {self.path} adds them"
         )
 
     def to_toml(self) -> str:

@@ -25,15 +25,15 @@ from poetc.ir.poet import ComputeOp, CostAttr
 from poetc.kernels.analysis import check_call, work, workspace_bytes
 
 
-def annotate(module: ModuleOp, device: Device, split: str | None = None) -> None:
+def annotate(module: ModuleOp, device: Device, made: str = "") -> None:
     """Sets the cost of every compute of every graph in `module`.
 
-    `split` is how its parameters were split, for the command that adds kernels to a profile.
+    `made` are the options that it was made with, for the command that adds kernels to a profile.
     Raises InputError for a compute without a kernel or with one that does not fit it, where the
     numbers of the device give costs that are too large, and where its profile lacks kernels.
     """
     kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
-    keys = _profiled_kernels(module, kernels, device, split)
+    keys = _profiled_kernels(module, kernels, device, made)
     costs: dict[str, CostAttr] = {}
     for graph in graphs(module):
         for compute in graph.computes:
@@ -48,7 +48,7 @@ def annotate(module: ModuleOp, device: Device, split: str | None = None) -> None
 
 
 def _profiled_kernels(
-    module: ModuleOp, kernels: Mapping[str, FuncOp], device: Device, split: str | None
+    module: ModuleOp, kernels: Mapping[str, FuncOp], device: Device, made: str
 ) -> dict[str, str]:
     """What the profile of the device, if it has one, knows each kernel by."""
     if device.profile is None:
@@ -61,7 +61,7 @@ def _profiled_kernels(
     }
     keys = {name: kernel_key(kernels[name]) for name in labels if name in kernels}
     wanted = {key: labels[name] for name, key in keys.items()}
-    if missing := device.profile.missing(wanted, split):
+    if missing := device.profile.missing(wanted, made):
         raise missing
     return keys
 
@@ -89,15 +89,15 @@ class PoetAnnotatePass(ModulePass):
     """Attaches costs for `device`, the name of a known device or the path of a device file.
 
     With `profile`, the path of a profile, they are what it says; the device is then, by default,
-    the one that it was measured on. `split` is what `stablehlo-split` was given, if it was run: a
-    message names the command that measures the kernels of parts.
+    the one that it was measured on. `made` are options of `poetc` that the step was made with and
+    that change its kernels: a message names the command that measures these.
     """
 
     name = "poet-annotate"
 
     device: str | None = None
     profile: str | None = None
-    split: str | None = None
+    made: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        annotate(op, device_of(self.device, self.profile, default="host"), self.split)
+        annotate(op, device_of(self.device, self.profile, default="host"), self.made)
