@@ -50,10 +50,10 @@ class _Options(SearchOptions):
 
 def PoetSchedule(
     ram: int | str | None = None,
-    device: str = "host",
+    device: str | os.PathLike[str] = "host",
     deadline: int | str | None = None,
     *,
-    storage: str | None = None,
+    storage: str | os.PathLike[str] | None = None,
     paging: bool = default("paging"),
     remat: bool = default("remat"),
     strategy: str = default("strategy"),
@@ -102,7 +102,7 @@ def PoetSchedule(
         None if functions is None else tuple(dict.fromkeys(functions)),
         None if ram is None else parse_bytes(str(ram), "ram"),
         None if deadline is None else Deadline.parse(deadline, "deadline"),
-        with_storage(load_device(device), storage),
+        with_storage(load_device(os.fspath(device)), storage and os.fspath(storage)),
         paging=paging,
         remat=remat,
         strategy=strategy,
