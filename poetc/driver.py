@@ -71,7 +71,7 @@ def compile_module(
     """
     options = options.checked()
     splits = options.split if isinstance(options.split, tuple) else ()
-    passes = _front_passes(module, options, splits)
+    passes = front_passes_of(module, options, splits)
     source = _source(ctx, module, options, observe)
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
@@ -108,9 +108,10 @@ def compile_module(
     return Compiled(module, found.step.graph, found.report, options, passes, stack)
 
 
-def _front_passes(
-    module: ModuleOp, options: Options, splits: tuple[Split, ...]
+def front_passes_of(
+    module: ModuleOp, options: Options, splits: tuple[Split, ...] = ()
 ) -> tuple[ModulePass, ...]:
+    """The `front_passes` for what is asked, with parameters split as `splits` say."""
     return front_passes(
         module,
         options.device_name,
@@ -229,7 +230,7 @@ class SplitSource:
         """
         options, copy = self.options, self.module.clone()
         started = time.monotonic()
-        passes = _front_passes(copy, options, splits)
+        passes = front_passes_of(copy, options, splits)
         simplified = len(self._simplify_passes())
         for step in passes[simplified:-1]:
             step.apply(self.ctx, copy)

@@ -15,14 +15,15 @@ from xdsl.dialects.builtin import ModuleOp
 from poetc.compilation import compile_step
 from poetc.costmodel.device import NO_STORAGE
 from poetc.diagnosis import Diagnosis, Reason
+from poetc.driver import front_passes_of
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import graphs, tensor_bytes
 from poetc.ir.kinds import tensor_kinds
 from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.text import make_context
 from poetc.ir.timeline import tensor_name
-from poetc.options import OPTIONS, Given
-from poetc.pipeline import front_passes, run_passes
+from poetc.options import OPTIONS, Given, default
+from poetc.pipeline import run_passes
 from poetc.report import source_of
 from poetc.request import Options, options_of
 from poetc.units import format_bytes, format_energy, format_time
@@ -210,14 +211,7 @@ def _try(module: ModuleOp, name: str, given: Given, change: Change) -> Outcome |
 
 
 def _unscheduled(module: ModuleOp, options: Options) -> GraphOp:
-    passes = front_passes(
-        module,
-        options.device_name,
-        options.device,
-        io=options.io,
-        frozen=options.frozen,
-        train=options.train,
-    )
+    passes = front_passes_of(module, options)
     run_passes(make_context(), module, passes, lambda step, module, seconds: None)
     return graphs(module)[0]
 
@@ -270,6 +264,10 @@ def _changes(
         )
     if options.stack_compiler is None and not given.flags("stack"):
         yield Change((("stack", "measure"),), "the stack is measured, not estimated")
+    if options.pages == default("pages"):
+        yield Change(
+            (("pages", "f16"),), "weights are held in 16 bits, which gives other parameters"
+        )
     if options.train is None:
         yield from _trained_less(graph)
     if options.deadline is not None:
