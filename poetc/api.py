@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack, overload
 from poetc.options import Given
 from poetc.planning.solver import ProgressCallback
 from poetc.program import Program
-from poetc.source import source_of
+from poetc.source import as_jax, signature_of, source_of
 
 PathLike = str | os.PathLike[str]
 Names = str | Sequence[str]
@@ -116,12 +116,10 @@ class JittedStep:
 
         Raises what `poetc.compile` and `Program.step` do.
         """
-        return self.program(*args).call(*args)
+        return self.program(*args).call(*as_jax(args))
 
     def program(self, *args: Any) -> Program:
         """The program for arguments like these; the step is not done."""
-        from poetc.source import signature_of
-
         key = signature_of(args)
         with self._lock:
             if key not in self._programs:

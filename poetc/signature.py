@@ -13,7 +13,7 @@ from poetc.arrays import as_numpy
 from poetc.backends.c.layout import TensorPlace
 from poetc.errors import InputError
 from poetc.ir.dense import dtype_of
-from poetc.source import Part, Source, as_jax
+from poetc.source import Part, Source
 
 
 class Signature:
@@ -91,11 +91,11 @@ class Signature:
         return found
 
     def leaves(self, args: Sequence[Any]) -> dict[int, Any]:
-        """What is given for each tensor, where all arguments of a JAX step are given."""
+        """What is given for each tensor, where all arguments of the source are given."""
         if len(args) != len(self._parts):
             raise TypeError(f"the step takes {len(self._parts)} arguments, not {len(args)}")
         return {
-            i: as_jax(leaf)
+            i: leaf
             for part, value in zip(self._parts.values(), args, strict=True)
             for i, leaf in zip(part.numbers, part.flat(value), strict=True)
         }

@@ -177,12 +177,16 @@ def signature_of(args: Any) -> Any:
     return structure, tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
 
 
-def as_jax(leaf: Any) -> Any:
-    """A leaf of a pytree with the type that JAX makes of it: f32 of f64 and of a number."""
-    wanted = _dtype(leaf)
-    if str(getattr(leaf, "dtype", "")) == wanted:
-        return leaf
-    return np.asarray(leaf).astype(wanted)
+def as_jax(args: Any) -> Any:
+    """Pytrees whose leaves have the types that JAX makes of them: f32 of f64 and of numbers."""
+
+    def as_typed(leaf: Any) -> Any:
+        wanted = _dtype(leaf)
+        if str(getattr(leaf, "dtype", "")) == wanted:
+            return leaf
+        return np.asarray(leaf).astype(wanted)
+
+    return _tree().map(as_typed, args)
 
 
 def _dtype(leaf: Any) -> str:
