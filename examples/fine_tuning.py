@@ -60,6 +60,30 @@ def last_layer(params, x, labels):
     return params | {"head": head}, value
 
 
+def quantised(body):
+    """Weights of 8 bits, with a scale for each channel; biases as they are."""
+
+    def layer(layer):
+        scale = jnp.max(jnp.abs(layer["w"]), tuple(range(layer["w"].ndim - 1))) / 127
+        return {
+            "q": jnp.round(layer["w"] / scale).astype(jnp.int8),
+            "scale": scale,
+            "b": layer["b"],
+        }
+
+    return {name: layer(body[name]) for name in body}
+
+
+def last_layer_int8(head, body, x, labels):
+    """The kernels decode a weight element by element, where they read it."""
+    decoded = {
+        name: {"w": layer["q"].astype(jnp.float32) * layer["scale"], "b": layer["b"]}
+        for name, layer in body.items()
+    }
+    params, value = last_layer(decoded | {"head": head}, x, labels)
+    return params["head"], value
+
+
 def lora(adapter, base, x, labels):
     value, gradients = jax.value_and_grad(lambda a: loss_of(forward(base, x, a), labels))(adapter)
     return jax.tree.map(lambda p, g: p - RATE * g, adapter, gradients), value
@@ -87,11 +111,25 @@ def main() -> None:
         "down": jax.random.normal(next(keys), (8 * 4 * 16, RANK)) / 20,
         "up": jnp.zeros((RANK, 32)),
     }
+    body = {name: params[name] for name in params if name != "head"}
     x = jax.random.normal(next(keys), (4, 32, 16, 1))
     labels = jnp.array([0, 3, 5, 1])
     ways = {
         "everything": (everything, (params, x, labels), {}, []),
         "last layer": (last_layer, (params, x, labels), {}, []),
+        "last layer, f16": (last_layer, (params, x, labels), {}, ["--pages=f16"]),
+        "last layer, int8": (
+            last_layer_int8,
+            (params["head"], quantised(body), x, labels),
+            {"frozen": "body"},
+            [],
+        ),
+        "last layer, on storage": (
+            last_layer,
+            (params, x, labels),
+            {},
+            ["--frozen=storage", "--ram=80KB"],
+        ),
         "LoRA, rank 4": (lora, (adapter, params, x, labels), {"frozen": "base"}, []),
         "biases": (everything, (params, x, labels), {}, ["--train=*.b"]),
         "head, 4 channels of c2": (
@@ -108,7 +146,7 @@ def main() -> None:
         whole_ns = 0
         for name, (step, args, options, flags) in ways.items():
             written = export(
-                step, args, directory / name.split(",")[0].replace(" ", "_"), **options
+                step, args, directory / name.replace(",", "").replace(" ", "_"), **options
             )
             command = [
                 "poetc",
@@ -122,6 +160,7 @@ def main() -> None:
             report = json.loads(done.stderr)
             whole_ns = whole_ns or report["time_ns"]
             ram, frozen = report["ram"]["total_bytes"], report["ram"]["caller_bytes"]["frozen"]
+            frozen += report["frozen_on_storage_bytes"]
             print(f"{name:24}{ram:10,} B{frozen:10,} B{report['time_ns'] / whole_ns:8.2f}")
 
 

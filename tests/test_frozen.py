@@ -259,7 +259,7 @@ def test_fine_tuning_takes_what_the_documentation_says(tmp_path: Path) -> None:
     command = [sys.executable, str(root / "examples" / "fine_tuning.py"), str(tmp_path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 9
     documented = (root / "docs" / "frozen.md").read_text().splitlines()
     assert [f"    {line}" for line in lines] == [line for line in documented if line[4:] in lines]
 
