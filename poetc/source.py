@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
 
 from poetc.errors import InputError
-from poetc.ir.text import read_module
+from poetc.ir.text import check_entry, read_module
 from poetc.streams import read
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def source_of(
     if options:
         raise InputError(f"{', '.join(options)} are for modules of PyTorch, with their loss")
     if isinstance(source, ModuleOp):
-        return Source("<module>", source.clone(), values=dict(enumerate(args)))
+        return _of_module(source, args)
     if isinstance(source, str | bytes | os.PathLike):
         return _of_text(source, args)
     if any(base.__module__.startswith("torch.") for base in type(source).__mro__):
@@ -154,6 +155,16 @@ def _of_torch(
         else:
             parts.append(part)
     return replace(found, arguments=tuple(parts), settings=frozenset(settings))
+
+
+def _of_module(module: ModuleOp, args: Sequence[Any]) -> Source:
+    """A copy, with its locations, of a module that is checked as text is when it is read."""
+    try:
+        module.verify()
+    except VerifyException as error:
+        raise InputError(f"<module> is not valid: {error}") from error
+    check_entry(module)
+    return Source("<module>", module.clone(), values=dict(enumerate(args)))
 
 
 def _of_text(source: str | bytes | os.PathLike[str], args: Sequence[Any]) -> Source:

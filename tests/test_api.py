@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from compiled import build, run
 from conftest import MODELS, load_arrays, read_model
+from xdsl.dialects import builtin
 
 import poetc
 from poetc.diagnosis import Reason
@@ -226,8 +227,13 @@ def test_options_are_those_of_the_command_line() -> None:
 
 
 def test_sources_that_are_none() -> None:
+    invalid = read_model("gesture_mlp")
+    main = next(op for op in invalid.walk() if op.name == "func.func")
+    main.properties["sym_name"] = builtin.IntegerAttr(1, 32)
     for source, args, message in (
         (3, (), "not of the type int"),
+        (builtin.ModuleOp([]), (), "no function"),
+        (invalid, (), "<module> is not valid"),
         ("nowhere.mlir", (), "cannot read nowhere.mlir"),
         ("module {\n  nonsense\n}", (), "<string>:2"),
         (MODEL, (X,), "takes 6 arguments, not 1|takes 8 arguments, not 1|arguments, not 1"),

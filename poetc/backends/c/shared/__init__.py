@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -79,20 +79,32 @@ def build(files: Mapping[str, str]) -> Path:
     for name in sorted(files):
         key.update(f"{name}\0{files[name]}\0".encode())
     directory = cache_directory()
-    library = directory / f"{key.hexdigest()[:32]}.so"
+    with _kept_in(directory):
+        return _kept(files, compiler, directory, key.hexdigest()[:32])
+
+
+@contextlib.contextmanager
+def _kept_in(directory: Path) -> Iterator[None]:
+    """Raises InputError where libraries cannot be kept in, or loaded from, a directory."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if library.exists():
-            os.utime(library)
-            return library
-        with tempfile.TemporaryDirectory(prefix="poetc-") as folder:
-            write_whole(library, _compiled(files, compiler, Path(folder)))
-        _prune(directory)
+        yield
     except OSError as error:
         raise InputError(
-            f"cannot keep compiled programs in {directory} ({error.strerror}); {CACHE} names "
-            "another directory"
+            f"cannot keep compiled programs in {directory} ({error.strerror or error}); {CACHE} "
+            "names another directory"
         ) from error
+
+
+def _kept(files: Mapping[str, str], compiler: Sequence[str], directory: Path, name: str) -> Path:
+    """The library of that name in the directory."""
+    library = directory / f"{name}.so"
+    directory.mkdir(parents=True, exist_ok=True)
+    if library.exists():
+        os.utime(library)
+        return library
+    with tempfile.TemporaryDirectory(prefix="poetc-") as folder:
+        write_whole(library, _compiled(files, compiler, Path(folder)))
+    _prune(directory)
     return library
 
 
@@ -192,7 +204,10 @@ class SharedProgram:
 def _loaded(owner: object, library: Path) -> ctypes.CDLL:
     """The library, for `owner` alone: the loader gives the same file, and so the same arena, to all
     that ask for it, so this one is of a copy."""
-    with tempfile.NamedTemporaryFile(dir=library.parent, prefix="loaded-", suffix=".so") as copy:
+    with (
+        _kept_in(library.parent),
+        tempfile.NamedTemporaryFile(dir=library.parent, prefix="loaded-", suffix=".so") as copy,
+    ):
         copy.write(library.read_bytes())
         copy.flush()
         loaded = ctypes.CDLL(copy.name)
