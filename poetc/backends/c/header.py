@@ -112,7 +112,7 @@ extern "C" {{
 {c_comment(ABOUT)}
 poetc_status {n}_check(void);
 
-{_caller_access(program)}{c_comment(where)}
+{program.hook()}{_caller_access(program)}{c_comment(where)}
 void *{n}_argument(uint32_t i);
 uint32_t {n}_argument_bytes(uint32_t i);
 bool {n}_argument_is_parameter(uint32_t i);

@@ -252,6 +252,10 @@ class Program:
         """Declarations of what this kind of program has beside the others."""
         return ""
 
+    def hook(self) -> str:
+        """What the header says of the function that a step calls between computes."""
+        return ""
+
     def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
         """The body of `model_argument` or `model_result`."""
         raise NotImplementedError

@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from poetc.backends.c.buffers import kernel_buffers
 from poetc.backends.c.layout import TensorPlace, arena_offset
 from poetc.backends.c.program import Program
-from poetc.backends.c.text import WIDTH, c_comment, indented, local_table, wrapped
+from poetc.backends.c.text import WIDTH, c_comment, c_identifier, indented, local_table, wrapped
 from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import ImageLayout
@@ -62,6 +62,28 @@ _RETURN_FAILURE = ("    if (status != POETC_OK) {", "        return status;", " 
 _END_FAILED_STEP = ("    if (status != POETC_OK) {", "        goto failed;", "    }")
 
 
+_BEFORE = """\
+#ifdef {macro}_HOOK
+#define BEFORE(compute) \\
+    do {{ \\
+        if ({macro}_HOOK(compute) != 0) {{ \\
+            {end} \\
+        }} \\
+    }} while (0)
+
+const char *{name}_compute_name(uint32_t compute)
+{{
+    static const char *const names[] = {{
+        {names},
+    }};
+    return compute < {macro}_COMPUTES ? names[compute] : "";
+}}
+#else
+#define BEFORE(compute) ((void)0)
+#endif
+"""
+
+
 class ScheduledProgram(Program):
     """The text of one model whose step is printed as C."""
 
@@ -95,7 +117,40 @@ class ScheduledProgram(Program):
 
     def functions(self) -> list[str]:
         body = [*self._unread(), *self.check(), *self._steps()]
-        return [*self.prototype(""), "{", *body, "}", ""]
+        return [*self._before(), *self.prototype(""), "{", *body, "}", ""]
+
+    def hook(self) -> str:
+        macro, computes = self.macro, len(self.graph.computes)
+        if not computes:
+            return ""
+        about = (
+            f"With {macro}_HOOK defined, for all files, as the name of a function: a step calls it "
+            f"before each compute, with its number from 0 on, and with {macro}_COMPUTES at the "
+            "end, before new parameters become the current ones. If it returns anything but 0 the "
+            "step ends with POETC_CANCELLED."
+        )
+        return f"""\
+{c_comment(about)}
+#ifdef {macro}_HOOK
+#define {macro}_COMPUTES {computes}
+int {macro}_HOOK(uint32_t compute);
+const char *{self.name}_compute_name(uint32_t compute);
+#endif
+
+"""
+
+    def _before(self) -> list[str]:
+        """What is done between computes, if a program wants that."""
+        if not self.graph.computes:
+            return []
+        end = "return POETC_CANCELLED;"
+        if self.transfers:
+            end = "status = POETC_CANCELLED; goto failed;"
+        names = [f'"{c_identifier(compute.label.data)}"' for compute in self.graph.computes]
+        text = _BEFORE.format(
+            macro=self.macro, name=self.name, end=end, names=",\n        ".join(names)
+        )
+        return [*text.splitlines(), ""]
 
     def _unread(self) -> list[str]:
         """What keeps compilers from warning of arguments that no kernel reads."""
@@ -118,11 +173,13 @@ class ScheduledProgram(Program):
 
     def _steps(self) -> list[str]:
         lines: list[str] = []
-        pages = False
+        pages, computes = False, 0
         for op in self.graph.block.ops:
             match op:
                 case ComputeOp():
-                    lines += ["", *indented(self._comment(op)), *self._call(op)]
+                    before = f"    BEFORE({computes});"
+                    computes += 1
+                    lines += ["", *indented(self._comment(op)), before, *self._call(op)]
                 case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp():
                     pages = True
                     lines += ["", *indented(self._comment(op)), *self._transfer(op)]
@@ -134,6 +191,8 @@ class ScheduledProgram(Program):
                     lines += ["", *indented(self._comment(op))]
                 case _:
                     raise InputError(f"the C backend does not know {op.name}")
+        if computes:
+            lines += ["", f"    BEFORE({computes});"]
         if self.image is not None:
             lines = self._open() + lines + self._commit()
         else:

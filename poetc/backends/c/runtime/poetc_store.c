@@ -29,6 +29,8 @@ const char *poetc_status_text(poetc_status status)
         return "the page store did not answer in time";
     case POETC_IN_USE:
         return "another program uses the page store";
+    case POETC_CANCELLED:
+        return "cancelled";
     case POETC_PLAN_DAMAGED:
         return "no plan, or a damaged one";
     case POETC_PLAN_FOREIGN:

@@ -35,7 +35,8 @@ typedef enum {
     POETC_FLOAT_ROUNDING, /* floats are not rounded to the nearest, ties to even */
     POETC_FLOAT_DENORMALS, /* denormal floats become zero */
     POETC_FLOAT_EXPRESSIONS, /* the compiler changes what floats are computed */
-    POETC_IN_USE          /* another program uses the store */
+    POETC_IN_USE,         /* another program uses the store */
+    POETC_CANCELLED       /* the program's own hook has ended the step (MODEL_HOOK) */
 } poetc_status;
 
 /* A short description, for messages. */
