@@ -25,6 +25,7 @@ from poetc.options import OPTIONS
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
+ROOT = Path(__file__).parent.parent
 MODEL = MODELS / "gesture_mlp.mlir"
 KEYS = jax.random.split(jax.random.key(7), 4)
 PARAMS = {
@@ -498,3 +499,27 @@ def test_no_warnings_without_cause() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compiled(step, start(), ram="16KB").step(X, LABELS)
+
+
+def test_the_readme_and_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their Python runs as it stands there."""
+    monkeypatch.chdir(tmp_path)
+    given = {"parameters": PARAMS, "params": PARAMS, "x": X, "labels": LABELS, "y": LABELS}
+
+    def sgd(params: Any, x: Any, labels: Any) -> Any:
+        value, gradients = jax.value_and_grad(loss_of)(params, x, labels)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), value
+
+    names: dict[str, Any] = given | {"train_step": sgd, "step": sgd, "batches": [(X, LABELS)] * 2}
+    readme = (ROOT / "README.md").read_text().partition("## From Python")[2]
+    page = (ROOT / "docs" / "api.md").read_text()
+    blocks = [text.partition("```python\n")[2].partition("```")[0] for text in (readme, page)]
+    for block in blocks:
+        assert "poetc.compile" in block
+        exec(block, names)
+    assert (tmp_path / "board" / "Makefile").exists()
+    assert jax.tree.structure(names["trained"]) == jax.tree.structure(PARAMS)
+    (tried,) = re.findall(r"^try:\n.*?```", page, re.MULTILINE | re.DOTALL)
+    exec(
+        tried.removesuffix("```").replace('"6KB"', '"1100"'), names | {"args": (PARAMS, X, LABELS)}
+    )
