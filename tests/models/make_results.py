@@ -21,9 +21,12 @@ import numpy as np
 MODELS = Path(__file__).parent
 
 
-def xla_program(text: str) -> Callable[[list[np.ndarray]], Callable[[], list]]:
+def xla_program(
+    text: str, optimised: bool = True
+) -> Callable[[list[np.ndarray]], Callable[[], list]]:
     """StableHLO text compiled with XLA for the CPU: binds arguments, then does a step and gives its
-    results, which are JAX's arrays. Arguments are kept."""
+    results, which are JAX's arrays. Arguments are kept. If not `optimised`, it is compiled sooner.
+    """
     import jax  # pyright: ignore[reportMissingImports]
     from jax._src.interpreters import mlir as jax_mlir  # pyright: ignore[reportMissingImports]
     from jax._src.lib import xla_client  # pyright: ignore
@@ -34,7 +37,12 @@ def xla_program(text: str) -> Callable[[list[np.ndarray]], Callable[[], list]]:
     with jax_mlir.make_ir_context():
         module = ir.Module.parse(text)
         devices = xla_client.DeviceList(tuple(jax.devices("cpu")[:1]))
-        program = client.compile_and_load(module, devices, xla_client.CompileOptions())
+        options = xla_client.CompileOptions()
+        if not optimised:
+            debug = options.executable_build_options.debug_options
+            debug.xla_backend_optimization_level = 0
+            debug.xla_llvm_disable_expensive_passes = True
+        program = client.compile_and_load(module, devices, options)
 
     def bind(arguments: list[np.ndarray]) -> Callable[[], list]:
         with jax.enable_x64(True):
@@ -50,8 +58,8 @@ def xla_program(text: str) -> Callable[[list[np.ndarray]], Callable[[], list]]:
 
 
 def xla_results(text: str, arguments: list[np.ndarray]) -> list[np.ndarray]:
-    """The results of one step with XLA on the CPU."""
-    return [np.asarray(result) for result in xla_program(text)(arguments)()]
+    """The results of one step with XLA on the CPU, compiled as soon as it can."""
+    return [np.asarray(result) for result in xla_program(text, optimised=False)(arguments)()]
 
 
 def main() -> None:
@@ -67,7 +75,8 @@ def main() -> None:
             arrays = {k: old[k] for k in old}
         count = sum(k.startswith("arg") for k in arrays)
         arguments = [arrays[f"arg{i}"] for i in range(count)]
-        results = xla_results((options.folder / f"{name}.mlir").read_text(), arguments)
+        program = xla_program((options.folder / f"{name}.mlir").read_text())
+        results = [np.asarray(result) for result in program(arguments)()]
         for i, result in enumerate(results):
             if options.check:
                 expected = arrays[f"out{i}"]
