@@ -83,6 +83,10 @@ class Program:
                 warnings.warn(doubt, stacklevel=2 + callers)
         return Program(source, step, given)
 
+    def __repr__(self) -> str:
+        device = self._step.compiled.options.device_name
+        return f"<Program {self._source.name}: {self.ram_bytes:,} bytes of RAM on {device}>"
+
     @property
     def report(self) -> Summary:
         """What the program takes, and how good its schedule is: a table in notebooks."""

@@ -462,6 +462,7 @@ def test_saved_programs_do_the_same_step(tmp_path: Path) -> None:
 
 def test_the_report_of_notebooks() -> None:
     program = compiled(step, start(), ram="9KB")
+    assert repr(program) == f"<Program step: {program.ram_bytes:,} bytes of RAM on nrf52840>"
     html = program.report._repr_html_()
     assert html.count("<table>") == 1 and "RAM budget" in html and "9,216 B" in html
     for line in program.report.to_text().splitlines():
