@@ -17,10 +17,10 @@ from example_scripts import differences, run_commands
 from jax_models import Training, jax, jnp
 
 from poetc.errors import InputError
-from poetc.frontends.jax import export
+from poetc.frontends.jax import export, lower
 from poetc.interpreter import run_func
 from poetc.ir.graph import graphs
-from poetc.ir.text import parse_module
+from poetc.ir.text import parse_module, read_module
 from poetc.ir.types import ELEMENT_TYPES
 from poetc.planning.plan import schedule_and_plan
 
@@ -234,3 +234,32 @@ def test_example(tmp_path: Path) -> None:
     """The script, and the commands in it, as they are written there."""
     found = differences(run_commands("jax_step.py", tmp_path / "out"))
     assert len(found) == 9 and max(found) <= TOLERANCE
+
+
+def test_a_single_array_is_named_where_nothing_is_updated(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="donate_argnums=1 if argument 1 is"):
+        export(lambda x, w: (w - x.sum(), 1.0), (jnp.ones(2), jnp.ones(3)), tmp_path / "m")
+
+
+def test_what_is_no_array_is_named(tmp_path: Path) -> None:
+    model = {"w": jnp.ones(3), "activation": jnp.tanh}
+    with pytest.raises(InputError, match=r"not:\n  model.activation: .*\n.*equinox.partition"):
+        export(lambda model, x: (model, x), (model, 1.0), tmp_path / "m")
+
+
+def test_objects_of_nnx_are_explained(tmp_path: Path) -> None:
+    nnx = pytest.importorskip("flax.nnx")
+    layer = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
+    with pytest.raises(InputError, match=r"nnx.state\(...\) of them"):
+        export(lambda layer, x: layer(x).sum(), (layer, jnp.ones((1, 2))), tmp_path / "m")
+
+
+def test_random_numbers_with_the_lines_of_python() -> None:
+    """Arguments of private functions have locations of calls."""
+
+    def step(params: Any, key: Any) -> Any:
+        noise = jax.random.normal(key, (3,))
+        return {"w": params["w"] - noise}, noise.sum()
+
+    lowered = lower(step, ({"w": jnp.ones(3)}, jax.random.key(0)), lines=True)
+    read_module(lowered.text.encode(), "step")

@@ -64,8 +64,12 @@ def test_locations_of_python_source_are_skipped():
 module @m {
   func.func public @main(%arg0: tensor<2xf32> loc("x"(#loc1))) -> tensor<2xf32> {
     %0 = stablehlo.add %arg0, %arg0 : tensor<2xf32> loc(#loc9)
-    return %0 : tensor<2xf32> loc(#loc)
+    %1 = call @f(%0) : (tensor<2xf32>) -> tensor<2xf32> loc(#loc9)
+    return %1 : tensor<2xf32> loc(#loc)
   } loc(#loc)
+  func.func private @f(%arg0: tensor<2xf32> loc(callsite(#loc1 at #loc9))) -> tensor<2xf32> {
+    return %arg0 : tensor<2xf32> loc(fused<"x">[#loc1, #loc9])
+  } loc(callsite(#loc1 at #loc9))
 } loc(#loc)
 #loc = loc(unknown)
 #loc9 = loc("jit(step)/add"(#loc1))

@@ -139,6 +139,7 @@ def lower(
         for name, leaf in zip(names, leaves, strict=True)
         if isinstance(leaf, jax.ShapeDtypeStruct)
     )
+    _check_leaves(names, leaves)
     traced = jax.jit(step, keep_unused=True).trace(*args)
     given = traced.jaxpr.in_avals
     out = traced.out_info
@@ -153,7 +154,10 @@ def lower(
 
     arguments = _Tree(structure, 0, tuple(names), tuple(map(_type, given)))
     result = _Tree(out_structure, 0, tuple(out_names), tuple(map(_type, out_leaves)))
-    updates = _updates(arguments, result, donate_argnums)
+    try:
+        updates = _updates(arguments, result, donate_argnums)
+    except InputError as error:
+        raise _with_hint(error, args) from error
     kept = _frozen(names, [frozen] if isinstance(frozen, str) else frozen)
     text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates, kept, lines)
     values = [np.asarray(leaf, aval.dtype) for leaf, aval in zip(leaves, given, strict=True)]
@@ -175,6 +179,37 @@ def lower(
         tuple(arguments_named),
         structure,
         jax.tree.structure(out),
+    )
+
+
+def _check_leaves(names: Sequence[str], leaves: Sequence[Any]) -> None:
+    """Raises InputError that lists what is no array and no number among the arguments."""
+    others = [
+        f"  {name}: {type(leaf).__name__}"
+        for name, leaf in zip(names, leaves, strict=True)
+        if not hasattr(leaf, "dtype") and not isinstance(leaf, bool | int | float | complex)
+    ]
+    if others:
+        raise InputError(
+            "\n".join(
+                (
+                    "the arguments of a step are arrays; these are not:",
+                    *others,
+                    "give the step the arrays alone, as equinox.partition(model, equinox.is_array) "
+                    "has them, and put the rest in again inside of it (equinox.combine)",
+                )
+            )
+        )
+
+
+def _with_hint(error: InputError, args: Sequence[Any]) -> InputError:
+    """What is said of arguments to be updated, and what to do with those of flax.nnx."""
+    kinds = {kind.__module__ for arg in args for kind in type(arg).__mro__}
+    if not any(name.startswith("flax.nnx.") for name in kinds):
+        return error
+    return InputError(
+        f"{error.message}\nobjects of flax.nnx are changed in place, which nobody outside of the "
+        "step sees: give it nnx.state(...) of them, and return their new state"
     )
 
 
@@ -257,9 +292,12 @@ def _updates(
     if problems:
         raise InputError("\n".join(("donated arguments without a new value:", *problems)))
     if donated is None and not updates:
+        arrays = [i for i, arg in enumerate(args) if any(map(arg.fits, results.parts()))]
+        single = f", donate_argnums={arrays[0]} if argument {arrays[0]} is" if arrays else ""
         raise InputError(
-            "the step returns no argument with the same structure, shapes and types, so that none "
-            "is updated; donate_argnums=() if that is meant"
+            f"the step returns no {'container' if arrays else 'argument'} with the same structure, "
+            "shapes and types, so that none is updated; donate_argnums=() if that is meant"
+            f"{single}"
         )
     return updates
 

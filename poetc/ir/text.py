@@ -64,7 +64,8 @@ _BLANK = re.compile(r"[^\n]")
 _MODULE = re.compile(r'\b(?:builtin\.)?module\b|\bfunc\.func\b|\bpoet\.graph\b|"[a-z]\w*\.\w+"\(')
 
 _LOCATION_ALIAS = re.compile(
-    r'^#loc\d* = loc\(.*$|[ \t]loc\((?:unknown|#loc\d*|"(?:[^"\\\n]|\\.)*"\(#loc\d*\))\)',
+    r'^#loc\d* = loc\(.*$|[ \t]loc\((?:unknown|#loc\d*|"(?:[^"\\\n]|\\.)*"\(#loc\d*\)'
+    r"|callsite\(#loc\d* at #loc\d*\)|fused(?:<[^<>\n]*>)?\[#loc\d*(?:, #loc\d*)*\])\)",
     re.MULTILINE,
 )
 
