@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -66,6 +67,21 @@ def run(hooked: Path, stop: int | None = None) -> tuple[int, list[str]]:
         text=True,
     )
     return done.returncode, done.stderr.splitlines()
+
+
+def test_names_and_section(tmp_path: Path) -> None:
+    """Arguments have constants by their names in the source, and the arena is where it is put."""
+    folder = tmp_path / "out"
+    assert main([str(MODELS / "gesture_mlp.mlir"), "-q", "--emit=c", "-o", str(folder)]) == 0
+    header = (folder / "model.h").read_text()
+    assert re.search(r"#define MODEL_ARG_1_L1_W +1\n", header)
+    section = '-DMODEL_ARENA_SECTION=".fast_ram"'
+    command = ["gcc", "-std=c99", *WARNINGS, section, "-c", "model.c", "-o", "model.o"]
+    subprocess.run(command, cwd=folder, check=True)
+    listed = subprocess.run(
+        ["objdump", "-t", "model.o"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+    assert re.search(r"\.fast_ram\s+0*([0-9a-f]+) arena", listed)
 
 
 @pytest.mark.parametrize("options", [["--ram=10KB"], ["--ram=6KB"]])

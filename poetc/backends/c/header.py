@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from poetc.backends.c.check import ABOUT
@@ -61,15 +63,9 @@ def header(program: Program) -> str:
             else "Arguments. Parameters are written once and stay in the arena; "
             f"{inputs} {offsets}."
         ),
-        *(
-            _tensor(program, "ARG", "Argument", i, place)
-            for i, place in enumerate(program.arguments)
-        ),
+        *_tensors(program, "ARG", "Argument", program.arguments),
         c_comment("Results, from the end of a step to the start of the next."),
-        *(
-            _tensor(program, "RESULT", "Result", i, place)
-            for i, place in enumerate(program.results)
-        ),
+        *_tensors(program, "RESULT", "Result", program.results),
     ]
     n = program.name
     step = (
@@ -181,7 +177,22 @@ def _image_sizes(program: Program, image: ImageLayout) -> str:
     )
 
 
-def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace) -> str:
+def _tensors(
+    program: Program, kind: str, title: str, places: Sequence[TensorPlace]
+) -> Iterator[str]:
+    """What the header says of arguments or results. Those with a name of their own have a constant
+    of that name, which is their number."""
+    names = ["_".join(re.findall("[A-Z0-9]+", place.name.upper())) for place in places]
+    for i, (place, name) in enumerate(zip(places, names, strict=True)):
+        numbered = name in (f"ARG{i}", f"OUT{i}") or not re.search("[A-Z]", name)
+        own = not numbered and names.count(name) == 1
+        number = f"{program.macro}_{kind}_{name}" if own else None
+        yield _tensor(program, kind, title, i, place, number)
+
+
+def _tensor(
+    program: Program, kind: str, title: str, i: int, place: TensorPlace, number: str | None
+) -> str:
     role = ""
     if place.is_param:
         role = ", parameter"
@@ -203,7 +214,8 @@ def _tensor(program: Program, kind: str, title: str, i: int, place: TensorPlace)
     comment = c_comment(f"{title} {i}: {place.name}, {type_} {shape}{role}")
     offset = f"{prefix}_PAGE_OFFSET" if place.on_storage else f"{prefix}_OFFSET"
     published = program.published_offset(place)
-    sizes = [] if published is None else [(offset, published)]
+    sizes = [] if number is None else [(number, i)]
+    sizes += [] if published is None else [(offset, published)]
     sizes += [(f"{prefix}_SHARD{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
     sizes.append((f"{prefix}_BYTES", place.bytes))
     return comment + "\n" + defines(sizes).rstrip()

@@ -36,11 +36,16 @@ from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.tensors import ProgramTensor, ProgramTensors
 
 _ARENA = """\
-/* Aligned for the element types of all tensors. */
+/* Aligned for the element types of all tensors; in a section of the program's choice. */
+#ifdef {macro}_ARENA_SECTION
+#define IN_SECTION __attribute__((section({macro}_ARENA_SECTION)))
+#else
+#define IN_SECTION
+#endif
 static union {{
     uint{alignment_bits}_t alignment;
     uint8_t bytes[{macro}_ARENA_BYTES];
-}} arena{on_lines};
+}} arena IN_SECTION{on_lines};
 """
 
 
