@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from poetc.program import Program
     from poetc.report import Summary
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _PLACES = {
     **dict.fromkeys(("CompileOptions", "JittedStep", "compile", "jit"), "api"),
