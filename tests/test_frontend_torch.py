@@ -471,6 +471,19 @@ def test_what_depends_on_values(tmp_path: Path) -> None:
     assert "values of its tensors" in refusal(tmp_path, average)
 
 
+def test_what_depends_on_lengths_that_are_data(tmp_path: Path) -> None:
+    """An operator that is refused for a reason of its own says that, whatever PyTorch says."""
+    targets = torch.tensor([[1, 2, 3], [2, 2, 4]])
+
+    def loss(logits: Any, targets: Any) -> Any:
+        return functional.ctc_loss(logits.log_softmax(-1), targets, (10, 9), (3, 2))
+
+    module = nn.Linear(8, 5)
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    with pytest.raises(InputError, match=r"aten._ctc_loss.*frame-wise cross-entropy"):
+        export(module, loss, optimiser, torch.ones(10, 2, 8), targets, tmp_path / "m")
+
+
 def test_forms_of_operations(tmp_path: Path) -> None:
     """What an operation is lowered for says what would work."""
 

@@ -38,7 +38,7 @@ def trace(
     )
     from torch.fx.traceback import preserve_node_meta  # pyright: ignore[reportMissingImports]
 
-    from poetc.frontends.aten import decompositions
+    from poetc.frontends.aten import REFUSED, decompositions
 
     options = {"tracing_mode": "fake", "_allow_non_fake_inputs": True}
     # The dispatcher in Python has the batch norm that says what it updates.
@@ -53,6 +53,8 @@ def trace(
             frames = traceback.extract_tb(error.__traceback__)
             place = source_of((frame.filename, frame.lineno) for frame in frames)
             operator = getattr(error, "func", None)
+            if known := REFUSED.get(getattr(operator, "overloadpacket", None)):
+                raise InputError(f"{operator}{place}: {known}") from error
             raise InputError(
                 "the step does something else for other values of its tensors"
                 f"{place}{f', in {operator}' if operator else ''}; a step is the same operations "
