@@ -65,13 +65,16 @@ class Options(SearchOptions):
     def checked(self) -> Options:
         """The same with parameters on storage, if some are to be split.
 
-        Raises InputError where they cannot be there.
+        Raises InputError where they, or what is frozen, cannot be there.
         """
         asked = f"--split={splits_text(self.split)}" if isinstance(self.split, tuple) else ""
         if asked and self.params == "ram":
             raise InputError(f"{asked}: parameters in shards are on storage, not in RAM")
-        if self.params == "storage" or asked:
-            asked = asked or "--params=storage"
+        if not asked and self.params == "storage":
+            asked = "--params=storage"
+        if not asked and "storage" in self.frozen.split(","):
+            asked = f"--frozen={self.frozen}"
+        if asked:
             if self.device.storage is None:
                 why = self.device.why_no_storage(self.device_name)
                 raise InputError(f"{asked} cannot go with {why}")

@@ -195,9 +195,9 @@ def candidates(
     """Ever finer splits of `unsplit` that may fit into `ram_bytes`, or if none may, the one that
     needs least; nothing if it is clear that none may.
 
-    `most_shards` gives for each parameter the argument that stands for those split alike, and in
-    how many shards these can be had. Iterating further means that the candidate before did not fit
-    after all.
+    `most_shards` gives for each parameter that can be in shards the argument that stands for those
+    split alike, and in how many these can be had. Iterating further means that the candidate
+    before did not fit after all.
     """
     if unsplit.ends_bytes > ram_bytes:
         return
@@ -228,6 +228,8 @@ def _finer(
     """A candidate in which a parameter of the kernel that needs most RAM is in more shards, so that
     less is needed; None if there is none. What did not help enters `exhausted`."""
     for argument, shard_bytes in _parameters(given):
+        if argument not in most_shards:
+            continue  # Frozen on storage.
         stands, most = most_shards[argument]
         now = next((s.shards for s in given.splits if s.parameter == stands), 1)
         if stands in exhausted:
