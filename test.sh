@@ -45,5 +45,5 @@ unset PYTHONDONTWRITEBYTECODE
 
 ruff check .
 ruff format --check .
-pyright
+pyright --threads 2
 exec pytest -n 2 --dist worksteal -q "${tests[@]}" "$@"

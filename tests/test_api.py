@@ -76,6 +76,7 @@ def of_jax(steps: int) -> tuple[Any, list[float]]:
     return params, losses
 
 
+@pytest.mark.slow
 def test_a_function_of_jax_at_any_budget() -> None:
     """As XLA has it, and with the same bits whatever the budget and wherever parameters are."""
     expected, losses = of_jax(4)
@@ -96,6 +97,7 @@ def test_a_function_of_jax_at_any_budget() -> None:
     assert len({tuple(rest) for _, *rest in seen}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"io": "caller"}, {"ram": 7 * 1024}, {"ram": "4KB"}])
 def test_the_same_bits_as_the_program_of_its_own(options: Any, tmp_path: Path) -> None:
     """A file, its arguments beside it, against the C program that reads them from files; with
@@ -317,6 +319,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield log
 
 
+@pytest.mark.slow
 def test_what_was_compiled_is_kept(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def runs() -> int:
         return len(compiler.read_text().splitlines())

@@ -266,6 +266,7 @@ def test_starting_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_interrupt_exits_130(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = [sys.executable, "-m", "poetc.cli", str(MODELS / "resnet8.mlir"), "--ram=520KB"]

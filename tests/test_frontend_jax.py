@@ -67,6 +67,7 @@ def test_training(name: str, tmp_path: Path) -> None:
     assert worst_error(run(program, arguments, expected, STEPS), expected) <= TOLERANCE
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path) -> None:
     """Arguments and, where they are asked for, results are JAX's, in flat order."""
     training = jax_models.mlp()

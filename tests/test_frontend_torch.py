@@ -714,6 +714,7 @@ class Noisy(nn.Module):
         return self.attention(x, x, x, need_weights=False)[0]
 
 
+@pytest.mark.slow
 def test_random_numbers(tmp_path: Path) -> None:
     """From a seed that each step makes one more: PyTorch's results have the same numbers."""
     torch.manual_seed(8)

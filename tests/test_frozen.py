@@ -80,6 +80,7 @@ def make_run(out: Path) -> None:
     assert "out0: relative difference" in done.stdout
 
 
+@pytest.mark.slow
 def test_three_ways_take_the_same_ram_and_give_the_same_bits(models: Path, tmp_path: Path) -> None:
     ram: dict[str, int] = {}
     heads: set[bytes] = set()
@@ -137,6 +138,7 @@ def test_writes_of_a_step_with_nothing_but_frozen_pages(models: Path, tmp_path: 
     assert machine.events == []
 
 
+@pytest.mark.slow
 def test_weights_of_8_and_16_bits_are_decoded_where_they_are_read(tmp_path: Path) -> None:
     """Of a table, a convolution and dense layers, forward and backward: never whole in RAM."""
 
