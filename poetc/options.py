@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any
 
 from poetc.budget import SCOPES, Deadline
@@ -320,7 +321,9 @@ def _written(name: str, value: Any) -> str:
     match value:
         case bool():
             return "on" if value else "off"
-        case str() | int() | float():
+        case str():
+            return value
+        case Real():  # Those of NumPy, too.
             return str(value)
         case os.PathLike():
             return os.fspath(value)

@@ -174,6 +174,8 @@ class Program:
             results = self._complete(given)
             for array in results:
                 array.flags.writeable = False
+            # Of a view nobody can make it writeable again.
+            results = [array.view() for array in results]
             for k, place in enumerate(self._results):
                 if place.updates is not None:
                     self._returned[place.updates] = results[k]

@@ -211,6 +211,8 @@ def test_options_are_those_of_the_command_line() -> None:
         ({"ram": X}, TypeError, "ram is text, a number, or a list of names"),
         ({"device": "abacus"}, poetc.InputError, "abacus"),
         ({"device": ""}, poetc.InputError, "device is given without a value"),
+        ({"ram": np.int64(-1)}, poetc.InputError, "--ram=-1: must be more than zero"),
+        ({"executor": "plan", "train": "params.out"}, poetc.InputError, "plans .* --frozen=off"),
     ):
         with pytest.raises(error, match=message):
             compiled(step, start(), **options)
@@ -369,8 +371,11 @@ def test_a_jitted_step_returns_what_the_function_does() -> None:
     assert program.report.ram.budget_bytes == 64 * 1024
     assert program is jitted.program(*start())
     assert jitted.program(*start()[:2], X[:4], LABELS[:4]) is not program
+    leaf = jax.tree.leaves(jitted(*mine, X, LABELS))[0]
     with pytest.raises(ValueError, match="read-only"):
-        jax.tree.leaves(jitted(*mine, X, LABELS))[0][:] = 0
+        leaf[:] = 0
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        leaf.flags.writeable = True
 
 
 def test_jit_of_one_result_and_numbers() -> None:

@@ -127,6 +127,9 @@ def test_figure() -> None:
     [
         (["--plot=memory.gif"], "--plot=memory.gif: the name ends with one of .svg, .png, .pdf"),
         (["--report=no/where.html"], "cannot write no/where.html: there is no"),
+        (["--trace=-"], "--trace=-: pictures are written into files"),
+        (["--report=./a.svg", "--plot=a.svg"], "--report and --plot write the same file a.svg"),
+        (["-o", "a.json", "--trace=a.json"], "-o and --trace write the same file a.json"),
         (["--trace=t.json", "--passes=poet-order"], "--trace cannot go with --passes"),
     ],
 )

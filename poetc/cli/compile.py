@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -89,9 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.output = file_name(arguments.output)
     check_writable(arguments.output)
     pictures = {name: path for name in views.PICTURES if (path := getattr(arguments, name))}
+    taken = {} if arguments.output is None else {os.path.realpath(arguments.output): "-o"}
     for name, path in pictures.items():
         views.check(name, path)
         check_writable(path)
+        if (other := taken.setdefault(os.path.realpath(path), f"--{name}")) != f"--{name}":
+            raise InputError(f"{other} and --{name} write the same file {path}")
     name, data = read(arguments.input)
 
     from poetc.ir.text import make_context, read_module

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from poetc.errors import InputError
+from poetc.streams import file_name
 
 if TYPE_CHECKING:
     from poetc.compilation import CompiledStep
@@ -69,6 +70,8 @@ PICTURES = {
 def check(name: str, path: str) -> None:
     """Raises InputError, before the work is done, where the picture cannot be drawn."""
     picture = PICTURES[name]
+    if file_name(path) is None:
+        raise InputError(f"--{name}={path}: pictures are written into files; give a name")
     if picture.endings and not path.lower().endswith(picture.endings):
         known = ", ".join(picture.endings)
         raise InputError(f"--{name}={path}: the name ends with one of {known}")

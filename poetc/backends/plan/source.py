@@ -20,7 +20,13 @@ from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.text import c_comment, c_identifier, defines, local_table, unique, wrapped
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
-from poetc.backends.plan.table import WORD_BYTES, Numbered, table_of, tensor_count
+from poetc.backends.plan.table import (
+    WORD_BYTES,
+    Numbered,
+    refuse_arguments,
+    table_of,
+    tensor_count,
+)
 from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.ir.poet import GraphOp
@@ -53,6 +59,7 @@ class PlanExecutor:
 
     def state_bytes(self, graph: GraphOp) -> int:
         """The plan that runs, and the place of each tensor."""
+        refuse_arguments(graph)
         return _PLAN_BYTES + 4 * _places(tensor_count(graph))
 
     def program(self, module: ModuleOp, graph: GraphOp, name: str, budget: Budget) -> PlanProgram:

@@ -139,11 +139,8 @@ def tensor_count(graph: GraphOp) -> int:
     return len(graph.arguments) + sum(len(node.compute.results) for node in _ordered(graph)[0])
 
 
-def table_of(graph: GraphOp) -> Numbered:
-    """The table of a graph with a memory plan.
-
-    Raises InputError for what plans cannot hold.
-    """
+def refuse_arguments(graph: GraphOp) -> None:
+    """Raises InputError for arguments that plans cannot hold; the graph need not be scheduled."""
     name = f"graph @{graph.sym_name.data}"
     if any(graph.is_frozen(i) for i in range(len(graph.arguments))):
         raise InputError(
@@ -152,6 +149,15 @@ def table_of(graph: GraphOp) -> Numbered:
         )
     if graph.io != "arena":
         raise InputError(f"{name}: plans have inputs and results in the arena: --io=arena")
+
+
+def table_of(graph: GraphOp) -> Numbered:
+    """The table of a graph with a memory plan.
+
+    Raises InputError for what plans cannot hold.
+    """
+    refuse_arguments(graph)
+    name = f"graph @{graph.sym_name.data}"
     stored = [graph.is_stored(i) for i in range(len(graph.arguments)) if graph.role(i) == "param"]
     if any(stored) and not all(stored):
         raise InputError(f"{name}: plans have all parameters on storage, or none: --params=storage")
