@@ -237,7 +237,7 @@ def test_the_driver_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
     board = (Path(device_module.__file__).parent / "devices" / f"{DEVICE}.toml").read_text()
     path = tmp_path / "bare.toml"
-    path.write_text(board.split("[storage]")[0])
+    path.write_text(board.split("storage = ")[0])
     code, _, err = drive(capsys, GESTURE, "--params=storage", f"--device={path}")
     assert (
         code == 2 and f"--params=storage cannot go with --device={path} (it has no storage)" in err
