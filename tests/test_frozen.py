@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import MODELS
 from power import Machine
 
 from poetc.cli import main
@@ -211,6 +212,22 @@ def test_unsigned_numbers(tmp_path: Path) -> None:
     out = tmp_path / "out"
     compiled(tmp_path, "step", out)
     make_run(out)
+
+
+def test_what_train_leaves_is_compared_with_what_it_was(tmp_path: Path) -> None:
+    """The file has what the whole step makes of it. The weights of the program have 16 bits."""
+    model, out = MODELS / "gesture_mlp", tmp_path / "out"
+    options = ["--train=*['l3']*", "--frozen=storage", "--pages=bf16", "--ram=6KB"]
+    data = f"--data={model}.npz"
+    assert main([f"{model}.mlir", *options, "--emit=c", data, "-q", "-o", str(out)]) == 0
+    make_run(out)
+    script = Path(__file__).parent.parent / "examples" / "run_c.py"
+    command = [sys.executable, script, out, f"{model}.npz"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    differences = {
+        line.split(":")[0]: float(line.split()[-1]) for line in done.stdout.splitlines()[1:]
+    }
+    assert max(differences[name] for name in ("out0", "out5", "out6")) < 2**-7
 
 
 def test_without_data_a_step_takes_a_pointer(models: Path, tmp_path: Path) -> None:

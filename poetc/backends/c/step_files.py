@@ -97,12 +97,15 @@ class _Piece:
 
 def _pieces(program: Program, step: StepData, k: int, at_least: float) -> Iterator[_Piece]:
     place, expected = program.results[k], step.results[k]
-    relative_to = scale(expected, at_least)
     if not place.on_storage:
-        yield _Piece(k, expected, relative_to)
+        yield _Piece(k, expected, scale(expected, at_least))
         return
     assert program.image is not None
     (parameter,) = (p for p in program.image.parameters if p.argument == place.updates)
+    if not any(tensor.updated for tensor in parameter.tensors):
+        # With --train the file may have what the whole step makes of it.
+        expected = step.arguments[parameter.argument]
+    relative_to = scale(expected, at_least)
     for tensor, part in zip(parameter.tensors, parameter.split(expected), strict=True):
         yield _Piece(k, part, relative_to, page_offset(program.image, tensor, _SEQUENCE))
 
