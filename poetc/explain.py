@@ -255,6 +255,13 @@ def _changes(
             yield Change(((name, freed),), meaning)
     if given.text("storage") == NO_STORAGE:
         yield Change((("storage", None),), "the device has its own storage")
+    words = options.frozen.split(",")
+    if "storage" in words:
+        named = ",".join(word for word in words if word != "storage") or default("frozen")
+        yield Change(
+            (("frozen", named),),
+            "what is frozen is in flash, where kernels read it, which --ram does not count",
+        )
     if options.params == "auto" and storage:
         yield Change((("params", "storage"),), "parameters are on storage between steps")
     if options.io != "caller" and options.executor is None:

@@ -61,6 +61,17 @@ def test_storage_that_was_left_out() -> None:
     assert own.fits and own.energy_nj == 299_858
 
 
+def test_frozen_weights_on_storage() -> None:
+    """In RAM there is one of 36 x 32 floats as a whole; in flash they take none."""
+    limits = {"ram": "6KB", "frozen": "storage", "train": "[1]['l3']*"}
+    (flash,) = [
+        outcome
+        for outcome in explained(**limits).changes
+        if outcome.change.options == (("frozen", "auto"),)
+    ]
+    assert flash.fits
+
+
 def test_what_the_kernel_holds(capsys: pytest.CaptureFixture[str]) -> None:
     """Its tensors by name, with the bytes of their types: w of 36 x 32, x of 4 x 36, and so on."""
     found = explained(**TOO_SMALL)
