@@ -172,6 +172,9 @@ class Program:
             there = {i for i in self._kept if leaves[i] is self._returned.get(i)}
             given = {i: self._signature.array(i, leaves[i]) for i in leaves.keys() - there}
             results = self._complete(given)
+            for k, place in enumerate(self._results):
+                if place.updates is not None:
+                    results[k] = _as_given(results[k], leaves[place.updates])
             for array in results:
                 array.flags.writeable = False
             # Of a view nobody can make it writeable again.
@@ -312,3 +315,10 @@ class Program:
         with self._lock:
             check_known(self._state.missing, self._signature.names)
             return self._state.values()
+
+
+def _as_given(held: np.ndarray, leaf: Any) -> np.ndarray:
+    """The new value of an argument in the type of the argument: with `pages`, weights that are f32
+    in the source are held in 16 bits."""
+    is_f32 = str(getattr(leaf, "dtype", "")).endswith("float32")
+    return held.astype(np.float32) if is_f32 and held.dtype.itemsize == 2 else held

@@ -378,6 +378,24 @@ def test_a_jitted_step_returns_what_the_function_does() -> None:
         leaf.flags.writeable = True
 
 
+def test_a_jitted_step_whose_weights_are_held_in_16_bits() -> None:
+    """What it returns are arguments of the next call, in the types of the function."""
+
+    def rounded(tree: Any) -> Any:
+        return jax.tree.map(lambda a: np.asarray(a).astype(np.float16).astype(np.float32), tree)
+
+    jitted = poetc.jit(pages="f16", donate_argnums=(0, 1))(step)
+    mine = theirs = start()[:2]
+    for _ in range(3):
+        *mine, loss = jitted(*mine, X, LABELS)
+        params, velocity, expected = jax.jit(step)(rounded(theirs[0]), theirs[1], X, LABELS)
+        theirs = (params, velocity)
+        np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    assert {leaf.dtype for leaf in jax.tree.leaves(mine)} == {np.dtype(np.float32)}
+    again = jitted(*jax.tree.map(np.array, mine), X, LABELS)
+    assert bits(again[-1]) == bits(jitted(*mine, X, LABELS)[-1])
+
+
 def test_jit_of_one_result_and_numbers() -> None:
     @poetc.jit
     def scale(state: Any, factor: Any) -> Any:
