@@ -264,7 +264,7 @@ def _changes(
         )
     if options.params == "auto" and storage:
         yield Change((("params", "storage"),), "parameters are on storage between steps")
-    if options.io != "caller" and options.executor is None:
+    if options.io != "caller":
         yield Change(
             (("io", "caller"),),
             "inputs and results are in buffers of the caller, which --ram does not count",

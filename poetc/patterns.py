@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 def chosen(names: Sequence[str], pattern: str) -> list[int]:
     """The numbers of the names that `pattern` stands for: a name, the names in a tree
-    (`params.encoder` for `params.encoder.w`), or with `*` (anything) and `?` (one character)."""
+    (`params.encoder` for `params.encoder.w`, `[0]['encoder']` for `[0]['encoder']['w']`), or with
+    `*` (anything) and `?` (one character)."""
     wanted = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    expression = re.compile(rf"{wanted}(\..*)?", re.DOTALL)
+    expression = re.compile(rf"{wanted}([.\[].*)?", re.DOTALL)
     return [i for i, name in enumerate(names) if expression.fullmatch(name)]

@@ -118,6 +118,9 @@ class Program:
 
     @parameters.setter
     def parameters(self, values: Mapping[str, Any]) -> None:
+        if not isinstance(values, Mapping):
+            kind = type(values).__name__
+            raise InputError(f"parameters are set by a mapping of names to arrays, not by {kind}")
         self._set(self._signature.parameters(values))
 
     def tree(self, name: str) -> Any:

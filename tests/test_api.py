@@ -184,6 +184,8 @@ def test_what_does_not_fit_the_step() -> None:
     for name in ("w", "params", "x"):
         with pytest.raises(poetc.InputError, match=f"no parameter {name}; there are params.hidden"):
             program.parameters = {name: X}
+    with pytest.raises(poetc.InputError, match="by a mapping of names to arrays, not by NoneType"):
+        program.parameters = None  # pyright: ignore
     with pytest.raises(poetc.InputError, match="keeps no argument 'x', but params, velocity"):
         program.tree("x")
     with pytest.raises(poetc.InputError, match="params is PyTreeDef"):
