@@ -7,21 +7,23 @@ Compiles each model with unlimited RAM and writes its page. Fails where one is l
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks import document
+
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 MOST_BYTES = 2_000_000
 
 
-def main() -> None:
+NAMES = ("gesture_mlp", "resnet8", "bert_base")
+
+
+def main(words: list[str]) -> None:
     """Prints the bytes of each page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=["gesture_mlp", "resnet8", "bert_base"])
-    for model in parser.parse_args().models:
+    for model in document.progress(document.chosen(words, NAMES)):
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "page.html"
             poetc = [sys.executable, "-m", "poetc.cli", str(MODELS / f"{model}.mlir"), "-q"]
@@ -30,8 +32,8 @@ def main() -> None:
             size = page.stat().st_size
         print(f"{model}: {size:,} bytes", flush=True)
         if size > MOST_BYTES:
-            raise SystemExit(f"more than {MOST_BYTES:,} bytes")
+            sys.exit(f"{model}: more than {MOST_BYTES:,} bytes")
 
 
 if __name__ == "__main__":
-    main()
+    document.run(main)

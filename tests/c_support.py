@@ -44,7 +44,8 @@ def build_c(command: Sequence[str], sources: Sequence[Path], output: Path, *link
 
     Each is compiled by itself, from its own folder, so that ccache has the objects that an earlier
     program of the same run shares with this one; those of the runtime are kept here. With -O0 to
-    compile takes no longer than to look there. `link` goes to the linker alone.
+    compile takes no longer than to look there. Objects among the sources are linked as they are.
+    `link` goes to the linker alone.
     """
     if "-c" in command:
         (source,) = sources
@@ -57,7 +58,7 @@ def build_c(command: Sequence[str], sources: Sequence[Path], output: Path, *link
         for source, made in zip(sources, objects, strict=True):
             if source.name.startswith(RUNTIME):
                 _runtime_object(compiling, source, made)
-            elif "-O0" in command:
+            elif source.suffix == ".o" or "-O0" in command:
                 objects[objects.index(made)] = source.absolute()
             else:
                 _succeed([*compiling, "-c", source.name, "-o", made], source.parent)

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 _BLOCK = re.compile(
-    r"(?:`(?P<file>[\w./-]+)`:\n\n)?"
+    r"(?:^ *`(?P<file>[\w./-]+)`:\n\n)?"
     r"(?P<skipped>^ *<!-- not run -->\n)?"
     r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,

@@ -51,6 +51,7 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK-NEXT:  #define MODEL_RAM_BYTES     1152
 // CHECK-NEXT:  #define MODEL_STORAGE_BYTES 36
 // CHECK:       /* Argument 1: w, float 8, parameter */
+// CHECK-NEXT:  #define MODEL_ARG_W       1
 // CHECK-NEXT:  #define MODEL_ARG1_OFFSET 32
 // CHECK-NEXT:  #define MODEL_ARG1_BYTES  32
 // CHECK:       /* Result 0: out0, float 8, new value of argument 1 */
@@ -65,6 +66,7 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK-NEXT:      poetc_status status;
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %y = poet.compute "double" (%x) */
+// CHECK-NEXT:      BEFORE(0);
 // CHECK-NEXT:      model_kernel_double(at(0), at(64));
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %p = poet.pageout %y */
@@ -75,6 +77,7 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK-NEXT:      /* poet.free %y */
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %z = poet.compute "double" (%x), %z in place of %x */
+// CHECK-NEXT:      BEFORE(1);
 // CHECK-NEXT:      model_kernel_double(at(0), at(0));
 // CHECK-NEXT:      /* poet.free %z */
 // CHECK-EMPTY:
@@ -85,10 +88,13 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK-NEXT:      }
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %w2 = poet.compute "subtract" (%w, %y2), %w2 in place of %w */
+// CHECK-NEXT:      BEFORE(2);
 // CHECK-NEXT:      model_kernel_subtract(at(32), at(64), at(32));
 // CHECK-NEXT:      /* poet.free %y2 */
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* poet.return %w2 */
+// CHECK-EMPTY:
+// CHECK-NEXT:      BEFORE(3);
 // CHECK-NEXT:      return POETC_OK;
 // CHECK-NEXT:  }
 
