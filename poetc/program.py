@@ -257,7 +257,7 @@ class Program:
         output = os.fspath(path)
         views.check(kind, output)
         check_writable(output)
-        write(output, views.PICTURES[kind].render(self._step, output))
+        write(output, views.draw(self._step, {kind: output})[output])
 
     def firmware(
         self, board: str, path: str | os.PathLike[str], *, data: bool = True, **options: Any

@@ -35,6 +35,10 @@ def compiled(model: str, case: int) -> CompiledStep:
     return compile_step(read_module(path.read_bytes(), path.name), path.name, options)
 
 
+def drawn(step: CompiledStep, picture: str, path: str) -> str | bytes:
+    return views.draw(step, {picture: path})[path]
+
+
 STEPS = [(model, case) for model, cases in CASES.items() for case in range(len(cases))]
 
 
@@ -98,7 +102,7 @@ def test_blocks_and_buffers_do_not_overlap(model: str, case: int) -> None:
 def test_trace(tmp_path: Path) -> None:
     """Events of a lane come one after the other, and the counter has the peak of the report."""
     step = compiled("gesture_mlp", 3)
-    events = json.loads(views.PICTURES["trace"].render(step, "x"))["traceEvents"]
+    events = json.loads(drawn(step, "trace", "x"))["traceEvents"]
     assert {e["ph"] for e in events} == {"M", "X", "C"}
     for lane in range(1, len(LANES) + 1):
         own = [e for e in events if e["ph"] == "X" and e["tid"] == lane]
@@ -112,14 +116,14 @@ def test_trace(tmp_path: Path) -> None:
 def test_figure() -> None:
     """A picture that an SVG reader reads, the same each time, and a PNG."""
     step = compiled("gesture_mlp", 1)
-    svg = views.PICTURES["plot"].render(step, "memory.svg")
-    assert svg == views.PICTURES["plot"].render(step, "memory.svg")
+    svg = drawn(step, "plot", "memory.svg")
+    assert svg == drawn(step, "plot", "memory.svg")
     groups = [e.get("id", "") for e in ElementTree.fromstring(svg).iter()]
     kinds = {
         kind for _, live in live_bytes(step_view(step.compiled)) for kind in live if live[kind]
     }
     assert sum(name.startswith("FillBetweenPolyCollection") for name in groups) == len(kinds) > 2
-    assert views.PICTURES["plot"].render(step, "memory.PNG")[:4] == b"\x89PNG"
+    assert drawn(step, "plot", "memory.PNG")[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_page_in_a_browser(tmp_path: Path) -> None:
     sync_api = pytest.importorskip("playwright.sync_api")
     step = compiled("gesture_mlp", 1)
     page = tmp_path / "page.html"
-    page.write_text(str(views.PICTURES["report"].render(step, page.name)))
+    page.write_text(str(drawn(step, "report", page.name)))
     loss = step.summary.ram.peak.tensors[0].name
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(

@@ -146,7 +146,7 @@ def _compile(
             progress.clear()
         for doubt in doubts:
             warn(doubt)
-    drawn = {path: views.PICTURES[kind].render(step, path) for kind, path in pictures.items()}
+    drawn = views.draw(step, pictures)
     if data is not None:
         data = data.held_by(step.compiled.graph)
     note = backend.emit(emit.Job(step, asked, arguments.output, data))

@@ -4,7 +4,7 @@ from the scheduled graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -14,39 +14,37 @@ from poetc.streams import file_name
 
 if TYPE_CHECKING:
     from poetc.compilation import CompiledStep
+    from poetc.views.step import StepView
 
 
-def _page(step: CompiledStep, path: str) -> str:
+def _page(view: StepView, step: CompiledStep, path: str) -> str:
     from poetc.views.page import page_html
-    from poetc.views.step import step_view
 
-    return page_html(step_view(step.compiled), step.summary, step.compiled.report)
+    return page_html(view, step.summary, step.compiled.report)
 
 
-def _trace(step: CompiledStep, path: str) -> str:
-    from poetc.views.step import step_view
+def _trace(view: StepView, step: CompiledStep, path: str) -> str:
     from poetc.views.trace import trace_json
 
-    return trace_json(step_view(step.compiled), step.name)
+    return trace_json(view, step.name)
 
 
-def _figure(step: CompiledStep, path: str) -> bytes:
+def _figure(view: StepView, step: CompiledStep, path: str) -> bytes:
     from poetc.views.figure import memory_figure
-    from poetc.views.step import step_view
 
     limit_bytes = step.compiled.options.budget.arena_bytes
-    format = path.rpartition(".")[2].lower()
-    return memory_figure(step_view(step.compiled), limit_bytes, format)
+    return memory_figure(view, limit_bytes, path.rpartition(".")[2].lower())
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that an option writes into a file. `render` gives the content of the file of that
-    name, for which the Python module `needs` must be there; the name ends with one of `endings`."""
+    """A picture that an option writes into a file. `render` makes the content of the file of that
+    name from what happens in a step, and the step; the Python module `needs` must be there for it.
+    The name ends with one of `endings`."""
 
     metavar: str
     help: str
-    render: Callable[[CompiledStep, str], str | bytes]
+    render: Callable[[StepView, CompiledStep, str], str | bytes]
     needs: str | None = None
     endings: tuple[str, ...] = ()
 
@@ -77,3 +75,14 @@ def check(name: str, path: str) -> None:
         raise InputError(f"--{name}={path}: the name ends with one of {known}")
     if picture.needs is not None and find_spec(picture.needs) is None:
         raise InputError(f"--{name} needs pip install 'poetc[report]'")
+
+
+def draw(step: CompiledStep, paths: Mapping[str, str]) -> dict[str, str | bytes]:
+    """The content of each file, by its path, of pictures of a step; `paths` are those of the
+    pictures by name. Raises InputError as `step_view`."""
+    if not paths:
+        return {}
+    from poetc.views.step import step_view
+
+    view = step_view(step.compiled)
+    return {path: PICTURES[name].render(view, step, path) for name, path in paths.items()}

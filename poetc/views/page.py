@@ -18,8 +18,6 @@ from poetc.views.step import LIFE_KINDS, StepView, stacked
 if TYPE_CHECKING:
     from poetc.planning.report import ScheduleReport
 
-Row = tuple[str, str]
-
 LIBRARIES = "window.vegaEmbed = vegaEmbed;"
 """What the page uses of Vega-Lite's JavaScript."""
 
@@ -45,9 +43,9 @@ def page_html(view: StepView, summary: Summary, report: ScheduleReport | None) -
         summary=summary,
         answers=list(answers(view, summary)),
         energy=list(energy_rows(view, summary)),
-        against=list(against_unlimited(view, summary, report)),
+        against=list(against_unlimited(summary, report)),
         ram=list(ram_rows(summary)),
-        storage=list(storage_rows(view, summary)),
+        storage=list(storage_rows(summary)),
         tried=[tried_text(each) for each in summary.tried or ()],
         # In a script element only this could end it.
         data=data.replace("</", "<\\/"),
@@ -60,8 +58,6 @@ def page_data(view: StepView, summary: Summary) -> dict[str, Any]:
     ranges are referred to by their index, times are in ns."""
     return {
         "kinds": LIFE_KINDS,
-        "makespan": view.makespan_ns,
-        "steps": view.steps,
         "arena": view.arena_bytes,
         "energy": summary.energy_nj,
         "tensors": [(t.name, t.kind, t.type, t.source) for t in view.tensors],
@@ -156,7 +152,7 @@ def energy_rows(view: StepView, summary: Summary) -> Iterator[tuple[str, str, fl
 
 
 def against_unlimited(
-    view: StepView, summary: Summary, report: ScheduleReport | None
+    summary: Summary, report: ScheduleReport | None
 ) -> Iterator[tuple[str, str, str, str]]:
     """The step beside the same with unlimited RAM: what, this, that, and the ratio."""
     pairs: list[tuple[str, int | None, int | None, Any]] = [
@@ -184,7 +180,7 @@ def ram_rows(summary: Summary) -> Iterator[tuple[str, str, str]]:
     yield "all of the RAM", format_bytes(ram.total_bytes), ""
 
 
-def storage_rows(view: StepView, summary: Summary) -> Iterator[Row]:
+def storage_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     """Flash and storage: what lies there, and what each step writes."""
     frozen = summary.ram.caller_bytes["frozen"]
     if frozen:

@@ -76,8 +76,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Move:
-    """A transfer of a tensor (index), "in" from storage or "out" to it. Computing waits `stall_ns`
-    for it, until `waited_ns`. `step` counts steps of the schedule."""
+    """A transfer of a tensor (index), "in" from storage or "out" to it, which has the bus from
+    `begin_ns` to `end_ns`. Computing waits `stall_ns` for it. `step` counts steps of the schedule.
+    """
 
     tensor: int
     direction: str
