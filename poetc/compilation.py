@@ -26,13 +26,10 @@ from poetc.options import SEARCH, Given
 from poetc.pipeline import Observer
 from poetc.planning.solver import ProgressCallback
 from poetc.report import Summary, summarize
-from poetc.request import Options
+from poetc.request import GIVE_UNSCHEDULED, Options
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
-
-
-_HINT = "give the IR from before poet-schedule"
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,11 @@ class CompiledStep:
     def summary(self) -> Summary:
         """What is reported of it; made when it is first asked for, which takes seconds."""
         return summarize(self.compiled, self.name)
+
+    @cached_property
+    def brief(self) -> Summary:
+        """The same without the search for the least RAM, which takes most of that time."""
+        return summarize(self.compiled, self.name, least_ram=False)
 
 
 def _quiet(message: str) -> None:
@@ -95,7 +97,8 @@ def _for_scheduled(
     """
     if unused := given.flags(*SEARCH.values()):
         raise InputError(
-            f"the input is scheduled already, so {' '.join(unused)} would change nothing; {_HINT}"
+            f"the input is scheduled already, so {' '.join(unused)} would change nothing; "
+            f"{GIVE_UNSCHEDULED}"
         )
     name, storage = _text(graph, "device"), _text(graph, "storage")
     if name is None or (name, storage) == (options.device.name, options.device.chosen_storage):
@@ -125,7 +128,8 @@ def _for_scheduled(
 def _other(given: Given, flag: str, made_for: str) -> InputError:
     asked = f"{flag}={given.text(flag.removeprefix('--'))}"
     return InputError(
-        f"the input is scheduled already, for {made_for}, but {asked} is asked for; {_HINT}"
+        f"the input is scheduled already, for {made_for}, but {asked} is asked for; "
+        f"{GIVE_UNSCHEDULED}"
     )
 
 

@@ -23,9 +23,10 @@ from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.text import make_context
 from poetc.ir.timeline import tensor_name
 from poetc.options import OPTIONS, Given, default
+from poetc.passes.stablehlo_to_poet import FROZEN_ON_STORAGE, frozen_on_storage
 from poetc.pipeline import run_passes
 from poetc.report import source_of
-from poetc.request import Options, options_of
+from poetc.request import GIVE_UNSCHEDULED, Options, options_of
 from poetc.units import format_bytes, format_energy, format_time
 
 
@@ -157,13 +158,13 @@ def explain(module: ModuleOp, name: str, given: Given, warn: Callable[[str], Non
     whatever the limits.
     """
     if any(graph.is_scheduled for graph in graphs(module)):
-        raise InputError("the input is scheduled already; give the IR from before poet-schedule")
+        raise InputError(f"the input is scheduled already; {GIVE_UNSCHEDULED}")
     options = options_of(given, warn)
-    graph = _unscheduled(module.clone(), options)
     as_asked = Change((), "as asked")
     asked, diagnosis = _outcome(module, name, given, as_asked)
     if diagnosis is None:
         return Explanation(asked, None, (), ())
+    graph = _unscheduled(module.clone(), options)
     found = [
         outcome
         for change in _changes(given, options, graph, diagnosis)
@@ -190,7 +191,7 @@ def _outcome(
 ) -> tuple[Outcome, Diagnosis | None]:
     options = options_of(change.applied(given), lambda message: None)
     try:
-        summary = compile_step(module.clone(), name, options).summary
+        summary = compile_step(module.clone(), name, options).brief
     except UnscheduledError as error:
         found = error.diagnosis
         least_bytes = found.known_bytes
@@ -255,9 +256,9 @@ def _changes(
             yield Change(((name, freed),), meaning)
     if given.text("storage") == NO_STORAGE:
         yield Change((("storage", None),), "the device has its own storage")
-    words = options.frozen.split(",")
-    if "storage" in words:
-        named = ",".join(word for word in words if word != "storage") or default("frozen")
+    if frozen_on_storage(options.frozen):
+        words = options.frozen.split(",")
+        named = ",".join(w for w in words if w != FROZEN_ON_STORAGE) or default("frozen")
         yield Change(
             (("frozen", named),),
             "what is frozen is in flash, where kernels read it, which --ram does not count",

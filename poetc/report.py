@@ -191,13 +191,14 @@ class Summary:
         return as_html(self)
 
 
-def summarize(compiled: Compiled, input_name: str) -> Summary:
-    """The summary of a compilation, also of an input that was scheduled already."""
+def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Summary:
+    """The summary of a compilation, also of an input that was scheduled already; without
+    `least_ram`, for which it searches, its `ram.least` is empty."""
     graph, report, options = compiled.graph, compiled.report, compiled.options
     stack = compiled.stack
     view = view_scheduled(graph, align=alignment_of(options.device))
     original = unscheduled(compiled.module)
-    least = least_ram_report(original, options)
+    least = least_ram_report(original, options) if least_ram else ()
     sizes = {PageIn: [], PageOut: []}
     for step in view.steps:
         if isinstance(step, PageIn | PageOut):

@@ -15,6 +15,7 @@ from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InputError, TimeLimitError
 from poetc.ir.poet import GraphOp, stays_on_storage
 from poetc.options import SEARCH, Given, SearchOptions, default, search_fields
+from poetc.passes.stablehlo_to_poet import frozen_on_storage
 from poetc.planning.problem import ScheduleOptions, alignment_of, deadline_of
 from poetc.splits import Split, parse_splits, splits_text
 from poetc.units import format_bytes, format_time
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from poetc.backends.c.boards import Board
     from poetc.backends.c.emit import Executor
     from poetc.backends.c.stack import StackUse
+
+
+GIVE_UNSCHEDULED = "give the IR from before poet-schedule"
+"""What to do where a schedule that came with the input is in the way."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Options(SearchOptions):
             raise InputError(f"{asked}: parameters in shards are on storage, not in RAM")
         if not asked and self.params == "storage":
             asked = "--params=storage"
-        if not asked and "storage" in self.frozen.split(","):
+        if not asked and frozen_on_storage(self.frozen):
             asked = f"--frozen={self.frozen}"
         if asked:
             if self.device.storage is None:
@@ -223,7 +228,6 @@ def _stack(given: Given, board: Board | None) -> tuple[int, tuple[str, ...] | No
 
 def check_given(graph: GraphOp, options: Options) -> None:
     """Raises InputError unless a schedule that came with the input keeps to what is asked for."""
-    hint = "give the IR from before poet-schedule"
     params = [
         i
         for i in range(len(graph.arguments))
@@ -234,18 +238,18 @@ def check_given(graph: GraphOp, options: Options) -> None:
         raise InputError(
             f"the input is scheduled already, with parameter {graph.arg_name(other[0])} "
             f"{'on storage' if graph.is_stored(other[0]) else 'in RAM'}, but --params="
-            f"{options.params} is asked for; {hint}"
+            f"{options.params} is asked for; {GIVE_UNSCHEDULED}"
         )
     if options.io not in (None, graph.io):
         raise InputError(
             f"the input is scheduled already, with io = {graph.io}, but --io={options.io} is "
-            f"asked for; {hint}"
+            f"asked for; {GIVE_UNSCHEDULED}"
         )
     used = options.budget.used_bytes(static_ram_bytes(graph))
     if options.ram_bytes is not None and used > options.ram_bytes:
         raise InputError(
             f"the input is scheduled already and takes {format_bytes(used)}, more than the "
-            f"{format_bytes(options.ram_bytes)} asked for; {hint}"
+            f"{format_bytes(options.ram_bytes)} asked for; {GIVE_UNSCHEDULED}"
         )
     if options.deadline is None:
         return
@@ -253,11 +257,13 @@ def check_given(graph: GraphOp, options: Options) -> None:
     known = found.data if isinstance(found, DictionaryAttr) else {}
     times = [known.get(name) for name in ("makespan_ns", "unlimited_makespan_ns")]
     if not all(isinstance(time_ns, IntegerAttr) for time_ns in times):
-        raise InputError(f"the input is scheduled already and does not say its time; {hint}")
+        raise InputError(
+            f"the input is scheduled already and does not say its time; {GIVE_UNSCHEDULED}"
+        )
     makespan_ns, unlimited_ns = (t.value.data for t in times if isinstance(t, IntegerAttr))
     limit_ns = options.deadline.within_ns(unlimited_ns)
     if makespan_ns > limit_ns:
         raise InputError(
             f"the input is scheduled already and takes {format_time(makespan_ns)}, longer than the "
-            f"deadline of {format_time(limit_ns)}; {hint}"
+            f"deadline of {format_time(limit_ns)}; {GIVE_UNSCHEDULED}"
         )

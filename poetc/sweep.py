@@ -23,10 +23,10 @@ from poetc.budget import Deadline
 from poetc.diagnosis import Reason
 from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.files import write_whole
-from poetc.request import Options
+from poetc.request import GIVE_UNSCHEDULED, Options
 
 if TYPE_CHECKING:
-    from poetc.report import Summary
+    from poetc.compilation import CompiledStep
 
 ATTEMPTS = 3
 """How many workers may be lost with one point before it is given up."""
@@ -93,7 +93,7 @@ def answer(step: Step, point: Point) -> Row:
     asked = asdict(point)
     module = _module(step.name, step.data)
     try:
-        found = _summary(module, step.name, options)
+        found = _compiled(module, step.name, options).brief
     except UnscheduledError as error:
         # What a strategy cannot do proves nothing about the step.
         proven = error.diagnosis.proven and error.diagnosis.reason is not Reason.STRATEGY
@@ -127,16 +127,16 @@ def _module(name: str, data: bytes) -> ModuleOp:
     if any(graph.is_scheduled for graph in graphs(module)):
         raise InputError(
             f"{name} is scheduled already, so another strategy or budget changes nothing; "
-            "give the IR from before poet-schedule"
+            f"{GIVE_UNSCHEDULED}"
         )
     return module
 
 
-def _summary(module: ModuleOp, name: str, options: Options) -> Summary:
-    """What is reported of a module as it is scheduled with these options."""
+def _compiled(module: ModuleOp, name: str, options: Options) -> CompiledStep:
+    """The module as it is scheduled with these options."""
     from poetc.compilation import compile_step
 
-    return compile_step(module.clone(), name, options).summary
+    return compile_step(module.clone(), name, options)
 
 
 def budgets(step: Step, count: int) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ def budgets(step: Step, count: int) -> tuple[int, ...]:
     Raises InputError where the two are the same.
     """
     unlimited = replace(step.options, ram_bytes=None, deadline=None, strategy="auto")
-    ram = _summary(_module(step.name, step.data), step.name, unlimited).ram
+    ram = _compiled(_module(step.name, step.data), step.name, unlimited).summary.ram
     most = ram.total_bytes
     known = [least.known_bytes for least in ram.least if least.known_bytes is not None]
     least = min(known, default=most)

@@ -65,6 +65,9 @@ _STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
 FROZEN = "poet.frozen"
 """Unit attribute of an argument that no step changes, such as a weight that is not trained."""
 
+FROZEN_ON_STORAGE = "storage"
+"""Among the names of the option `frozen`: what is frozen is on auxiliary storage."""
+
 
 @dataclass(frozen=True)
 class StableHLOToPoetPass(ModulePass):
@@ -88,7 +91,7 @@ class StableHLOToPoetPass(ModulePass):
         main = _main(op)
         _check(main)
         frozen = frozen_arguments(main, self.frozen)
-        graph = _Converter(main, frozen, "storage" in self.frozen.split(",")).convert()
+        graph = _Converter(main, frozen, frozen_on_storage(self.frozen)).convert()
         if self.io is not None:
             graph.attributes["io"] = StringAttr(self.io)
         Rewriter.insert_op(graph, InsertPoint.before(main))
@@ -447,6 +450,11 @@ def _reads_elementwise(op: Operation | None, value: SSAValue) -> bool:
     return elementwise and value in op.operands and op.result.type == value.type
 
 
+def frozen_on_storage(asked: str) -> bool:
+    """Whether the option asks for what is frozen to be on auxiliary storage."""
+    return FROZEN_ON_STORAGE in asked.split(",")
+
+
 def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
     """The arguments of a simplified step that are frozen; `asked` is the option of the pass.
 
@@ -464,7 +472,7 @@ def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
     names = [name or f"arg{i}" for i, name in enumerate(argument_names(main))]
     problems: list[str] = []
     for word in asked.split(","):
-        if word in ("auto", "storage"):
+        if word in (default("frozen"), FROZEN_ON_STORAGE):
             continue
         number = re.fullmatch(r"(?:arg)?(\d{1,9})", word, re.ASCII)
         found = chosen(names, word) or ([int(number[1])] if number else [])
