@@ -93,8 +93,9 @@ def page_data(view: StepView, summary: Summary) -> dict[str, Any]:
 
 
 def answers(view: StepView, summary: Summary) -> Iterator[str]:
-    """What one asks first, a sentence or two each: what holds the RAM, what is computed again,
-    where the energy goes, how good the schedule is."""
+    """Answers to the first questions about a schedule, one or two sentences each: which tensors are
+    live at the peak, which kernels are recomputed, how long computing waits for transfers, and how
+    far the schedule may be from optimal."""
     peak = summary.ram.peak
     largest = ", ".join(f"{t.name} ({format_bytes(t.bytes)})" for t in peak.tensors[:3])
     where = f", from {peak.location}" if peak.location else ""
@@ -116,11 +117,11 @@ def answers(view: StepView, summary: Summary) -> Iterator[str]:
         more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         share = time_ns / max(1, view.makespan_ns)
         yield (
-            f"Kernels run again {len(again)} times, {share:.2%} of the time: "
+            f"Kernels are recomputed {len(again)} times, {share:.2%} of the time: "
             f"{', '.join([*named][:MOST_NAMED])}{more}."
         )
     else:
-        yield "No kernel runs again."
+        yield "No kernel is recomputed."
     stall_ns = sum(stall.end_ns - stall.begin_ns for stall in view.stalls)
     if view.moves:
         yield (

@@ -17,7 +17,7 @@ const moves = data.moves.map(([tensor, direction, size, t0, t1, nj, stall, step]
   size: bytes(size), t0, t1, s0: step, s1: step + 1, took: time(t1 - t0), energy: energy(nj), stall: time(stall),
 }));
 const runs = data.runs.map(([kernel, source, again, t0, t1, nj, step, reads, writes]) => ({
-  kernel, source, tensor: writes[0] ?? NONE, lane: again ? "recomputed" : "kernels", what: kernel, uses: [...reads, ...writes], t0, t1,
+  kernel, source, tensor: writes[0] ?? NONE, lane: again ? "recomputed" : "kernels", what: kernel, uses: [...reads, ...writes], writes, t0, t1,
   s0: step, s1: step + 1, took: time(t1 - t0), energy: energy(nj), nj, again,
 }));
 // A stall lies between two steps: on the axis of steps it has no width.
@@ -116,7 +116,7 @@ function story(tensor) {
   const found = [];
   for (const life of lives) if (life.tensor === tensor) found.push([life.t0, life.s0, life.size + " at offset " + life.low.toLocaleString("en") + ", put there by " + life.begins + ", until " + life.to]);
   for (const move of moves) if (move.tensor === tensor) found.push([move.t0, move.s0, move.what + ", " + move.took + ", " + move.energy]);
-  for (const run of runs) if (run.uses.includes(tensor)) found.push([run.t0, run.s0, (data.runs[runs.indexOf(run)][8].includes(tensor) ? (run.again ? "computed again by " : "computed by ") : "read by ") + run.kernel]);
+  for (const run of runs) if (run.uses.includes(tensor)) found.push([run.t0, run.s0, (run.writes.includes(tensor) ? (run.again ? "recomputed by " : "computed by ") : "read by ") + run.kernel]);
   found.sort((a, b) => a[1] - b[1] || a[0] - b[0]);
   return [name + ": " + kind + ", " + type + (source ? ", from " + source : ""), ...found.map(([at, , what]) => time(at) + "  " + what)].join("\n");
 }
@@ -172,13 +172,13 @@ for (const life of lives) {
   most[life.tensor] = Math.max(most[life.tensor], life.bytes);
   residences[life.tensor] += 1;
 }
-for (const run of data.runs) for (const tensor of run[8]) computed[tensor] += 1;
+for (const run of runs) for (const tensor of run.writes) computed[tensor] += 1;
 for (const move of data.moves) moved[move[0]] += 1;
 const share = (nj) => (data.energy ? ((100 * nj) / data.energy).toFixed(2) + " %" : "");
 fill("kernels", [["kernel", false], ["time", true], ["energy", true], ["share", true], ["runs", false], ["from", false]],
   runs.map((run) => ({
     pick: run.tensor, uses: run.uses,
-    texts: [run.kernel, run.took, run.energy, share(run.nj), run.again ? "again" : "", run.source],
+    texts: [run.kernel, run.took, run.energy, share(run.nj), run.again ? "recomputed" : "", run.source],
     keys: [run.kernel, run.t1 - run.t0, run.nj, run.nj, run.again, run.source ?? ""],
   })), 2);
 fill("tensors", [["tensor", false], ["kind", false], ["bytes", true], ["live ranges", true], ["runs", true], ["transfers", true], ["type", false], ["from", false]],
