@@ -42,6 +42,7 @@ class CompileOptions(TypedDict, total=False):
     split: Names | None
     io: str | None
     time_limit: float | str | None
+    stop: str | None
     gap: float | str | None
     stack: Size | None
     board: str | None

@@ -206,6 +206,14 @@ _TABLE = (
         takers=_ALL,
     ),
     Option(
+        "stop",
+        "what ends a search while the gap is open: the work that the time limit stands for, with "
+        "the same result on every machine (default), or the clock",
+        choices=("work", "clock"),
+        default="work",
+        takers=_ALL,
+    ),
+    Option(
         "gap",
         "stop this close to optimal (default {default})",
         "FRACTION",
@@ -336,13 +344,15 @@ def _written(name: str, value: Any) -> str:
 class SearchOptions:
     """How to search for a schedule; these mean nothing where nothing is searched.
 
-    `gap` is the optimality gap to stop at, relative to the energy.
+    `gap` is the optimality gap to stop at, relative to the energy. With `stop` "work" a search
+    ends after the work that the time limit stands for, with "clock" at the time limit.
     """
 
     strategy: str = default("strategy")
     paging: bool = default("paging")
     remat: bool = default("remat")
     time_limit_s: float = default("time_limit")
+    stop: str = default("stop")
     gap: float = default("gap")
     ram_scope: str = default("ram_scope")
 

@@ -27,7 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from poetc.costmodel.device import Device
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
-from poetc.options import default
+from poetc.options import SEARCH, default
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
@@ -120,17 +120,12 @@ def schedule_pass(options: Options, asked: ScheduleOptions) -> PoetSchedulePass:
     return PoetSchedulePass(
         ram=asked.arena_bytes,
         deadline=asked.deadline_ns,
-        strategy=asked.strategy,
-        paging=asked.paging,
-        remat=asked.remat,
-        time_limit=asked.time_limit_s,
-        gap=asked.gap,
         device=options.device_name,
         profile=_profile_path(options.device),
         storage=options.storage,
-        ram_scope=asked.ram_scope,
         params=asked.params,
         io=options.io,
+        **{option: getattr(asked, field) for field, option in SEARCH.items()},
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import compiled
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +16,8 @@ from outcomes import must_reach, reached
 from schedule_problems import problems, random_problem
 from test_schedule_solve import training_step
 
+from poetc.ir.graph import graphs
+from poetc.planning.plan import plan_graph
 from poetc.schedule.model.checker import check
 from poetc.schedule.model.clock import Clock
 from poetc.schedule.model.errors import InfeasibleProblem, SolveError
@@ -135,6 +140,25 @@ def test_the_search_goes_on_until_the_time_is_over() -> None:
     # The work for which the limit stands was done long before.
     assert clock.seconds >= 3
     assert clock.used_s > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", ["work", "clock"])
+def test_a_step_is_planned_until_the_work_is_done_or_the_time_is_over(
+    stop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With hardly any work for each second, so that the work is done long before the time."""
+    pace = 0.02
+    monkeypatch.setattr(Clock.__init__, "__defaults__", (math.inf, pace, True))
+    step = compiled.prepare("lenet5")
+    limit_s = 4.0
+    options = step.options(200_000, time_limit_s=limit_s, gap=0.0, stop=stop, params="storage")
+    began_s = time.monotonic()
+    report = plan_graph(graphs(step.module)[0], options)
+    seconds = time.monotonic() - began_s
+    assert report.gap > 0
+    # A fifth is left to the search for an arena.
+    assert (seconds >= 0.8 * limit_s) == (stop == "clock")
 
 
 @pytest.mark.slow

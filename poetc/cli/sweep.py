@@ -40,6 +40,7 @@ ASKED = (
     "split",
     "io",
     "time_limit",
+    "stop",
     "gap",
     "stack",
     "board",

@@ -34,7 +34,7 @@ class PoetSchedulePass(ModulePass):
 
     `device` is a name or the path of a device file, `profile` the path of a profile (the device is
     then, by default, the one it was measured on), `storage` what takes the place of its own: a
-    name, a file, or "none"; `time_limit` is in seconds, `gap` relative,
+    name, a file, or "none"; `time_limit` is in seconds, `stop` "work" or "clock", `gap` relative,
     `params` one of "auto", "ram" and "storage". `io`, "arena" or "caller", says where inputs and
     results are (default: what the graph says, or in the arena).
     """
@@ -47,6 +47,7 @@ class PoetSchedulePass(ModulePass):
     paging: bool = default("paging")
     remat: bool = default("remat")
     time_limit: int | float = default("time_limit")
+    stop: str = default("stop")
     gap: int | float = default("gap")
     device: str | None = None
     profile: str | None = None

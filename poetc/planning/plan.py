@@ -19,6 +19,7 @@ from poetc.errors import InfeasibleError, InputError, TimeLimitError, Unschedule
 from poetc.ir.graph import GraphView, view_scheduled, write_schedule
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers, split_transfers
+from poetc.options import OPTIONS
 from poetc.planning.memory import (
     PLANNED,
     plan_graph_memory,
@@ -30,7 +31,6 @@ from poetc.planning.problem import ScheduleOptions, storage_of, unit_bytes
 from poetc.planning.report import ScheduleReport, describe, describe_asked, with_makespan
 from poetc.planning.solver import ProgressCallback, diagnosis
 from poetc.planning.transfers import plan_graph_transfers
-from poetc.schedule.model.clock import Clock
 
 MAX_LATE = 6
 """How often a step with a profile is scheduled again until what is predicted for it is in time."""
@@ -50,7 +50,7 @@ def plan_graph(
     """
     options = _checked(graph, options)
     if options.clock is None:
-        options = replace(options, clock=Clock(options.time_limit_s))
+        options = replace(options, clock=options.new_clock())
     view, report = _plan_in_time(graph, options, progress)
     assert report.memory is not None
     write_schedule(view, report.steps)
@@ -83,12 +83,14 @@ def schedule_and_plan(
 def _checked(graph: GraphOp, options: ScheduleOptions) -> ScheduleOptions:
     """The options with the only place for parameters in shards, which is storage.
 
-    Raises InputError where they are to be in RAM, and InfeasibleError where nothing is left for
-    tensors.
+    Raises InputError where they are to be in RAM and for an unknown `stop`, and InfeasibleError
+    where nothing is left for tensors.
     """
     if graph.has_shards and (options.params == "ram" or options.ram_scope != "all"):
         limits = "params=ram" if options.params == "ram" else f"ram-scope={options.ram_scope}"
         raise InputError(f"parameters in shards are on storage; they cannot go with {limits}")
+    if options.stop not in (stops := OPTIONS["stop"].choices or ()):
+        raise InputError(f"stop is {' or '.join(stops)}, not {options.stop}")
     if options.arena_bytes is not None and options.arena_bytes <= 0 < options.budget.reserved_bytes:
         raise InfeasibleError(replace(diagnosis(graph, options, Reason.RESERVED), proven=True))
     return replace(options, params="storage") if graph.has_shards else options

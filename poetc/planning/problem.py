@@ -49,10 +49,13 @@ class ScheduleOptions(SearchOptions):
         """The RAM of the arena; None is no limit."""
         return self.budget.arena_bytes
 
+    def new_clock(self) -> Clock:
+        """A clock of the time limit."""
+        return Clock(self.time_limit_s, counted=self.stop == "work")
+
     @property
     def now_s(self) -> float:
-        """The seconds of the time limit that were used. They are those that the work stands for, so
-        that what is tried does not depend on the machine."""
+        """The seconds of the time limit that were used (`Clock.used_s`)."""
         return 0.0 if self.clock is None else self.clock.used_s
 
     @property

@@ -30,7 +30,6 @@ from poetc.planning.split_candidates import (
     in_time,
 )
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
-from poetc.schedule.model.clock import Clock
 from poetc.schedule.search.infeasibility import least_ram
 from poetc.splits import Split, splits_text
 
@@ -123,7 +122,7 @@ class _Search:
         self.step, self.asked, self.progress = step, step.asked, progress
         self.refused = "the input is poet IR" if source is None else source.refused
         self.source = None if self.refused else source
-        self.clock = Clock(step.asked.time_limit_s)
+        self.clock = step.asked.new_clock()
         self.best: Found | None = None
         self.tried: list[Tried] = []
         self.failures: list[_Failure] = []

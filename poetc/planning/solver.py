@@ -101,7 +101,7 @@ class Solver:
                     strategy=options.strategy,
                     time_limit_s=time_limit_s,
                     patience=patient_s / effort_s,
-                    effort_s=effort_s,
+                    effort_s=effort_s if options.stop == "work" else None,
                     clock=options.clock,
                     enough_nj=self.enough_nj,
                     gap=options.gap,

@@ -19,11 +19,12 @@ short; on all faster machines the search is the same, and ends before it."""
 
 class Clock:
     """The work that has been done, in seconds of work, and the seconds since it began, of which
-    there are `limit_s`. A time limit stands for `pace` times as much work."""
+    there are `limit_s`. A time limit stands for `pace` times as much work. The time of a clock that
+    is not `counted` is used up by seconds instead of work."""
 
-    def __init__(self, limit_s: float = math.inf, pace: float = PACE) -> None:
+    def __init__(self, limit_s: float = math.inf, pace: float = PACE, counted: bool = True) -> None:
         self.begin = time.monotonic()
-        self.limit_s, self.pace = limit_s, pace
+        self.limit_s, self.pace, self.counted = limit_s, pace, counted
         self.work = 0.0
 
     @property
@@ -38,12 +39,13 @@ class Clock:
 
     @property
     def used_s(self) -> float:
-        """The seconds of a time limit that the work stands for, the same on every machine."""
-        return self.work / self.pace
+        """The seconds of a time limit that are used up; where work is counted those that it stands
+        for, the same on every machine."""
+        return self.work / self.pace if self.counted else self.seconds
 
     def fork(self) -> Clock:
         """One that goes on from here, for another thread."""
-        other = Clock(self.limit_s, self.pace)
+        other = Clock(self.limit_s, self.pace, self.counted)
         other.begin, other.work = self.begin, self.work
         return other
 

@@ -22,6 +22,10 @@ from poetc.schedule.strategies import constructive
 # is left to try.
 LANE, CONSTRUCT, TURN = 1e-5, 4e-4, 1e-2
 
+WHOLE_GAP = 0.1
+"""Gap to which the whole model is solved, as a share of that asked for: bounds of other orders need
+room."""
+
 
 def several_orders(search: Search) -> bool:
     """Looks in the given order and, unless nothing is left to save, in others. True when there
@@ -78,8 +82,10 @@ class _Orders:
         """Looks until the gap or the time limit is reached; True when there provably is no schedule
         in the given order and none is found in another."""
         proven = self._search() or self._go_on()
-        # Where the whole model is settled at once nothing is left but more orders.
-        while not (proven or self.tiny or self.search.optimal) and self.search.extend():
+        while not (proven or self.search.optimal) and self.search.extend():
+            # Where the whole model is settled nothing is left but more orders.
+            if self.tiny and _solved(self.given) and _solved(self.best):
+                break
             proven = self._go_on()
         settled = self.search.relative_gap <= TOLERANCE or self.search.content
         if not (settled or self.search.stop.is_set()):
@@ -357,8 +363,13 @@ def _windows(search: Search, seed: int) -> None:
     windows(search, Guide(), 1.0, seed=seed)
 
 
+def _solved(lane: Search) -> bool:
+    """Whether the whole model has come to its end in this order (`_whole`)."""
+    return lane.relative_gap <= max(lane.gap * WHOLE_GAP, TOLERANCE)
+
+
 def _whole(search: Search) -> bool:
     """The whole model, to a gap that leaves room for what bounds say of other orders."""
     if search.instance.recomputes > search.params.small:
         return improve(search)
-    return exact(search, gap=search.gap / 10)
+    return exact(search, gap=search.gap * WHOLE_GAP)
