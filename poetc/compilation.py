@@ -78,7 +78,7 @@ def compile_step(
             options = _for_scheduled(given or Given(), options, graph, warn)
     compiled = compile_module(make_context(), module, options, progress=progress, observe=observe)
     graph = compiled.graph
-    if all(graph.updates(i) is None for i in range(len(graph.arguments))):
+    if all(graph.role(i) == "input" for i in range(len(graph.arguments))):
         warn(
             "no result is the new value of an argument, so nothing is kept from step to step; "
             "lower the step with donate_argnums"

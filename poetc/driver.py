@@ -17,8 +17,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
-from poetc.passes.stablehlo_split import StableHLOSplitPass, main_of, splittable
-from poetc.passes.stablehlo_to_poet import frozen_arguments
+from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
 from poetc.pipeline import (
     Observer,
     front_passes,
@@ -32,7 +31,7 @@ from poetc.planning.problem import ScheduleOptions
 from poetc.planning.report import ScheduleReport
 from poetc.planning.search import search, step_of
 from poetc.planning.solver import ProgressCallback
-from poetc.request import Options, check_given
+from poetc.request import Options, check_given, check_parameters
 from poetc.splits import Split
 
 if TYPE_CHECKING:
@@ -83,6 +82,7 @@ def compile_module(
     step = step_of(module, ScheduleOptions())
     if step.graph.is_scheduled:
         return _compile_scheduled(ctx, module, step.graph, options, observe)
+    check_parameters(step.graph, options)
     known = options.with_program(module, step.graph)
     asked = known.schedule_options(step.graph)
     started = time.monotonic()
@@ -208,8 +208,7 @@ class SplitSource:
         these can be had. The module is simplified then."""
         for step in self._simplify_passes():
             step.apply(self.ctx, self.module)
-        frozen = frozen_arguments(main_of(self.module), self.options.frozen)
-        return {i: most for i, most in splittable(self.module).items() if i not in frozen}
+        return splittable(self.module, self.options.frozen)
 
     def seconds(self, module: ModuleOp | None = None) -> float:
         """What a module of that size takes to become poet IR; None: the step as it is."""

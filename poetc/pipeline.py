@@ -78,7 +78,7 @@ def front_passes(
     if not found:
         return (
             *simplify_passes(train, pages, frozen),
-            *((StableHLOSplitPass(split),) if split is not None else ()),
+            *((StableHLOSplitPass(split, frozen),) if split is not None else ()),
             StableHLOToPoetPass(io, frozen),
             PoetFusePass(),
             PoetLowerKernelsPass(),

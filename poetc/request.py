@@ -226,6 +226,22 @@ def _stack(given: Given, board: Board | None) -> tuple[int, tuple[str, ...] | No
     return given.value("stack"), None
 
 
+def check_parameters(graph: GraphOp, options: Options) -> None:
+    """Raises InputError where parameters are to be on storage, and there are none: a program that
+    only predicts updates nothing, and what it reads may be a weight or an input."""
+    arguments = range(len(graph.arguments))
+    if options.params != "storage" or any(graph.role(i) == "param" for i in arguments):
+        return
+    frozen = [graph.arg_name(i) for i in arguments if graph.is_frozen(i)]
+    named = "" if frozen else ",NAME,..."
+    of = frozen or [graph.arg_name(i) for i in arguments]
+    raise InputError(
+        "--params=storage: no argument is updated, so there is no parameter that could be there; "
+        f"weights that are only read go there with --frozen=storage{named}"
+        + (f" ({', '.join(of)})" if frozen else f"; there are {', '.join(of)}")
+    )
+
+
 def check_given(graph: GraphOp, options: Options) -> None:
     """Raises InputError unless a schedule that came with the input keeps to what is asked for."""
     params = [

@@ -292,7 +292,7 @@ def test_fine_tuning_takes_what_the_documentation_says(tmp_path: Path) -> None:
 def test_too_little_ram_beside_frozen_weights(
     models: Path, frozen: str, ram: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is frozen is not in shards, in flash or on storage; without a schedule that is said."""
+    """What is frozen is in shards on storage only; without a schedule that is said."""
     limits = [f"--frozen={frozen}", f"--ram={ram}", "--time-limit=20"]
     status = main([str(models / "returned.mlir"), *limits, "-q"])
     error = capsys.readouterr().err

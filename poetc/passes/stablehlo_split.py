@@ -12,6 +12,8 @@ after all arguments, their new values after all results. On each shard
 `poet.shard = array<i64: argument, axis, start>` tells which argument it is a slice of, and where it
 begins. To the user it is one parameter still (poetc/image.py, backends/c/layout.py).
 
+What is frozen on storage is a parameter without a new value: its shards are arguments only.
+
 Parameters whose new values depend on one another element by element (weights and the state of their
 optimiser) are split alike, whichever is asked for.
 """
@@ -29,6 +31,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     ModuleOp,
     TensorType,
+    UnitAttr,
     i32,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -39,7 +42,13 @@ from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING, updates_of
 from poetc.ir.poet import SHARD, Shard
-from poetc.passes.stablehlo_to_poet import argument_names
+from poetc.options import default
+from poetc.passes.stablehlo_to_poet import (
+    FROZEN_SHARD,
+    argument_names,
+    frozen_arguments,
+    frozen_on_storage,
+)
 from poetc.simplify.axes import Along, Walk, along, piece, summand, summed
 from poetc.simplify.driver import remove_dead
 from poetc.splits import Split, parse_splits
@@ -51,23 +60,33 @@ LEAVES = (hlo.ConstantOp, hlo.IotaOp)
 class StableHLOSplitPass(ModulePass):
     """Splits parameters of `@main` as `params` says, for example `1:2,arg3:4,w@0:2`.
 
-    The module must have been through `stablehlo-simplify`.
+    What is `frozen` on storage, by that option of `stablehlo-to-poet`, can be split, too. The
+    module must have been through `stablehlo-simplify`.
     """
 
     name = "stablehlo-split"
 
     params: str
+    frozen: str = default("frozen")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        split_parameters(op, parse_splits(self.params))
+        split_parameters(op, parse_splits(self.params), self.frozen)
 
 
-def split_parameters(module: ModuleOp, splits: Sequence[Split]) -> None:
+def split_parameters(
+    module: ModuleOp, splits: Sequence[Split], frozen: str = default("frozen")
+) -> None:
     """Splits parameters of `@main` in place. Raises InputError for what cannot be split."""
     if not splits:
         return
     main = main_of(module)
-    _Splitter(main, resolve(main, splits)).run()
+    stored = _frozen_on_storage(main, frozen)
+    _Splitter(main, resolve(main, splits, stored), stored).run()
+
+
+def _frozen_on_storage(main: FuncOp, frozen: str) -> frozenset[int]:
+    """The arguments that are frozen and on storage."""
+    return frozen_arguments(main, frozen) if frozen_on_storage(frozen) else frozenset()
 
 
 def main_of(module: ModuleOp) -> FuncOp:
@@ -95,13 +114,15 @@ class Cut:
         return Cut(self.axis, tuple(self.bounds[-1] - b for b in reversed(self.bounds)))
 
 
-def resolve(main: FuncOp, splits: Iterable[Split]) -> dict[int, Cut]:
-    """How each argument is split; those that are split alike are among them."""
-    updates = updates_of(main)
-    alike = _companions(main, updates)
+def resolve(
+    main: FuncOp, splits: Iterable[Split], stored: frozenset[int] = frozenset()
+) -> dict[int, Cut]:
+    """How each argument is split; those that are split alike are among them. `stored` are those
+    that are frozen on storage."""
+    alike = _companions(main, updates_of(main), stored)
     table: dict[int, Cut] = {}
     for split in splits:
-        index = _index(main, split, updates)
+        index = _index(main, split, alike)
         group = alike[index]
         shape = hlo.shape_of(main.body.block.args[index])
         axis = split.axis
@@ -123,7 +144,7 @@ def resolve(main: FuncOp, splits: Iterable[Split]) -> dict[int, Cut]:
     return table
 
 
-def _index(main: FuncOp, split: Split, updates: dict[int, int]) -> int:
+def _index(main: FuncOp, split: Split, parameters: Collection[int]) -> int:
     names = names_for_splits(main)
     if isinstance(split.parameter, int):
         index = split.parameter
@@ -132,28 +153,35 @@ def _index(main: FuncOp, split: Split, updates: dict[int, int]) -> int:
     else:
         found = [i for i, name in enumerate(names) if name == split.parameter]
         if len(found) != 1:
-            known = ", ".join(dict.fromkeys(names[i] for i in updates))
+            known = ", ".join(dict.fromkeys(names[i] for i in parameters))
             count = "no parameter has" if not found else f"{len(found)} parameters have"
             raise InputError(f"--split={split}: {count} that name; there are {known}")
         index = found[0]
-    if index not in updates:
-        raise InputError(f"--split={split}: argument {index} is no parameter that the step updates")
+    if index not in parameters:
+        raise InputError(
+            f"--split={split}: argument {index} is no parameter that the step updates, nor frozen "
+            "on storage"
+        )
     if _is_shard(main, index):
         raise InputError(f"--split={split}: argument {index} is split already")
     return index
 
 
-def splittable(module: ModuleOp) -> dict[int, tuple[int, int]]:
+def splittable(module: ModuleOp, frozen: str = default("frozen")) -> dict[int, tuple[int, int]]:
     """For each parameter of a simplified module the argument that stands for all that are split
-    alike, and the most shards that it can be had in: 1 if it is a shard already."""
+    alike, and the most shards that it can be had in: 1 if it is a shard already. What is `frozen`
+    elsewhere than on storage is none."""
     main = main_of(module)
+    stored = _frozen_on_storage(main, frozen)
+    elsewhere = frozen_arguments(main, frozen) - stored
     shapes = [
         () if _is_shard(main, argument.index) else hlo.shape_of(argument)
         for argument in main.body.block.args
     ]
     return {
         index: (alike[0], max(shapes[index], default=1))
-        for index, alike in _companions(main, updates_of(main)).items()
+        for index, alike in _companions(main, updates_of(main), stored).items()
+        if index not in elsewhere
     }
 
 
@@ -166,12 +194,14 @@ def names_for_splits(main: FuncOp) -> list[str]:
     return [name or f"arg{i}" for i, name in enumerate(argument_names(main))]
 
 
-def _companions(main: FuncOp, updates: dict[int, int]) -> dict[int, tuple[int, ...]]:
+def _companions(
+    main: FuncOp, updates: dict[int, int], stored: frozenset[int]
+) -> dict[int, tuple[int, ...]]:
     """For each parameter those that are split with it, in order: the new value of one of them
-    depends on both, element by element."""
+    depends on both, element by element. Those that are `stored` and frozen have no new values."""
     arguments = main.body.block.args
     returned = _returned(main)
-    group = {i: {i} for i in updates}
+    group = {i: {i} for i in sorted(stored.union(updates))}
     for i, result in updates.items():
         seen: set[SSAValue] = set()
         stack = [returned[result]]
@@ -209,7 +239,7 @@ def best_axis(main: FuncOp, alike: Sequence[int], shards: int) -> int | None:
     if not axes:
         return None
     updates = updates_of(main)
-    region = region_of(main, {updates[index] for index in alike})
+    region = region_of(main, {updates[index] for index in alike if index in updates})
 
     def price(axis: int) -> tuple[int, ...]:
         found = [_readers(arguments[index], axis, region) for index in alike]
@@ -319,11 +349,11 @@ class _Shards:
 class _Splitter:
     """Adds to the block of `main` what computes in shards, and removes what that replaces."""
 
-    def __init__(self, main: FuncOp, table: dict[int, Cut]) -> None:
-        self.main, self.table = main, table
+    def __init__(self, main: FuncOp, table: dict[int, Cut], stored: frozenset[int]) -> None:
+        self.main, self.table, self.stored = main, table, stored
         self.block = main.body.block
         self.updates = updates_of(main)
-        wanted = {self.updates[i] for i in table}
+        wanted = {self.updates[i] for i in table if i in self.updates}
         last = self.block.last_op
         assert isinstance(last, ReturnOp)
         self.last: ReturnOp = last
@@ -365,6 +395,8 @@ class _Splitter:
         results = len(self.last.operands)
         for index, whole in [(i, arguments[i]) for i in sorted(self.table)]:
             cut = self.table[index]
+            if index in self.stored:
+                attributes[index] = attributes[index] | {FROZEN_SHARD: UnitAttr()}
             values: list[SSAValue] = []
             for k, (start, size) in enumerate(cut.ranges):
                 place = len(self.block.args) if k else whole.index
@@ -373,9 +405,10 @@ class _Splitter:
                 argument.location = whole.location
                 values.append(argument)
                 marked = attributes[index] | {SHARD: Shard(index, cut.axis, start).attribute}
-                if k:
+                if k and index in self.updates:
                     marked[ALIASING] = IntegerAttr(results, i32)
                     results += 1
+                if k:
                     attributes.append(marked)
             attributes[index] = attributes[index] | {SHARD: Shard(index, cut.axis, 0).attribute}
             self._add(whole, cut, values, heavy=False)
@@ -384,7 +417,7 @@ class _Splitter:
     def _split_results(self) -> None:
         results = list(self.last.operands)
         attributes = _dictionaries(self.main.res_attrs, len(results))
-        for index in sorted(self.table):
+        for index in sorted(self.table.keys() & self.updates.keys()):
             result, cut = self.updates[index], self.table[index]
             first, *others = (
                 self._slice(results[result], cut.axis, start, size, push=True)

@@ -65,6 +65,9 @@ _STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
 FROZEN = "poet.frozen"
 """Unit attribute of an argument that no step changes, such as a weight that is not trained."""
 
+FROZEN_SHARD = "poet.frozen_shard"
+"""Unit attribute of a shard of what is frozen on storage."""
+
 FROZEN_ON_STORAGE = "storage"
 """Among the names of the option `frozen`: what is frozen is on auxiliary storage."""
 
@@ -391,9 +394,11 @@ class _Converter:
             attributes["poet.role"] = StringAttr("param" if self.on_storage else "frozen")
             if self.on_storage:
                 attributes[STORED] = UnitAttr()
+        given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
+        if FROZEN_SHARD in given:
+            attributes |= {"poet.role": StringAttr("param"), STORED: UnitAttr()}
         if name is not None:
             attributes[NAME] = StringAttr(name)
-        given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
         if SHARD in given:
             attributes[SHARD] = given[SHARD]
         return attributes

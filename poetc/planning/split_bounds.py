@@ -67,8 +67,12 @@ def least_time_ns(
     may_split: set[int] = set()
     for argument in graph.arguments:
         at = graph.updates(argument.index)
-        if at is not None and (still_open is None or argument.index in still_open):
-            may_split |= {index[argument], index[graph.return_op.arguments[at]]}
+        if graph.role(argument.index) == "param" and (
+            still_open is None or argument.index in still_open
+        ):
+            may_split.add(index[argument])
+            if at is not None:
+                may_split.add(index[graph.return_op.arguments[at]])
     byte_in_ns, byte_out_ns = storage.pagein(1).time_ns, storage.pageout(1).time_ns
     page_in = [
         min(byte_in_ns, t.pagein_time_ns) if v in may_split else t.pagein_time_ns

@@ -173,7 +173,7 @@ def _all_splits(graph: GraphOp, argument: int) -> Iterator[Split]:
 
 
 def _transfer_ns(graph: GraphOp, argument: int, split: Split | None, storage: Storage) -> int:
-    """What it takes to page all of a parameter in and its new value out, once."""
+    """What it takes to page all of a parameter in, and its new value out if it has one, once."""
     type_ = graph.arguments[argument].type
     assert isinstance(type_, TensorType)
     whole = tensor_bytes(type_)
@@ -183,7 +183,18 @@ def _transfer_ns(graph: GraphOp, argument: int, split: Split | None, storage: St
         length = type_.get_shape()[split.axis]
         bounds = [length * k // split.shards for k in range(split.shards + 1)]
         sizes = [whole * (end - start) // length for start, end in pairwise(bounds)]
-    return sum(storage.pagein(size).time_ns + storage.pageout(size).time_ns for size in sizes)
+    out_ns = (
+        sum(storage.pageout(size).time_ns for size in sizes) if _changes(graph, argument) else 0
+    )
+    return out_ns + sum(storage.pagein(size).time_ns for size in sizes)
+
+
+def _changes(graph: GraphOp, argument: int) -> bool:
+    """Whether the step gives a parameter a new value."""
+    result = graph.updates(argument)
+    if result is None:
+        return False
+    return graph.return_op.arguments[result] is not graph.arguments[argument]
 
 
 def candidates(
@@ -229,7 +240,7 @@ def _finer(
     less is needed; None if there is none. What did not help enters `exhausted`."""
     for argument, shard_bytes in _parameters(given):
         if argument not in most_shards:
-            continue  # Frozen on storage.
+            continue  # In shards already.
         stands, most = most_shards[argument]
         now = next((s.shards for s in given.splits if s.parameter == stands), 1)
         if stands in exhausted:
