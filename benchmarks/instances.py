@@ -66,7 +66,8 @@ WIDTHS = {100: 0.27, 250: 0.43, 500: 0.36, 1000: 0.31}
 
 @dataclass(frozen=True)
 class Source:
-    """Where a problem without limits comes from: `group` is "poet", "real", "random" or "remat";
+    """Where a problem without limits comes from: `group` is "poet", "real", "activations" (the same
+    with the RAM that the POET paper counts: all but parameters and gradients), "random" or "remat";
     `device` is the shape of a random graph ("local" or one of `SHAPES`), whose `graph` is its
     number of operations, and `REMAT` where the costs are the times on an m4."""
 
@@ -80,13 +81,19 @@ class Source:
         prefix = "random" if self.group == "random" else ""
         return f"{prefix}{self.graph}/{self.device}"
 
+    @property
+    def compiled(self) -> bool:
+        """Whether poetc makes it of a training step, which takes longer than many a solve."""
+        return self.group in ("real", "activations")
+
 
 @dataclass(frozen=True)
 class Case:
     """One instance: a source, its limits, and what the solver is asked for.
 
-    Exactly one of `ram_bytes`, `ram_of_least` (times the least RAM that is known to work) and
-    `ram_of_peak` (times the unlimited peak) is set. `deadline` is a multiple of the time that all
+    Exactly one of `ram_bytes`, `ram_of_least` (times the least RAM that is known to work),
+    `ram_of_peak` (times the unlimited peak) and `ram_between` (the least RAM is 0, the unlimited
+    peak 1) is set. `deadline` is a multiple of the time that all
     operations take once.
     """
 
@@ -94,6 +101,7 @@ class Case:
     ram_bytes: int | None = None
     ram_of_least: float | None = None
     ram_of_peak: float | None = None
+    ram_between: float | None = None
     deadline: float | None = None
     time_limit_s: float = field(default=60.0, kw_only=True)
     gap: float = field(default=0.01, kw_only=True)
@@ -103,6 +111,8 @@ class Case:
         """The RAM limit as it is asked for."""
         if self.ram_of_least is not None:
             return f"{self.ram_of_least:g}x"
+        if self.ram_between is not None:
+            return f"least+{self.ram_between:.0%}"
         return f"{self.ram_of_peak:.0%}" if self.ram_of_peak is not None else f"{self.ram_bytes}B"
 
     @property
@@ -111,12 +121,20 @@ class Case:
         deadline = f"/deadline{self.deadline:g}x" if self.deadline is not None else ""
         return f"{self.source.name}/{self.ram}{deadline}"
 
+    @property
+    def needs_least(self) -> bool:
+        """Whether the limit of RAM is relative to the least RAM."""
+        return self.ram_of_least is not None or self.ram_between is not None
+
     def limit(self, problem: Problem, least_bytes: int | None) -> Problem:
         """`problem`, which is that of the source, with the limits of this case."""
+        if self.needs_least and least_bytes is None:
+            raise ValueError(f"{self.name} needs the least RAM of its problem")
         if self.ram_of_least is not None:
-            if least_bytes is None:
-                raise ValueError(f"{self.name} needs the least RAM of its problem")
-            ram = int(self.ram_of_least * least_bytes)
+            ram = int(self.ram_of_least * (least_bytes or 0))
+        elif self.ram_between is not None:
+            least = least_bytes or 0
+            ram = least + int(self.ram_between * (peak_bytes(problem) - least))
         elif self.ram_of_peak is not None:
             ram = int(self.ram_of_peak * peak_bytes(problem))
         else:
@@ -162,8 +180,9 @@ def build(source: Source) -> Problem:
     """The problem of a source, without limits."""
     if source.group == "poet":
         return load(POET_GRAPHS / f"{source.graph}.json", source.device)
-    if source.group == "real":
-        return _real(source.graph, source.device)
+    if source.compiled:
+        scope = "activations" if source.group == "activations" else "all"
+        return _real(source.graph, source.device, scope)
     if source.group == REMAT:
         problem = load(POET_GRAPHS / f"{source.graph}.json", "m4")
         return dataclasses.replace(
@@ -310,8 +329,9 @@ def _thrifty(rng: random.Random, inputs: list[set[int]], sizes: list[int]) -> li
     return order
 
 
-def _real(model: str, device_name: str) -> Problem:
-    """A training step after fusion, ordered, with the costs of a device."""
+def _real(model: str, device_name: str, scope: str) -> Problem:
+    """A training step after fusion, ordered, with the costs of a device; the RAM is that of
+    `scope`."""
     from poetc.costmodel.device import load_device
     from poetc.ir.graph import graphs
     from poetc.ir.text import make_context, parse_module
@@ -322,7 +342,8 @@ def _real(model: str, device_name: str) -> Problem:
     path = MODELS / f"{model}.mlir"
     module = parse_module(path.read_text(), str(path))
     run_passes(make_context(), module, front_passes(module, device_name), lambda *_: None)
-    options = Options(device=load_device(device_name), device_name=device_name)
+    device = load_device(device_name)
+    options = Options(device=device, device_name=device_name, ram_scope=scope)
     (graph,) = graphs(module)
     return problem_view(graph, options.schedule_options(graph)).problem
 

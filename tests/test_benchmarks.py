@@ -25,7 +25,8 @@ from benchmarks.instances import (
     local,
     to_json,
 )
-from benchmarks.optimiser import Cache, Run, main, work
+from benchmarks.optimiser import main
+from benchmarks.runs import Cache, Run, work
 from poetc.schedule.exact.bounds import ram_needed
 from poetc.schedule.model.errors import InfeasibleProblem
 from poetc.schedule.model.instance import Instance
@@ -91,8 +92,11 @@ def test_limits():
     total_ns = sum(operation.time_ns for operation in problem.operations)
     assert (limited.ram_bytes, limited.deadline_ns) == (1250, int(1.5 * total_ns))
     assert Case(source, ram_of_peak=1.0).limit(problem, None).ram_bytes == 7416
-    with pytest.raises(ValueError, match="least RAM"):
-        Case(source, ram_of_least=1.25).limit(problem, None)
+    between = [Case(source, ram_between=share).limit(problem, 3256) for share in (0.0, 0.5, 1.0)]
+    assert [limited.ram_bytes for limited in between] == [3256, (3256 + 7416) // 2, 7416]
+    for relative in (Case(source, ram_of_least=1.25), Case(source, ram_between=0.5)):
+        with pytest.raises(ValueError, match="least RAM"):
+            relative.limit(problem, None)
 
 
 def test_key_changes_with_content():
