@@ -152,6 +152,7 @@ class _Search:
         may_help = failure.proven and not failure.is_about_time
         if self.refused and may_help and not self.step.graph.has_shards:
             failure = replace(failure, splits=SplitSearch(refused=self.refused))
+        failure = replace(failure, searched_s=self.clock.seconds)  # By all attempts.
         raise UnscheduledError.of(replace(failure, least_ram=self._least_ram()))
 
     def _unsplit(self) -> Candidate | None:
