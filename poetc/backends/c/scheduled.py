@@ -238,8 +238,8 @@ const char *{self.name}_compute_name(uint32_t compute);
         if self.old_pages:
             lines += [
                 "    /* Parameters are read from one bank, new values written to the other. */",
-                f"    const uint32_t old_bank = (state.sequence & 1u) * {macro}_BANK_BYTES;",
-                f"    const uint32_t new_bank = {macro}_BANK_BYTES - old_bank;",
+                f"    const uint32_t old_bank = (state.sequence & 1u) * (uint32_t){macro}_BANK_BYTES;",
+                f"    const uint32_t new_bank = (uint32_t){macro}_BANK_BYTES - old_bank;",
             ]
         return lines
 
@@ -301,7 +301,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             # What another step left there, or this one before, is none of them.
             tag = f"state.new_tag + {self.own_pages[page]}u"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
-        where = [f"{offset}{bank}", f"at({arena_offset(tensor)})", str(size)]
+        where = [f"{offset}u{bank}", f"at({arena_offset(tensor)})", str(size)]
         if isinstance(op, PageOutStartOp | PageInStartOp):
             if verb == "in":
                 what = "page"

@@ -136,11 +136,13 @@ uint32_t poetc_tag_word(uint32_t tag, uint32_t word)
 uint32_t poetc_tag_bytes(uint32_t tag, const void *data, uint32_t length)
 {
     const uint8_t *bytes = data;
-    for (; length >= 4u; length -= 4u, bytes += 4) {
+    for (; length >= 4u; length -= 4u) {
         tag = poetc_tag_word(tag, poetc_get_u32(bytes));
+        bytes += 4;
     }
-    for (; length != 0; --length, ++bytes) {
+    for (; length > 0u; --length) {
         tag = poetc_tag_word(tag, *bytes);
+        ++bytes;
     }
     return tag;
 }

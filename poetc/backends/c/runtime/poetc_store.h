@@ -42,7 +42,7 @@ typedef enum {
 /* A short description, for messages. */
 const char *poetc_status_text(poetc_status status);
 
-#define POETC_TRAILER_BYTES 4
+#define POETC_TRAILER_BYTES 4u
 
 /* What the page of a tensor with `length` bytes takes: the trailer, and whole words. */
 #define POETC_PAGE_BYTES(length) (((length) + POETC_TRAILER_BYTES + 3u) / 4u * 4u)

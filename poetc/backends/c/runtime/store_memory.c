@@ -16,7 +16,7 @@ static poetc_status read_memory(poetc_store *store, uint32_t offset, void *data,
     if (!in_range(memory, offset, length)) {
         return POETC_OUT_OF_RANGE;
     }
-    memcpy(data, memory->bytes + offset, length);
+    (void)memcpy(data, memory->bytes + offset, length);
     *done = length;
     return POETC_OK;
 }
@@ -28,7 +28,7 @@ static poetc_status write_memory(poetc_store *store, uint32_t offset, const void
     if (!in_range(memory, offset, length)) {
         return POETC_OUT_OF_RANGE;
     }
-    memcpy(memory->bytes + offset, data, length);
+    (void)memcpy(memory->bytes + offset, data, length);
     *done = length;
     return POETC_OK;
 }
