@@ -1,5 +1,5 @@
-"""MISRA C:2012 in the generated C: every rule of which cppcheck's addon finds a violation, how often,
-and why the code deviates from it.
+"""MISRA C:2012 in the generated C: every rule that cppcheck's addon finds violated, how often, and
+why the code deviates from it.
 
     python -m benchmarks.misra --output docs/misra.md
 
@@ -149,9 +149,10 @@ def main(words: list[str]) -> int:
     print(
         f"""# MISRA C:2012
 
-Made by `python -m benchmarks.misra --output docs/misra.md`, with the addon of cppcheck, which checks most of the
-rules. What it finds in the C that is for a device, {len(found)} steps, is listed here: how often, and why the code
-deviates. Rules that are not listed have no finding. Files for the host ({", ".join(sorted(HOST_ONLY))}) are left out.
+Made by `python -m benchmarks.misra --output docs/misra.md`, with the addon of cppcheck, which
+checks most of the rules. What it finds in the C that is for a device, {len(found)} steps, is listed
+here: how often, and why the code deviates. Rules that are not listed have no finding. Files for the
+host ({", ".join(sorted(HOST_ONLY))}) are left out.
 
 | rule | category | asks for | {" | ".join(found)} | reason |
 |---|---|---|{"--:|" * len(found)}---|"""

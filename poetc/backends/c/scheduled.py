@@ -238,8 +238,9 @@ const char *{self.name}_compute_name(uint32_t compute);
         if self.old_pages:
             lines += [
                 "    /* Parameters are read from one bank, new values written to the other. */",
-                f"    const uint32_t old_bank = (state.sequence & 1u) * (uint32_t){macro}_BANK_BYTES;",
-                f"    const uint32_t new_bank = (uint32_t){macro}_BANK_BYTES - old_bank;",
+                f"    const uint32_t bank_bytes = {macro}_BANK_BYTES;",
+                "    const uint32_t old_bank = (state.sequence & 1u) * bank_bytes;",
+                "    const uint32_t new_bank = bank_bytes - old_bank;",
             ]
         return lines
 
