@@ -352,7 +352,7 @@ def portable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_core_is_freestanding(portable: Path, core: str, tmp_path: Path) -> None:
     """No C library, no libm, no 64-bit float, no fused operations, no copies, no warnings."""
     directory = portable
-    names = ("model", "kernels", "poetc_math", "poetc_store", "poetc_image", "memory")
+    names = ("model", "model_kernels", "poetc_math", "poetc_store", "poetc_image", "memory")
     sources = [directory / f"{name}.c" for name in names if (directory / f"{name}.c").exists()]
     flags = (
         *("-std=c99", "-pedantic", "-O2", "-ffp-contract=off", "-ffreestanding", "-nostdlib"),

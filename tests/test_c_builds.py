@@ -170,7 +170,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(generated: Path, target: Target, flags: str, program: Path) -> str:
     """Compiles and links; what the compiler says of errors, or nothing."""
-    units = ("model.c", "kernels.c", "poetc_math.c", "poetc_store.c")
+    units = ("model.c", "model_kernels.c", "poetc_math.c", "poetc_store.c")
     sources = [generated / unit for unit in units] + [TESTS / "build_driver.c"]
     command = [*target.compiler, "-Wall", "-Wextra", "-Werror", f"-I{generated}", f"-I{TESTS}"]
     command += flags.split()
@@ -263,13 +263,13 @@ def test_state_of_the_processor(compiler: str, flags: str, generated: Path, tmp_
 def test_functions_are_checked_too(compiler: str, generated: Path, tmp_path: Path) -> None:
     """The mathematical functions alone are fused, against what the source says: in a copy."""
     scalar = (generated / "poetc_scalar.h").read_text()
-    for name in ("poetc_math.c", "poetc_math.h", "model_build.h"):
+    for name in ("poetc_math.c", "poetc_math.h", "poetc_version.h"):
         (tmp_path / name).write_text((generated / name).read_text())
     (tmp_path / "poetc_scalar.h").write_text(re.sub("^#pragma.*", "", scalar, flags=re.M))
     fuse = ("-O2", "-std=gnu11", "-mfma", "-ffp-contract=fast")
     math = tmp_path / "math.o"
     subprocess.run([compiler, *fuse, "-c", tmp_path / "poetc_math.c", "-o", math], check=True)
-    units = [generated / unit for unit in ("model.c", "kernels.c", "poetc_store.c")]
+    units = [generated / unit for unit in ("model.c", "model_kernels.c", "poetc_store.c")]
     driver = (f"-I{generated}", f"-I{TESTS}", TESTS / "build_driver.c")
     program = tmp_path / "program"
     subprocess.run([compiler, "-O2", *units, math, *driver, "-o", program], check=True)

@@ -11,7 +11,7 @@ from poetc.backends.c.emit import emit
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, static_ram_bytes
 from poetc.ir.graph import graphs
 
-GENERATED = ("model.c", "kernels.c", "poetc_math.c", "poetc_store.c", "store_memory.c")
+GENERATED = ("model.c", "model_kernels.c", "poetc_math.c", "poetc_store.c", "store_memory.c")
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from xdsl.dialects import affine, arith, func, math, memref
 from xdsl.dialects.builtin import Builtin
 from xdsl.parser import Parser
 
-from poetc.backends.c.emit import RUNTIME, math_sources
 from poetc.backends.c.expressions import called_functions, float_literal
 from poetc.backends.c.prepare import stored_arguments
 from poetc.backends.c.printer import (
@@ -22,6 +21,7 @@ from poetc.backends.c.printer import (
     print_table,
     tables_of,
 )
+from poetc.backends.c.runtime_files import RUNTIME, math_sources
 from poetc.backends.c.text import c_comment, c_identifier
 from poetc.errors import InputError
 from poetc.ir.text import parse_module

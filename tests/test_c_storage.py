@@ -440,7 +440,7 @@ def test_ram_is_what_the_header_says(optimization: str, tmp_path: Path) -> None:
     emit(storage_module(), out)
     static_bytes = 0
     frames: dict[str, int] = {}
-    for name in ("model", "kernels", "poetc_store", "poetc_image"):
+    for name in ("model", "model_kernels", "poetc_store", "poetc_image"):
         flags = (optimization, "-c", "-fno-inline", "-fstack-usage")
         path = compile_c([out / f"{name}.c"], tmp_path / f"{name}.o", flags=flags)
         size = subprocess.run(["size", path], capture_output=True, text=True, check=True)
@@ -462,4 +462,4 @@ def test_the_image_needs_little() -> None:
     text = files["poetc_image.c"] + files["poetc_image.h"]
     assert not re.search(r"64_t|long|malloc|memcpy|double", text)
     included = set(re.findall(r"#include [<\"](.*)[>\"]", text))
-    assert included == {"model_build.h", "poetc_image.h", "poetc_store.h"}
+    assert included == {"poetc_version.h", "poetc_image.h", "poetc_store.h"}

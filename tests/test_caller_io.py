@@ -99,7 +99,7 @@ def test_buffers_of_the_caller(compiler: str, tmp_path: Path) -> None:
     model = callers(prepare("gesture_mlp"))
     module, _ = model.schedule(None)
     emit(module, tmp_path / "out")
-    names = ("model", "kernels", "poetc_math", "poetc_store")
+    names = ("model", "model_kernels", "poetc_math", "poetc_store")
     library = load_library(
         [tmp_path / "out" / f"{name}.c" for name in names], tmp_path / "m.so", compiler
     )

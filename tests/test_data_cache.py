@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from random_poet import poet_graphs
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from poetc.backends.c.emit import RUNTIME, emit, generate, on_lines
+from poetc.backends.c.emit import emit, generate
+from poetc.backends.c.runtime_files import RUNTIME, on_lines
 from poetc.backends.plan.source import PlanExecutor
 from poetc.costmodel.device import Device, load_device
 from poetc.errors import InputError

@@ -106,7 +106,7 @@ class Runner:
         sources = [p for p in (directory / "out").glob("*.c") if p.name != "main.c"]
         if QUICK_KERNELS in flags:
             flags = tuple(flag for flag in flags if flag != QUICK_KERNELS)
-            kernels = next(p for p in sources if p.name == "kernels.c")
+            kernels = next(p for p in sources if p.name == "model_kernels.c")
             sources.remove(kernels)
             sources.append(compile_c([kernels], directory / "kernels.o", flags=("-O3", "-c")))
         sources += [TESTS / "fault_runner.c"]

@@ -131,7 +131,7 @@ def test_what_is_not_generated_stays(tmp_path: Path) -> None:
     emit(step_module(), tmp_path, layout="zephyr")
     (tmp_path / "Kconfig").write_text("# mine\n")
     copy = tmp_path / "src" / "my_kernels.c"
-    copy.write_bytes((tmp_path / "src" / "kernels.c").read_bytes())
+    copy.write_bytes((tmp_path / "src" / "model_kernels.c").read_bytes())
     with pytest.raises(InputError, match=r"would be overwritten: Kconfig$"):
         emit(step_module(), tmp_path, layout="zephyr")
     emit(step_module(), tmp_path, layout="make")
@@ -223,8 +223,6 @@ def test_nothing_is_left_of_a_failure(
         (["--emit=c", "--name=2net"], "'2net' cannot begin the names of C symbols"),
         (["--emit=c", "--name=_net"], "'_net' cannot begin the names of C symbols"),
         (["--emit=c", "--name="], "--name is given without a value"),
-        (["--emit=c", "--name=kernels"], "'kernels' cannot be the name of a model"),
-        (["--emit=c", "--name=Kernels"], "'Kernels' cannot be the name of a model"),
         (
             ["--emit=c", "--layout=arduino", "--name=SPI"],
             "'SPI' cannot be the name of an Arduino library: SPI.h would",
@@ -448,7 +446,7 @@ def test_cmake_cross_compiles(cpu: str, cmake_library: Path, tmp_path: Path) -> 
 def test_cmake_store_in_a_thread(
     cmake_library: Path, tmp_path: Path, host: dict[int, bytes]
 ) -> None:
-    configure(cmake_library, tmp_path, "-DMODEL_STORE_THREAD=ON")
+    configure(cmake_library, tmp_path, "-DPOETC_STORE_THREAD=ON")
     write_arguments(cmake_library, tmp_path / "data")
     run(tmp_path / "model_example", tmp_path / "data", str(STEPS))
     assert "poetc_thread_store_open" in run("nm", tmp_path / "model_example")
@@ -586,7 +584,7 @@ def test_arduino_sources_compile(arduino_library: Path, tmp_path: Path) -> None:
     run(*cpp, sketch(fw), cwd=tmp_path)
     # Every header that a sketch may include is C++, too.
     for header in fw.glob("src/*.h"):
-        if header.name not in ("kernels.h", "poetc_math.h", "poetc_scalar.h"):
+        if header.name not in ("model_kernels.h", "poetc_math.h", "poetc_scalar.h"):
             (tmp_path / "header.cpp").write_text(f"#include <{header.name}>\n")
             run(*cpp, "header.cpp", cwd=tmp_path)
 
@@ -595,9 +593,9 @@ def test_arduino_does_not_fuse(arduino_library: Path, tmp_path: Path) -> None:
     """A library cannot choose compiler options, and those of the core would fuse."""
     m4 = CPU_FLAGS["cortex-m4"]
     for options in ("-Os", "-O3 -ffp-contract=fast", "-O2 -flto -ffat-lto-objects"):
-        source = arduino_library / "src" / "kernels.c"
+        source = arduino_library / "src" / "model_kernels.c"
         run("arm-none-eabi-gcc", *m4, "-std=gnu11", *options.split(), "-c", source, cwd=tmp_path)
-        code = run("arm-none-eabi-objdump", "-d", tmp_path / "kernels.o")
+        code = run("arm-none-eabi-objdump", "-d", tmp_path / "model_kernels.o")
         assert "vmul.f32" in code and not re.search(r"\bvfn?m[as]\.f32", code)
 
 
@@ -685,14 +683,13 @@ def test_zephyr_options(
     known = defines(zephyr_library / "include")
     disk = known["MODEL_STORAGE_BYTES"] > 0
     assert parsed.syms["POETC_MODEL"].str_value == "y"
-    assert parsed.syms["POETC_MODEL_DISK"].str_value == ("y" if disk else "n")
     assert parsed.syms["POETC_MODEL_DISK_NAME"].str_value == ("SD" if disk else "")
     stack = int(parsed.syms["MAIN_STACK_SIZE"].str_value)
     assert stack == known["MODEL_STACK_BYTES"] + 1024
     assert f"{known['MODEL_RAM_BYTES']} bytes of RAM" in (zephyr_library / "Kconfig").read_text()
     # Switched off, nothing of it is left.
     parsed.syms["POETC_MODEL"].set_value("n")
-    assert parsed.syms["POETC_MODEL_DISK"].str_value == "n"
+    assert parsed.syms["POETC_MODEL_DISK_NAME"].str_value == ""
 
 
 def build_sample(fw: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -752,16 +749,18 @@ def test_zephyr_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
 def test_zephyr_sources_compile(cpu: str, zephyr_library: Path, tmp_path: Path) -> None:
     fw = zephyr_library
-    where = (f"-I{fw / 'include'}", f"-I{TESTS / 'zephyr_stub' / 'include'}")
+    headers = (fw / "include", *fw.glob("runtime/*"), TESTS / "zephyr_stub" / "include")
+    where = [f"-I{path}" for path in headers]
     flags = (*CPU_FLAGS[cpu], "-std=gnu11", "-Os", "-c", '-DCONFIG_POETC_MODEL_DISK_NAME="SD"')
-    sources = [*fw.glob("src/*.c"), *fw.glob("samples/*/src/*.c")]
+    sources = [*fw.glob("src/*.c"), *fw.glob("runtime/src/*.c"), *fw.glob("samples/*/src/*.c")]
     run("arm-none-eabi-gcc", *flags, *WARNINGS, *where, *sources, cwd=tmp_path)
 
 
 @pytest.mark.slow
 def test_zephyr_ram_is_counted(tmp_path: Path) -> None:
     fw = compile_model(tmp_path / "fw", "zephyr", "pages")
-    where = (f"-I{fw / 'include'}", f"-I{TESTS / 'zephyr_stub' / 'include'}")
+    headers = (fw / "include", *fw.glob("runtime/*"), TESTS / "zephyr_stub" / "include")
+    where = [f"-I{path}" for path in headers]
     flags = (*M0, "-std=gnu11", "-Os", "-c", '-DCONFIG_POETC_MODEL_DISK_NAME="SD"')
     run("arm-none-eabi-gcc", *flags, *where, *fw.glob("samples/*/src/main.c"), cwd=tmp_path)
     symbols = run("arm-none-eabi-nm", "-S", tmp_path / "main.o")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from poetc.backends.c.emit import RUNTIME, math_sources
+from poetc.backends.c.runtime_files import RUNTIME, math_sources
 from poetc.ir import mathlib
 
 REFERENCES = {

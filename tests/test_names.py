@@ -135,7 +135,7 @@ def test_c_of_nasty_names_compiles(compiler: str, tmp_path: Path) -> None:
         out.mkdir()
         for file, text in generate(module).items():
             (out / file).write_text(text, encoding="utf-8")
-        sources += [out / file for file in ("model.c", "kernels.c", "main.c")]
+        sources += [out / file for file in ("model.c", "model_kernels.c", "main.c")]
     command = [compiler, *STRICT, "-Wtrigraphs", "-Wcomment", "-fsyntax-only", *map(str, sources)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

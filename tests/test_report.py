@@ -421,7 +421,7 @@ def defines(header: Path) -> dict[str, str]:
 
 def linked_bytes(directory: Path) -> int:
     """`.data` and `.bss` of the program without its example and page stores, linked by gcc."""
-    names = ("model", "kernels", "poetc_math", "poetc_store", "poetc_image")
+    names = ("model", "model_kernels", "poetc_math", "poetc_store", "poetc_image")
     sources = [f"{name}.c" for name in names if (directory / f"{name}.c").exists()]
     flags = ("-std=c99", "-O1", "-ffp-contract=off", "-r", "-nostdlib")
     subprocess.run(["gcc", *flags, *sources, "-o", "linked.o"], cwd=directory, check=True)

@@ -157,7 +157,7 @@ def test_the_deepest_chain_is_that_of_the_frames(tmp_path: Path) -> None:
     module, _ = prepare("gesture_mlp").schedule(None)
     emit(module, tmp_path / "out")
     frames: dict[str, int] = {}
-    for name in ("model", "kernels", "poetc_math"):
+    for name in ("model", "model_kernels", "poetc_math"):
         subprocess.run(["gcc", *FLAGS, f"{name}.c"], cwd=tmp_path / "out", check=True)
         for line in (tmp_path / "out" / f"{name}.su").read_text().splitlines():
             where, frame, _ = line.split("\t")

@@ -87,7 +87,7 @@ def assert_close_to_xla(got: list[np.ndarray], expected: list[np.ndarray]) -> No
 def assert_ram(directory: Path, ram_bytes: int) -> None:
     """`.data` and `.bss` are the arena that the header gives, and everything is in the budget."""
     tensors = read_tensors(directory)
-    core = ("model", "kernels", "poetc_math", "poetc_store", "poetc_image")
+    core = ("model", "model_kernels", "poetc_math", "poetc_store", "poetc_image")
     static_bytes = 0
     for name in core:
         source = directory / f"{name}.c"

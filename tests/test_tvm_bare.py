@@ -21,7 +21,6 @@ from firmware import (
     write_data,
 )
 
-from poetc.backends.c.emit import ASSEMBLY
 from poetc.backends.c.measure.emulate import count_steps, counter
 from poetc.cli import main
 
@@ -51,7 +50,7 @@ def compile_host(model: str, output: Path, *options: str) -> Path:
 def test_bits_on_the_host(model: str, options: tuple[str, ...], tmp_path: Path) -> None:
     """Those of the C, in programs with paging and with parameters on storage."""
     output = compile_host(model, tmp_path / "out", KERNELS, *options)
-    assert "for (" not in (output / "kernels.c").read_text()
+    assert "for (" not in (output / "model_kernels.c").read_text()
     program = [output / "model_example", output / "data", "2"]
     make_well(output, "CC=gcc")
     if (output / "model_image.json").exists():
@@ -85,8 +84,8 @@ def test_aarch64(tmp_path: Path) -> None:
     """Built with a cross compiler, and run by an emulator of that processor. The same each time."""
     output = compile_host("kws_conv", tmp_path / "out", KERNELS, "--target=cortex-a72")
     again = compile_host("kws_conv", tmp_path / "again", KERNELS, "--target=cortex-a72")
-    text = (output / ASSEMBLY).read_text()
-    assert text == (again / ASSEMBLY).read_text() and str(tmp_path) not in text
+    text = (output / "model_kernels_tvm.s").read_text()
+    assert text == (again / "model_kernels_tvm.s").read_text() and str(tmp_path) not in text
     make_well(output, "CC=aarch64-linux-gnu-gcc", "LDFLAGS=-static")
     program = ["qemu-aarch64", output / "model_example", output / "data", "2"]
     subprocess.run(program, check=True, capture_output=True)
@@ -121,9 +120,11 @@ def test_kernels_with_tables_stay_in_c(tmp_path: Path) -> None:
         subprocess.run([output / "model_example", data], check=True, capture_output=True)
         found.append(outputs(output))
     assert found[0] == found[1]
-    defined = re.findall(r"^(\w+):", (tmp_path / f"tvm/{ASSEMBLY}").read_text(), re.M)
-    printed = re.findall(r"^void (\w+)\(.*\n\{", (tmp_path / "tvm/kernels.c").read_text(), re.M)
-    declared = re.findall(r"^void (\w+)\(", (tmp_path / "tvm/kernels.h").read_text(), re.M)
+    defined = re.findall(r"^(\w+):", (tmp_path / "tvm/model_kernels_tvm.s").read_text(), re.M)
+    printed = re.findall(
+        r"^void (\w+)\(.*\n\{", (tmp_path / "tvm/model_kernels.c").read_text(), re.M
+    )
+    declared = re.findall(r"^void (\w+)\(", (tmp_path / "tvm/model_kernels.h").read_text(), re.M)
     assert len(printed) == 1 and len(declared) == 2
     assert {*printed, *(name for name in defined if "kernel" in name)} == {*declared}
 

@@ -99,7 +99,7 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK-NEXT:  }
 
 // One function for equal computes; no restrict where a call is in place.
-// CHECK:       /* ---- kernels.c ---- */
+// CHECK:       /* ---- model_kernels.c ---- */
 // CHECK:       /* "double" of %y, %z
 // CHECK-NEXT:   * from stablehlo.add
 // CHECK:       void model_kernel_double(const float *in0 /* 8 */, float *out0 /* 8 */)

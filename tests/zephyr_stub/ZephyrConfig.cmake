@@ -29,8 +29,12 @@ macro(zephyr_library_named name)
     set(ZEPHYR_CURRENT_LIBRARY ${name})
     add_library(${name} STATIC)
     target_link_libraries(${name} PUBLIC zephyr_interface)
-    target_link_libraries(app PRIVATE ${name})
+    set_property(GLOBAL APPEND PROPERTY ZEPHYR_LIBS ${name})
 endmacro()
+
+function(zephyr_library_include_directories)
+    target_include_directories(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${ARGN})
+endfunction()
 
 function(zephyr_library_sources)
     target_sources(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${ARGN})
@@ -57,3 +61,7 @@ foreach(module ${ZEPHYR_EXTRA_MODULES})
     math(EXPR count "${count} + 1")
     add_subdirectory(${module}/${place} ${CMAKE_BINARY_DIR}/modules/${count})
 endforeach()
+
+# All of each library, as Zephyr links.
+get_property(libraries GLOBAL PROPERTY ZEPHYR_LIBS)
+target_link_libraries(app PRIVATE -Wl,--whole-archive ${libraries} -Wl,--no-whole-archive)

@@ -1,9 +1,11 @@
 """The number that all generated files of one run have, and none of another.
 
 It is made of what is in the files, so the same input gives the same number. `NAME_build.h` defines
-it and every C file checks it, so that files of two runs do not compile together. The Makefile tells
-its own to the compiler, and checks what no compiler reads, such as linker scripts and assembly; so
-does CMakeLists.txt. What reads a description, in JSON, checks it (`poetc.description`).
+it and every C file of the model checks it, so that files of two runs do not compile together. The
+Makefile tells its own to the compiler, and checks what no compiler reads, such as linker scripts
+and assembly; so does CMakeLists.txt. What reads a description, in JSON, checks it
+(`poetc.description`). Files of the runtime, which programs of several runs share, have a number of
+their own, and `NAME_build.h` checks that (runtime_files.py).
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 from poetc.backends.c.libraries.library import MARK
+from poetc.backends.c.runtime_files import is_runtime, runtime_check
 from poetc.backends.c.text import guarded
+from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.description import header_name
 
 _C = (".c", ".h", ".ino")
@@ -23,11 +27,15 @@ _C_COMMENTS = (".s", ".ld")
 
 
 def with_build_id(
-    files: Mapping[str, str], name: str, index: str | None, copied: Collection[str] = ()
+    files: Mapping[str, str],
+    name: str,
+    index: str | None,
+    copied: Collection[str] = (),
+    line_bytes: int = NO_CACHE_LINE_BYTES,
 ) -> dict[str, str]:
     """The files of a program, with the header and the checks of the number; texts begin with a
     comment. The one called `index` is what builds them, if one does. `copied` are those that users
-    copy and change: they are left as they are."""
+    copy and change: they are left as they are. `line_bytes` is the cache line of the runtime."""
     macro = f"{name.upper()}_BUILD"
     number = zlib.crc32(
         "\0".join(w for file in sorted(files) for w in (file, files[file])).encode()
@@ -38,8 +46,9 @@ def with_build_id(
     for file, text in files.items():
         path = PurePosixPath(file)
         if path.name == header:
-            text = _header(macro, number_text)
-        elif path.name in copied:
+            check = runtime_check(name, line_bytes) if any(map(is_runtime, files.values())) else ""
+            text = _header(macro, number_text, check)
+        elif path.name in copied or is_runtime(text):
             pass
         elif path.suffix in _C:
             text = _checked(text, header, macro, number_text)
@@ -49,15 +58,19 @@ def with_build_id(
             text = f'{text.rstrip().removesuffix("}").rstrip()},\n "build_id": {number}\n}}\n'
         made[file] = text
     if index is not None:
-        checked = [file for file in made if PurePosixPath(file).name not in copied]
+        checked = [
+            file
+            for file, text in made.items()
+            if PurePosixPath(file).name not in copied and not is_runtime(text)
+        ]
         made[index] += _check_of_builder(checked, name, macro, number_text, index)
     return made
 
 
-def _header(macro: str, number: str) -> str:
+def _header(macro: str, number: str, check: str) -> str:
     about = f"{MARK} The number of the run that all files are of."
     body = f"""\
-#define {macro}_ID {number}
+{check}#define {macro}_ID {number}
 #if defined({macro}_FILE_ID) && {macro}_FILE_ID != {macro}_ID
 #error "what builds this is of another run of poetc than {macro.lower()}.h: run poetc again"
 #endif

@@ -39,7 +39,8 @@ def check_function(name: str, symbols: Iterable[str]) -> str:
 {c_comment(ABOUT)}
 poetc_status {name}_check(void)
 {{
-    volatile uint32_t cell;
+    /* Of the runtime that this model is for: with another one it does not link. */
+    volatile uint32_t cell = POETC_RUNTIME;
     const poetc_status status = poetc_check_arithmetic(&cell);
 {functions}    return status;
 }}

@@ -2,13 +2,12 @@
 
     model_build.h          the number of the run that all files are of
     model.h, model.c       the arena, `model_step`, access to arguments and results
-    kernels.h, kernels.c   the loop nests, one function for all computes that are equal
-    poetc_math.h, .c       the mathematical functions in use, printed from ir/math/
-    poetc_scalar.h, poetc_check.h, poetc_store.*, poetc_image.*, store_memory.*, store_file.*,
-    main.c                 from runtime/
+    model_kernels.h, .c    the loop nests, one function for all computes that are equal
+    poetc_*, store_*       the runtime, the same for all models (runtime_files.py)
+    main.c                 an example
     model_tensors.json     the arguments and results as data (poetc/tensors.py)
     model_image.json       where parameters on storage are, if there are any (poetc/image.py)
-    kernels_tvm.s          kernels that are compiled already (--kernels=tvm), not in kernels.c
+    model_kernels_tvm.s    kernels that are compiled already (--kernels=tvm)
     Makefile               builds main.c, the example
     data/, compare.*       arguments and expected results of a step (libraries/step.py)
 
@@ -21,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -44,17 +44,17 @@ from poetc.backends.c.kernel_files import kernels_header, kernels_source
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
 from poetc.backends.c.libraries import DEFAULT_LAYOUT, RUNS, Library, indexed, load_layout
 from poetc.backends.c.libraries.library import MARK, renamed
-from poetc.backends.c.printer import Signature, print_function, print_prototype, tables_of
+from poetc.backends.c.printer import tables_of
 from poetc.backends.c.program import Kernel, Program
+from poetc.backends.c.runtime_files import RUNTIME, all_math_sources, is_runtime, marked, runtime_id
 from poetc.backends.c.scheduled import ScheduledProgram
 from poetc.backends.c.step_files import step_files
-from poetc.backends.c.text import c_comment, c_identifier, guarded
+from poetc.backends.c.text import c_comment, c_identifier
 from poetc.budget import Budget
 from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.description import header_name
 from poetc.errors import InputError
 from poetc.image import image_file, layout_text
-from poetc.ir import mathlib
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers
@@ -62,17 +62,11 @@ from poetc.options import default
 from poetc.step_data import StepData
 from poetc.tensors import SUFFIX
 
-RUNTIME = Path(__file__).parent / "runtime"
-"""The C sources that are copied into every generated directory."""
-
 _HOST_ONLY = {
     "main.c",
     *(f"store_{where}.{ending}" for where in ("file", "memory", "thread") for ending in "ch"),
 }
 """Those of `RUNTIME` that firmware for a board does without."""
-
-ASSEMBLY = "kernels_tvm.s"
-"""Kernels that are compiled already."""
 
 _EXECUTOR = {"poetc_plan.c", "poetc_plan.h"}
 """Those of `RUNTIME` that only programs need that run plans."""
@@ -98,8 +92,6 @@ model's is searched first, one of the same name would take their place."""
 
 _TAKEN = {
     *_SYSTEM,
-    "kernels",
-    "kernels_tvm",
     *(p.stem.lower() for p in Path(__file__).parent.rglob("*.[ch]")),
 }
 """Names of files that the model's own cannot have."""
@@ -223,30 +215,28 @@ def _generate(
         f"{name}.h": header(program),
         f"{name}.c": program.source(),
         header_name(name): "",
-        "kernels.h": kernels_header(program),
-        "kernels.c": kernels_source(program, printed, used),
+        f"{name}_kernels.h": kernels_header(program),
+        f"{name}_kernels.c": kernels_source(program, printed, used),
     }
     if program.frozen:
         files[f"{name}_frozen.c"] = program.frozen_source()
     if compiler is not None and compiled:
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)
-        files[ASSEMBLY] = _marked(text)
-    if used:
-        files["poetc_math.h"], files["poetc_math.c"] = math_sources(used)
+        files[f"{name}_kernels_tvm.s"] = f"{c_comment(MARK)}\n{text}"
     copied = {
         path.name: path.read_text(encoding="utf-8")
         for path in sorted(RUNTIME.iterdir())
         if path.name not in (_HOST_ONLY if board is not None else ())
-        and path.name not in (_EXECUTOR if executor is None else ())
+        and path.name not in (() if executor or arrangement.shared_runtime else _EXECUTOR)
     }
-    example = "main.c"
     if board is not None:
-        example = "firmware.c"
         copied |= board_sources(board)
-    copied[example] = renamed(copied[example], name)
-    if (line := found[0].cache_line_bytes) is not None:
-        copied["poetc_store.h"] = on_lines(copied["poetc_store.h"], line)
-    files |= {file: _marked(text) for file, text in copied.items()}
+    copied["poetc_math.h"], copied["poetc_math.c"] = all_math_sources()
+    line_bytes = found[0].cache_line_bytes or NO_CACHE_LINE_BYTES
+    runtime: dict[str, str] = {}
+    for file, text in copied.items():
+        text = marked(file, text, line_bytes)
+        (runtime if is_runtime(text) else files)[file] = renamed(text, name)
     described = f"{name}{SUFFIX}"
     files[described] = program.tensors().to_text(f"{MARK} Arguments and results.")
     if program.image is not None:
@@ -258,15 +248,18 @@ def _generate(
         library = Library(
             name,
             files,
+            runtime,
+            runtime_id(line_bytes),
             tuple(file for file in files if file.endswith(".json")),
             program.ram_bytes,
             program.stack_bytes,
             program.storage_bytes,
-            _marked,
+            partial(marked, line_bytes=line_bytes),
             run,
         )
         arranged = indexed(arrangement.index, arrangement.arrange(library), data)
-        return with_build_id(arranged, name, arrangement.index), data
+        return with_build_id(arranged, name, arrangement.index, line_bytes=line_bytes), data
+    files |= runtime
     firmware = replace(_firmware(program, board, files, ram_bytes), step=run)
     files |= {} if run is None else run.sources
     files[LINKER_SCRIPT] = linker_script(firmware)
@@ -274,17 +267,7 @@ def _generate(
     template = template_name(board)
     copied_by_users = () if template is None else (template,)
     listed = indexed("Makefile", files, data)
-    return with_build_id(listed, name, "Makefile", copied_by_users), data
-
-
-_LINE = "#define POETC_CACHE_LINE_BYTES "
-
-
-def on_lines(header: str, line_bytes: int) -> str:
-    """`poetc_store.h` for a cache with such lines."""
-    before, line, after = header.partition(f"{_LINE}{NO_CACHE_LINE_BYTES}\n")
-    assert line
-    return f"{before}{_LINE}{line_bytes}\n{after}"
+    return with_build_id(listed, name, "Makefile", copied_by_users, line_bytes), data
 
 
 def check_library(name: str | None, layout: str, board: Board | None) -> None:
@@ -317,11 +300,6 @@ def check_runs(layout: str, board: Board | None) -> None:
         raise InputError(f"--layout={layout} has no program that runs a step on data")
 
 
-def _marked(text: str) -> str:
-    """C code with the mark in front."""
-    return f"{c_comment(MARK)}\n{text}"
-
-
 def _firmware(
     program: Program, board: Board, files: Iterable[str], ram_bytes: int | None
 ) -> Firmware:
@@ -348,24 +326,3 @@ def _firmware(
         program.plan_sector_bytes,
         tuple(file for file in files if file.endswith(".s")),
     )
-
-
-def math_sources(symbols: Iterable[str]) -> tuple[str, str]:
-    """`poetc_math.h` and `poetc_math.c` with the given functions and those that they call."""
-    functions = [(s, mathlib.function(s)) for s in mathlib.callees(*symbols)]
-    prototypes: list[str] = []
-    definitions: list[str] = []
-    for symbol, function in functions:
-        private = function.sym_visibility is not None and function.sym_visibility.data == "private"
-        signature = Signature(symbol, static=private)
-        definitions.append(print_function(function, signature))
-        if not private:
-            prototypes.append(print_prototype(function, signature))
-    about = (
-        f"{MARK} Mathematical functions, printed from poetc's ir/math:\n"
-        "float32 only, the same bits on every target, within 2 ulp of the exact value."
-    )
-    header = guarded("POETC_MATH_H", about, [], ["".join(prototypes)])
-    includes = ['#include "poetc_math.h"', '#include "poetc_scalar.h"']
-    source = "\n".join([c_comment(about), "\n".join(includes), "", "\n".join(definitions)])
-    return header, source

@@ -1,4 +1,4 @@
-"""Prints `kernels.h` and `kernels.c`, the loop nests of a model."""
+"""Prints `model_kernels.h` and `model_kernels.c`, the loop nests of a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPS_IN_COMMENT = 12
 
 
 def kernels_header(program: Program) -> str:
-    """`kernels.h`."""
+    """`model_kernels.h`."""
     about = f"{MARK} Kernels of {program.name}; none of them keeps anything between calls."
     prototypes = [print_prototype(k.function, k.signature) for k in program.kernels]
     return guarded(
@@ -24,9 +24,9 @@ def kernels_header(program: Program) -> str:
 
 
 def kernels_source(program: Program, kernels: Sequence[Kernel], symbols: Collection[str]) -> str:
-    """`kernels.c` with these kernels, which call the mathematical functions `symbols`."""
+    """`model_kernels.c` with these kernels, which call the mathematical functions `symbols`."""
     headers = [f"{program.name}.h", "poetc_check.h", *(["poetc_math.h"] if symbols else [])]
-    includes = ['#include "kernels.h"', ""]
+    includes = [f'#include "{program.name}_kernels.h"', ""]
     includes += [f'#include "{header}"' for header in (*headers, "poetc_scalar.h")]
     parts = [c_comment(f"{MARK} Kernels of {program.name}."), "\n".join(includes) + "\n"]
     tables = dict.fromkeys(t for kernel in kernels for t in tables_of(kernel.function))

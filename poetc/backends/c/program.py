@@ -206,7 +206,7 @@ class Program:
 
     def source(self) -> str:
         """`model.c`."""
-        headers = ["kernels.h", *(["poetc_image.h"] if self.image is not None else [])]
+        headers = [f"{self.name}_kernels.h", *(["poetc_image.h"] if self.image is not None else [])]
         lines = [
             c_comment(f"{MARK} {self.about()}"),
             f'#include "{self.name}.h"',

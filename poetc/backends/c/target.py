@@ -8,8 +8,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.target import Target
 
-from poetc.backends.c.emit import RUNTIME, generate
+from poetc.backends.c.emit import generate
 from poetc.backends.c.printer import Signature, print_function
+from poetc.backends.c.runtime_files import is_runtime
 from poetc.ir.graph import graphs
 
 
@@ -27,7 +28,6 @@ class CTarget(Target):
             texts = [print_function(op, Signature(op.sym_name.data)) for op in functions]
             output.write("\n".join(texts))
             return
-        copied = {path.name for path in RUNTIME.iterdir()}
         for name, text in generate(module).items():
-            if name not in copied:
+            if name != "main.c" and not is_runtime(text):
                 output.write(f"/* ---- {name} ---- */\n{text}")

@@ -1,8 +1,8 @@
 """Kernels as plain functions in assembly, for the generated C: `poetc --emit=c --kernels=tvm`.
 
 Each PrimFunc (primfunc.py), its loops arranged for the processor (tiling.py), becomes a function
-with the prototype that kernels.h has, `void f(const float *, ..., float *)`, which needs neither
-TVM's runtime nor its calling convention. The bits are those of the C.
+with the prototype that the C has, `void f(const float *, ..., float *)`, which needs neither TVM's
+runtime nor its calling convention. The bits are those of the C.
 """
 
 # TVM's annotations are narrower than what it takes.

@@ -55,7 +55,8 @@ class Layout:
 
     `static_bytes` is the handle of the page store that comes with it; `arrange` makes the files, by
     their paths; `index` is the one that lists them all. `check_name` raises InputError if the build
-    system could not have a library of that name.
+    system could not have a library of that name. With a `shared_runtime` the runtime of one model
+    serves all that are built with it.
     """
 
     name: str
@@ -63,11 +64,12 @@ class Layout:
     index: str
     arrange: Callable[[Library], dict[str, str]]
     check_name: Callable[[str], None]
+    shared_runtime: bool = False
 
 
 _LAYOUTS = (
     Layout("make", STATIC_BYTES, "Makefile", make.arrange, make.check_name),
-    Layout("cmake", STATIC_BYTES, "CMakeLists.txt", cmake.arrange, cmake.check_name),
+    Layout("cmake", STATIC_BYTES, "CMakeLists.txt", cmake.arrange, cmake.check_name, True),
     Layout(
         "arduino",
         arduino.STATIC_BYTES,
@@ -75,7 +77,9 @@ _LAYOUTS = (
         arduino.arrange,
         arduino.check_name,
     ),
-    Layout("zephyr", zephyr.STATIC_BYTES, "CMakeLists.txt", zephyr.arrange, zephyr.check_name),
+    Layout(
+        "zephyr", zephyr.STATIC_BYTES, "CMakeLists.txt", zephyr.arrange, zephyr.check_name, True
+    ),
 )
 
 

@@ -34,6 +34,7 @@ def check_name(name: str) -> None:
 
 def arrange(library: Library) -> dict[str, str]:
     """`library.properties`, `src/` and `examples/`."""
+    core = library.model_files() | library.runtime_files()
     properties = render(
         "arduino/library.properties",
         name=library.name,
@@ -42,7 +43,7 @@ def arrange(library: Library) -> dict[str, str]:
         storage_bytes=library.storage_bytes,
     )
     return {
-        **{f"src/{file}": text for file, text in library.core_files().items()},
+        **{f"src/{file}": text for file, text in core.items()},
         **{f"src/{file}": library.source(f"../boards/common/{file}") for file in _BOARD_FILES},
         **library.described_files(),
         f"{_EXAMPLE}/train_over_serial.ino": library.source("arduino/train_over_serial.ino"),

@@ -13,16 +13,17 @@ def check_name(name: str) -> None:
 
 def arrange(library: Library) -> dict[str, str]:
     """All files side by side, and `Makefile`."""
+    files = {**library.files, **library.runtime}
     thread = sources(library.unit("store_thread"))
-    assembly = [file for file in library.files if file.endswith(".s")]
+    assembly = [file for file in files if file.endswith(".s")]
     makefile = render(
         "make/Makefile",
         name=library.name,
-        sources=[file for file in sources(library.files) if file not in thread],
+        sources=[file for file in sources(files) if file not in thread],
         thread_sources=thread,
-        headers=headers(library.files),
+        headers=headers(files),
         assembled=[f"{file[:-2]}.o" for file in assembly],
         step=library.step,
     )
     run = {} if library.step is None else library.step.sources
-    return {**library.files, **run, "Makefile": makefile}
+    return {**files, **run, "Makefile": makefile}

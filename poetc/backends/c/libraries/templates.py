@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from poetc.backends.c.libraries.library import MARK, OPTIONS
+from poetc.backends.c.libraries.library import MARK, OPTIONS, RUNTIME_MARK
 from poetc.backends.c.libraries.step import COMPARE, DIRECTORY, IMAGE, STORAGE
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {
         "MARK": MARK,
+        "RUNTIME_MARK": RUNTIME_MARK,
         "OPTIONS": OPTIONS,
         "DIRECTORY": DIRECTORY,
         "IMAGE": IMAGE,

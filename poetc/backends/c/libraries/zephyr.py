@@ -19,8 +19,9 @@ def check_name(name: str) -> None:
 
 
 def arrange(library: Library) -> dict[str, str]:
-    """`zephyr/module.yml`, `CMakeLists.txt`, `Kconfig`, `include/`, `src/` and `samples/`."""
-    core = include_and_src(library.core_files())
+    """`zephyr/module.yml`, `CMakeLists.txt`, `Kconfig`, C in `include/`, `src/` and `runtime/`, and
+    `samples/`."""
+    model, core = include_and_src(library.model_files()), include_and_src(library.runtime_files())
     disk = include_and_src(
         {
             **{f: library.source(f"zephyr/{f}") for f in ("store_disk.c", "store_disk.h")},
@@ -33,15 +34,17 @@ def arrange(library: Library) -> dict[str, str]:
     values = {
         "name": library.name,
         "config": f"POETC_{library.macro}",
-        "sources": sources(core),
-        "disk": sources(disk),
+        "sources": sources(model),
+        "runtime": [f"runtime/{file}" for file in sources(core)],
+        "disk": [f"runtime/{file}" for file in sources(disk)],
+        "runtime_id": library.runtime_id,
         "ram_bytes": library.ram_bytes,
         "stack_bytes": library.stack_bytes + _STACK_ABOVE_BYTES,
         "storage_bytes": library.storage_bytes,
     }
     return {
-        **core,
-        **disk,
+        **model,
+        **{f"runtime/{file}": text for file, text in {**core, **disk}.items()},
         **library.described_files(),
         "zephyr/module.yml": render("zephyr/module.yml", **values),
         "CMakeLists.txt": render("zephyr/CMakeLists.txt", **values),

@@ -24,7 +24,6 @@ from poetc.backends.c.boards import (
     makefile,
 )
 from poetc.backends.c.build_id import with_build_id
-from poetc.backends.c.emit import RUNTIME, math_sources
 from poetc.backends.c.expressions import called_functions
 from poetc.backends.c.libraries import indexed
 from poetc.backends.c.libraries.library import MARK
@@ -35,6 +34,7 @@ from poetc.backends.c.printer import (
     print_table,
     tables_of,
 )
+from poetc.backends.c.runtime_files import RUNTIME, math_sources
 from poetc.backends.c.text import c_comment
 from poetc.description import header_name
 from poetc.errors import InputError
@@ -61,7 +61,10 @@ MEASURE_BYTES = 128
 UNIT_BYTES = 512
 """Between the records of an image, at least."""
 
-_RUNTIME = ("poetc_image.c", "poetc_image.h", "poetc_scalar.h", "poetc_store.c", "poetc_store.h")
+_RUNTIME = (
+    *(f"poetc_{part}" for part in ("image.c", "image.h", "scalar.h", "store.c", "store.h")),
+    "poetc_version.h",
+)
 
 SAMPLES = 64
 """Values that a buffer is filled from. Smaller buffers hold what they hold in a step."""
@@ -105,7 +108,8 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
         "kernels.c": _kernels_source(entries, bool(used)),
     }
     if used:
-        files["poetc_math.h"], files["poetc_math.c"] = math_sources(used)
+        for file, text in zip(("poetc_math.h", "poetc_math.c"), math_sources(used), strict=True):
+            files[file] = f"{c_comment(MARK)}\n{text}"
     runtime = [RUNTIME / name for name in _RUNTIME]
     own = [HERE / "measure.c", HERE / "measure.h"]
     if board is None:

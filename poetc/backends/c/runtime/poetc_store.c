@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+const unsigned int POETC_RUNTIME = POETC_RUNTIME_ID;
+
 const char *poetc_status_text(poetc_status status)
 {
     switch (status) {

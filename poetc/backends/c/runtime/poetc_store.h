@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "poetc_version.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -36,7 +38,7 @@ typedef enum {
     POETC_FLOAT_DENORMALS, /* denormal floats become zero */
     POETC_FLOAT_EXPRESSIONS, /* the compiler changes what floats are computed */
     POETC_IN_USE,         /* another program uses the store */
-    POETC_CANCELLED       /* the program's own hook has ended the step (MODEL_HOOK) */
+    POETC_CANCELLED       /* the program's own hook has ended the step */
 } poetc_status;
 
 /* A short description, for messages. */

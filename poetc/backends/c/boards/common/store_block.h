@@ -5,8 +5,8 @@
  * A block of which a part is written, but which is damaged, counts as empty. What was written to it
  * before is lost then, since the last `sync` too, and the next one says so: POETC_CORRUPT.
  *
- * POETC_BLOCK_BYTES must divide the write unit of the device file (MODEL_STORAGE_UNIT), so that a
- * write which is cut off spoils no other unit.
+ * POETC_BLOCK_BYTES must divide the write unit of the device file (STORAGE_UNIT in the header of the
+ * model), so that a write which is cut off spoils no other unit.
  */
 #ifndef POETC_STORE_BLOCK_H
 #define POETC_STORE_BLOCK_H
