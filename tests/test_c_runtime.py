@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from c_support import COMPILERS, STRICT, compile_c, full_files, load_library
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poetc.backends.c.emit import RUNTIME
 from poetc.backends.c.layout import STATIC_BYTES
@@ -209,9 +211,31 @@ extern pages_are *e;
     compile_c([source], tmp_path / "sizes.o", flags=("-c", f"-I{RUNTIME}"))
 
 
-@pytest.mark.parametrize("data", [b"", b"\0", b"123456789", bytes(range(256)) * 5])
-def test_crc(library: ctypes.CDLL, data: bytes) -> None:
-    assert library.poetc_crc32(data, len(data)) == zlib.crc32(data)
+@given(st.binary(max_size=40), st.integers(0, 3))
+def test_crc(library: ctypes.CDLL, data: bytes, start: int) -> None:
+    """Of any length, from any address."""
+    at = ctypes.create_string_buffer(b"abc"[:start] + data)
+    address = ctypes.c_void_p(ctypes.addressof(at) + start)
+    assert library.poetc_crc32(address, len(data)) == zlib.crc32(data)
+
+
+def test_a_program_may_have_its_own_crc(tmp_path: Path) -> None:
+    source = tmp_path / "own.c"
+    source.write_text(
+        """
+#include "poetc_store.h"
+uint32_t poetc_crc32(const void *data, uint32_t length)
+{
+    (void)data;
+    return length + 17u;
+}
+"""
+    )
+    flags = ("-DPOETC_OWN_CRC32", f"-I{RUNTIME}", "-O2")
+    library = load_library([*SOURCES, source], tmp_path / "own.so", flags=flags)
+    store = PythonStore(64)
+    assert library.poetc_page_out(store.address, 8, page(b"abcd"), 4) == OK
+    assert store.bytes[8:16] == b"abcd" + (4 + 17).to_bytes(4, "little")
 
 
 def test_status_texts(library: ctypes.CDLL) -> None:

@@ -53,6 +53,7 @@ const char *poetc_status_text(poetc_status status)
     return "unknown status";
 }
 
+#ifndef POETC_OWN_CRC32
 uint32_t poetc_crc32(const void *data, uint32_t length)
 {
     /* The CRCs of all half bytes: 64 bytes instead of 1 KB for whole bytes. */
@@ -63,13 +64,28 @@ uint32_t poetc_crc32(const void *data, uint32_t length)
     };
     const uint8_t *bytes = data;
     uint32_t crc = 0xffffffffu;
-    for (uint32_t i = 0; i < length; ++i) {
-        crc ^= bytes[i];
+    /* A word at a time takes a third fewer instructions than a byte at a time. */
+    for (; length >= 4u; length -= 4u) {
+        crc ^= poetc_get_u32(bytes);
+        bytes += 4;
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+        crc = (crc >> 4) ^ table[crc & 15u];
+    }
+    for (; length > 0u; --length) {
+        crc ^= *bytes;
+        ++bytes;
         crc = (crc >> 4) ^ table[crc & 15u];
         crc = (crc >> 4) ^ table[crc & 15u];
     }
     return ~crc;
 }
+#endif
 
 static poetc_status complete(poetc_status status, uint32_t done, uint32_t length)
 {

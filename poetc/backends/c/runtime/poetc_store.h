@@ -160,7 +160,9 @@ poetc_status poetc_sync(poetc_store *store);
 uint32_t poetc_get_u32(const uint8_t *bytes);
 void poetc_put_u32(uint8_t *bytes, uint32_t value);
 
-/* CRC-32 (polynomial 0x04c11db7 reflected, as in zlib and Ethernet). */
+/* CRC-32 (polynomial 0x04c11db7 reflected, as in zlib and Ethernet). A program that is compiled
+ * with POETC_OWN_CRC32 defines it itself, with the CRC unit of its processor for example.
+ */
 uint32_t poetc_crc32(const void *data, uint32_t length);
 
 #ifdef __cplusplus
