@@ -12,9 +12,11 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from poetc.diagnosis import Reason
+from poetc.entries import bind, separate
 from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
+from poetc.options import default
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
@@ -27,7 +29,8 @@ from poetc.pipeline import (
     simplify_passes,
     verified,
 )
-from poetc.planning.problem import ScheduleOptions
+from poetc.planning.entries import check_shared, kept_bytes, parameters_first, share_places
+from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.planning.report import ScheduleReport
 from poetc.planning.search import search, step_of
 from poetc.planning.solver import ProgressCallback
@@ -53,6 +56,23 @@ class Compiled:
     options: Options
     passes: tuple[ModulePass, ...]
     stack: StackUse | None = None
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def stack_bytes(self) -> int:
+        """The stack that is reserved, for whichever entry point takes most."""
+        all_of = (self, *(entry.compiled for entry in self.entries))
+        return max(each.options.stack_bytes for each in all_of)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Another entry point of the module: what was compiled of it, and by the numbers of its
+    arguments the parameters of the step that they are."""
+
+    name: str
+    compiled: Compiled
+    parameters: Mapping[int, int]
 
 
 def compile_module(
@@ -65,10 +85,73 @@ def compile_module(
 ) -> Compiled:
     """Bring a verified module to scheduled poet IR with offsets, in place.
 
+    Where it has other entry points beside the step, they are compiled for the same RAM, and the
+    step alone is in the module then.
+
     Raises InputError for what cannot be compiled, InfeasibleError where no schedule exists,
     TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
     """
     options = options.checked()
+    others = {} if graphs(module) else separate(module)
+    if others and options.ram_scope != "all":
+        raise InputError(
+            f"--ram-scope={options.ram_scope} is for a step without other entry points"
+        )
+    step = _compile(ctx, module, options, progress, observe, has_entries=bool(others))
+    entries = tuple(
+        _compile_entry(ctx, other, name, step, progress, observe) for name, other in others.items()
+    )
+    return replace(step, entries=entries)
+
+
+def _compile_entry(
+    ctx: Context,
+    module: ModuleOp,
+    name: str,
+    step: Compiled,
+    progress: ProgressCallback | None,
+    observe: Observer,
+) -> Entry:
+    """Compiles an entry that reads the parameters of the step, for the RAM that they leave."""
+    binding = bind(module, name, step.graph)
+    options = step.options
+    base_bytes = kept_bytes(step.graph, alignment_of(options.device))
+    stored = any(step.graph.is_stored(j) for j in binding.parameters.values())
+    own = replace(
+        options,
+        ram_bytes=None if options.ram_bytes is None else options.ram_bytes - base_bytes,
+        deadline=None,
+        frozen=default("frozen"),
+        train=None,
+        pages=default("pages"),
+        params="storage" if stored else "ram",
+        split=binding.splits or "off",
+    )
+
+    def settle(graph: GraphOp) -> None:
+        share_places(graph, step.graph, binding.parameters, base_bytes)
+
+    try:
+        found = _compile(ctx, module, own, progress, observe, settle=settle)
+    except UnscheduledError as error:
+        raise UnscheduledError.of(replace(error.diagnosis, subject=f"@{name}")) from error
+    check_shared(found.graph, step.graph, binding.parameters)
+    known = replace(found.options, ram_bytes=options.ram_bytes)
+    return Entry(name, replace(found, options=known), binding.parameters)
+
+
+def _compile(
+    ctx: Context,
+    module: ModuleOp,
+    options: Options,
+    progress: ProgressCallback | None,
+    observe: Observer,
+    *,
+    has_entries: bool = False,
+    settle: Callable[[GraphOp], None] | None = None,
+) -> Compiled:
+    """Compiles a module with one entry point. Beside a step that `has_entries`, these run between
+    its steps; what `settle` does to the places of an entry is done before they are verified."""
     splits = options.split if isinstance(options.split, tuple) else ()
     passes = front_passes_of(module, options, splits)
     source = _source(ctx, module, options, observe)
@@ -99,7 +182,11 @@ def compile_module(
     schedule = schedule_pass(options, replace(found.step.asked, params=options.params))
     observe(schedule, module, time.monotonic() - started)
     *plan, verify = plan_passes(options)
+    if has_entries:
+        parameters_first(found.step.graph, alignment_of(options.device))
     run_passes(ctx, module, tuple(plan), observe)
+    if settle is not None:
+        settle(found.step.graph)
     run_passes(ctx, module, (verify,), verified(observe))
     passes = (*passes, schedule, *plan, verify)
     stack = None

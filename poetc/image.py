@@ -297,7 +297,7 @@ def layout_of(graph: GraphOp) -> ImageLayout | None:
             name = graph.arg_name(i)
             raise InputError(f"parameter {name} has no place in storage; run poet-plan-memory")
         dtype = str(dtype_of(type_.element_type))
-        updated = graph.new_page(i) is not None
+        updated = graph.is_banked(i)
         whole, axis, start = graph.shard(i) or (i, None, 0)
         name, shape = graph.param_name(whole), type_.get_shape()
         tensor = ImageTensor(name, whole, dtype, shape, offset, updated, axis, start)

@@ -7,7 +7,7 @@ reported in the same way. `docs/report.md` says what each number means.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr
@@ -143,6 +143,7 @@ class Summary:
     """Everything the driver reports. Times in ns, energies in nJ, sizes in bytes.
 
     What only the scheduler knows is None for a graph that was scheduled before and does not say it.
+    `entries` are other entry points by name.
     """
 
     input: str
@@ -174,13 +175,28 @@ class Summary:
     tried: tuple[Tried, ...] | None = None
     solver_seconds: float | None = None
     interrupted: bool = False
+    entries: dict[str, Summary] = field(default_factory=dict)
+
+    @property
+    def ram_of_all_bytes(self) -> int:
+        """The RAM of the step and of other entry points, which share it."""
+        rams = [each.ram for each in (self, *self.entries.values())]
+        return Budget(None, self.ram.static_bytes, max(r.stack_bytes for r in rams)).used_bytes(
+            max(r.arena_bytes for r in rams)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain data."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
         timeline = None if self.timeline is None else self.timeline.to_json()
         tried = None if self.tried is None else [asdict(each) for each in self.tried]
-        return plain | {"ram": self.ram.to_json(), "timeline": timeline, "tried": tried}
+        return plain | {
+            "ram": self.ram.to_json(),
+            "timeline": timeline,
+            "tried": tried,
+            "entries": {name: entry.to_json() for name, entry in self.entries.items()},
+            "ram_of_all_bytes": self.ram_of_all_bytes,
+        }
 
     def to_text(self) -> str:
         """The summary for a terminal, one topic a block."""
@@ -204,7 +220,7 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         if isinstance(step, PageIn | PageOut):
             sizes[type(step)].append(view.problem.tensors[step.tensor].stored_bytes)
     pages = [i for i in range(len(graph.arguments)) if graph.is_stored(i)]
-    frozen = [i for i in pages if stays_on_storage(graph, i)]
+    frozen = [i for i in pages if stays_on_storage(graph, i) and not graph.is_banked(i)]
     return Summary(
         input=input_name,
         device=options.device.title,
@@ -229,6 +245,7 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         solver_seconds=report.solve_s if report is not None else None,
         interrupted=report is not None and report.interrupted,
         timeline=timeline_of(graph, options),
+        entries={e.name: summarize(e.compiled, input_name, False) for e in compiled.entries},
         **_left_by_scheduler(graph),
     )
 

@@ -72,7 +72,22 @@ def _bar(summary: Summary) -> str:
 
 def _blocks(summary: Summary) -> tuple[list[tuple[str, str]], ...]:
     """Labels and texts, by topic."""
-    return list(_asked(summary)), list(_ram(summary)), list(_schedule(summary))
+    blocks = list(_asked(summary)), list(_ram(summary)), list(_schedule(summary))
+    return (*blocks, list(_entries(summary))) if summary.entries else blocks
+
+
+def _entries(summary: Summary) -> Iterator[tuple[str, str]]:
+    """The step and other entry points side by side."""
+    yield "Entry points", f"{format_bytes(summary.ram_of_all_bytes)} of RAM for all"
+    for name, entry in {"step": summary, **summary.entries}.items():
+        parts = [f"RAM {entry.ram.total_bytes:,} B"]
+        parts += [format_time(entry.time_ns)] if entry.time_ns is not None else []
+        parts += [format_energy(entry.energy_nj)] if entry.energy_nj is not None else []
+        if entry.page_ins:
+            parts.append(f"{entry.page_ins} page-ins, {format_bytes(entry.page_in_bytes)}")
+        if entry.page_outs:
+            parts.append(f"{entry.page_outs} page-outs, {format_bytes(entry.page_out_bytes)}")
+        yield f"  {name}", "; ".join(parts)
 
 
 def _asked(summary: Summary) -> Iterator[tuple[str, str]]:

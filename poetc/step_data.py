@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 
 from poetc.errors import InputError
 from poetc.image_files import ArrayFile
 from poetc.interpreter.functions import tensor_of
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp, PageType
+from poetc.ir.text import entry_functions
 from poetc.ir.types import computed_dtype, rounded
 
 Type = tuple[tuple[int, ...], np.dtype]
@@ -93,9 +93,7 @@ def read_step(module: ModuleOp, path: str) -> StepData:
     if found:
         arguments, results = argument_types(found[0]), _result_types(found[0])
     else:
-        function = next(
-            op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"
-        )
+        function = entry_functions(module)[0]
         arguments = dict(enumerate(map(tensor_of, function.function_type.inputs)))
         results = [tensor_of(type_) for type_ in function.function_type.outputs]
     file = _open(path, [*arguments.values(), *results])

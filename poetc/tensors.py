@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,23 @@ class ProgramTensor:
 
 
 @dataclass(frozen=True)
+class EntryTensors:
+    """An entry point beside the step: the C `function`, its arguments and results, and what it
+    takes of the arena in bytes, parameters of the step included. `parameters` says for each
+    argument which argument of the step it is, None for an input."""
+
+    function: str
+    arguments: tuple[ProgramTensor, ...]
+    results: tuple[ProgramTensor, ...]
+    parameters: tuple[int | None, ...]
+    arena_bytes: int
+
+
+@dataclass(frozen=True)
 class ProgramTensors:
     """A program: its arguments and results, and what it takes, in bytes. `image` is the file that
-    describes its storage image, None where no parameters are on storage."""
+    describes its storage image, None where no parameters are on storage. `entries` are other entry
+    points by name, for which arena and storage are large enough, too."""
 
     name: str
     arguments: tuple[ProgramTensor, ...]
@@ -61,6 +75,7 @@ class ProgramTensors:
     ram_bytes: int
     storage_bytes: int
     image: str | None = None
+    entries: Mapping[str, EntryTensors] = field(default_factory=dict)
 
     def to_text(self, comment: str) -> str:
         """The file; `comment` stands at its beginning."""
@@ -75,6 +90,7 @@ class ProgramTensors:
             values: dict[str, Any] = {f.name: data[f.name] for f in fields(ProgramTensors)}
             for kind in ("arguments", "results"):
                 values[kind] = tuple(_tensor(entry) for entry in values[kind])
+            values["entries"] = {n: _entry(e) for n, e in values["entries"].items()}
             numbers = [value for name, value in values.items() if name.endswith("_bytes")]
             good = isinstance(values["name"], str) and all(type(n) is int for n in numbers)
             if not good or not isinstance(values["image"], str | None):
@@ -84,8 +100,18 @@ class ProgramTensors:
             raise InputError(f"a damaged description of {_FORMAT!r}") from error
 
 
+def _entry(data: Mapping[str, Any]) -> EntryTensors:
+    values: dict[str, Any] = {f.name: data[f.name] for f in fields(EntryTensors)}
+    for kind in ("arguments", "results"):
+        values[kind] = tuple(_tensor(entry) for entry in values[kind])
+    values["parameters"] = tuple(values["parameters"])
+    if not isinstance(values["function"], str) or type(values["arena_bytes"]) is not int:
+        raise ValueError
+    return EntryTensors(**values)
+
+
 def _tensor(data: Mapping[str, Any]) -> ProgramTensor:
-    values: dict[str, Any] = {field.name: data[field.name] for field in fields(ProgramTensor)}
+    values: dict[str, Any] = {f.name: data[f.name] for f in fields(ProgramTensor)}
     values |= {name: tuple(values[name]) for name in ("shape", "part_offsets")}
     tensor = ProgramTensor(**values)
     if tensor.where not in _PLACES:

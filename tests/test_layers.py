@@ -24,7 +24,7 @@ LAYERS = (
     ("planning",),
     ("passes",),
     ("request",),
-    ("pipeline",),
+    ("pipeline", "entries"),
     ("driver",),
     ("report", "report_rows", "profile", "tvm", "frontends", "universe"),
     ("compilation",),

@@ -101,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
     from poetc.ir.text import make_context, read_module
 
     module = read_module(data, name)
+    if arguments.passes is None:
+        emit.check_entries(module, arguments.emit, backend, asked)
     observer = Observer(arguments.print_ir_after_all, arguments.time_passes)
     if arguments.passes is not None:
         return run_passes_alone(arguments, make_context(), module, observer)

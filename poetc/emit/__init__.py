@@ -13,6 +13,8 @@ from poetc.errors import InputError
 from poetc.options import Given
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from poetc.backends.c.emit import Executor
     from poetc.compilation import CompiledStep
     from poetc.request import Options
@@ -48,7 +50,8 @@ class Backend:
     `emit` writes it and may return a note for the user. `takes` are options that say how; what is
     said where another backend is asked for is `says`. It `borrows` options of others. `check`
     raises InputError, before the search, for what would be refused after it: of the options, and of
-    the output. `plans` says whether the schedule is data for a program.
+    the output. `plans` says whether the schedule is data for a program, `has_entries` whether
+    other entry points than the step are written, too.
     """
 
     emit: Callable[[Job], str | None]
@@ -57,6 +60,7 @@ class Backend:
     says: str = ""
     check: Callable[[Given, str | None], None] = _nothing
     plans: Callable[[Given], bool] = runs_plans
+    has_entries: bool = False
 
 
 @cache
@@ -79,6 +83,23 @@ def refuse_others(given: Given, backend: Backend) -> None:
         unused = given.flags(*(name for name in other.takes if name not in backend.borrows))
         if unused:
             raise InputError(f"{' '.join(unused)} {other.says}")
+
+
+def check_entries(module: ModuleOp, name: str, backend: Backend, given: Given) -> None:
+    """Raises InputError for a module with several entry points where only a step can be written."""
+    from poetc.ir.graph import graphs
+    from poetc.ir.text import entry_functions
+
+    others = [] if graphs(module) else entry_functions(module)[1:]
+    what = f"--emit={name}" if not backend.has_entries else ""
+    if backend.plans(given):
+        what = "a plan"
+    if others and what:
+        named = ", ".join(f"@{function.sym_name.data}" for function in others)
+        raise InputError(
+            f"{named}: other entry points than the step are for --emit=c, whose schedule is code, "
+            f"and --emit=report; {what} has none"
+        )
 
 
 def executor(given: Given, backend: Backend, options: Options) -> Executor | None:

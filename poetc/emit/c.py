@@ -50,6 +50,7 @@ def _check_compiled_kernels(given: Given) -> None:
 
 def _emit(job: Job) -> None:
     from poetc.backends.c.emit import emit
+    from poetc.backends.c.entries import EntryPoint
 
     given, compiled = job.given, job.step.compiled
     options = compiled.options
@@ -62,7 +63,7 @@ def _emit(job: Job) -> None:
     emit(
         compiled.module,
         job.output,
-        stack_bytes=options.stack_bytes,
+        stack_bytes=compiled.stack_bytes,
         static_bytes=options.static_bytes,
         board=board,
         ram_bytes=options.ram_bytes if options.ram_scope == "all" else None,
@@ -71,6 +72,10 @@ def _emit(job: Job) -> None:
         executor=options.executor,
         compiler=compiler,
         step=job.data,
+        entries=[
+            EntryPoint(entry.name, entry.compiled.module, entry.compiled.graph, entry.parameters)
+            for entry in compiled.entries
+        ],
     )
 
 
@@ -80,4 +85,5 @@ BACKEND = Backend(
     borrows=("target",),
     says="says how C is written; give --emit=c as well",
     check=_check,
+    has_entries=True,
 )

@@ -10,4 +10,4 @@ def _emit(job: Job) -> None:
     write(job.output, json.dumps(job.step.summary.to_json(), indent=2) + "\n")
 
 
-BACKEND = Backend(_emit)
+BACKEND = Backend(_emit, has_entries=True)

@@ -30,6 +30,9 @@ from poetc.patterns import chosen
 Donated = int | Sequence[int] | Mapping[int, int] | None
 """Which arguments a step updates, and with which results."""
 
+EntryPoint = tuple[Callable[..., Any], Sequence[Any]]
+"""A function beside the step, and its arguments."""
+
 
 @dataclass(frozen=True)
 class _Tree:
@@ -72,13 +75,22 @@ def export(
     donate_argnums: Donated = None,
     frozen: str | Sequence[str] = (),
     results: bool | Sequence[np.ndarray] = False,
+    **entries: EntryPoint,
 ) -> Exported:
     """Write `NAME.mlir` and `NAME.npz` of `step(*args)` for the path `NAME` or `NAME.mlir`.
 
-    The arguments are those of `lower`. Raises InputError as that does, and if a file cannot be
-    written.
+    Each of `entries`, such as `predict=(predict, (params, x))`, is a function with its arguments
+    that reads parameters of the step, and is another entry point of the module. The other arguments
+    are those of `lower`. Raises InputError as that does, and if a file cannot be written.
     """
-    lowered = lower(step, args, donate_argnums=donate_argnums, frozen=frozen, results=results)
+    lowered = lower(
+        step,
+        args,
+        donate_argnums=donate_argnums,
+        frozen=frozen,
+        results=results,
+        entries=entries,
+    )
     return lowered.write(path)
 
 
@@ -90,6 +102,7 @@ def lower(
     frozen: str | Sequence[str] = (),
     results: bool | Sequence[np.ndarray] = False,
     lines: bool = False,
+    entries: Mapping[str, EntryPoint] | None = None,
 ) -> Lowered:
     """`step(*args)` in StableHLO, in memory.
 
@@ -106,6 +119,10 @@ def lower(
     `frozen` are names of arguments, or of trees or tensors in them (`params.encoder`), also with
     `*`, that no step changes: weights that are not trained. They are read where they are, such as
     in flash. Those that come back unchanged need not be named.
+
+    `entries` are functions with their arguments, by the names of the entry points that they become.
+    What they have in common with the arguments that the step updates, or that are frozen, is the
+    same array in `args`, or has the same name; all else is an input.
 
     Raises InputError for an argument to be updated without a result that fits, for types and
     values that poetc does not have, and where JAX is missing. What JAX raises while it traces
@@ -159,7 +176,11 @@ def lower(
     except InputError as error:
         raise _with_hint(error, args) from error
     kept = _frozen(names, [frozen] if isinstance(frozen, str) else frozen)
-    text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates, kept, lines)
+    parameters = {id(leaves[i]): names[i] for i in sorted(updates.keys() | kept)}
+    others = {
+        name: _entry(name, entry, parameters, lines) for name, entry in (entries or {}).items()
+    }
+    text = _text(traced.lower(lowering_platforms=("cpu",)), names, updates, kept, lines, others)
     values = [np.asarray(leaf, aval.dtype) for leaf, aval in zip(leaves, given, strict=True)]
     wide = [
         f"  {name}"
@@ -180,6 +201,36 @@ def lower(
         structure,
         jax.tree.structure(out),
     )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An entry point in StableHLO, and for each of its arguments the parameter of the step that it
+    is by the array given for it."""
+
+    text: str
+    parameters: tuple[str | None, ...]
+
+
+def _entry(name: str, entry: Any, parameters: Mapping[int, str], lines: bool) -> _Entry:
+    """Lowers an entry point; `parameters` are the names of those of the step by their arrays."""
+    import jax  # pyright: ignore[reportMissingImports]
+
+    if not (isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0])):
+        raise InputError(
+            f"{name} is no option, and no entry point, which is a function with its arguments: "
+            f"{name}=({name}, (params, x))"
+        )
+    function, args = entry
+    found = lower(function, args, donate_argnums=(), lines=lines)
+    same = tuple(parameters.get(id(leaf)) for leaf in jax.tree.leaves(args))
+    known = set(parameters.values())
+    if not any(same) and known.isdisjoint(found.names):
+        raise InputError(
+            f"{name} reads no parameter of the step: none of its arguments is an array that the "
+            f"step updates or that is frozen, nor called like one: {', '.join(sorted(known))}"
+        )
+    return _Entry(found.text, same)
 
 
 def _check_leaves(names: Sequence[str], leaves: Sequence[Any]) -> None:
@@ -342,8 +393,10 @@ def _text(
     updates: Mapping[int, int],
     frozen: Collection[int],
     lines: bool,
+    others: Mapping[str, _Entry],
 ) -> str:
-    """StableHLO of a lowered step, with what each argument is called and updated by."""
+    """StableHLO of a lowered step, with what each argument is called and updated by, and of other
+    entry points."""
     from jaxlib.mlir import ir  # pyright: ignore[reportMissingImports]
 
     module = lowered.compiler_ir("stablehlo")
@@ -366,4 +419,38 @@ def _text(
                 entries["poet.frozen"] = ir.UnitAttr.get()
             attributes.append(ir.DictAttr.get(entries))
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+        for name, entry in others.items():
+            _add_entry(module, name, entry)
         return module.operation.get_asm(enable_debug_info=lines)
+
+
+def _add_entry(module: Any, name: str, entry: _Entry) -> None:
+    """Moves the functions of an entry point into a module, with names of their own."""
+    from jaxlib.mlir import ir  # pyright: ignore[reportMissingImports]
+
+    for function in module.body.operations:
+        # The step may call a function that is called like the entry point.
+        if ir.StringAttr(function.attributes["sym_name"]).value == name:
+            ir.SymbolTable.replace_all_symbol_uses(name, f"main_{name}", module.operation)
+            ir.SymbolTable.set_symbol_name(function.operation, f"main_{name}")
+    other = ir.Module.parse(entry.text, module.context)
+    functions = list(other.body.operations)
+    for function in functions:
+        old = ir.StringAttr(function.attributes["sym_name"]).value
+        new = name if old == "main" else f"{name}_{old}"
+        ir.SymbolTable.replace_all_symbol_uses(old, new, other.operation)
+        ir.SymbolTable.set_symbol_name(function.operation, new)
+        if old == "main":
+            attributes = [
+                ir.DictAttr.get(
+                    {named.name: named.attr for named in ir.DictAttr(given)}
+                    | ({} if same is None else {"poet.parameter": ir.StringAttr.get(same)})
+                )
+                for given, same in zip(
+                    ir.ArrayAttr(function.attributes["arg_attrs"]), entry.parameters, strict=True
+                )
+            ]
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+    for function in functions:
+        function.operation.detach_from_parent()
+        module.body.append(function)

@@ -347,7 +347,8 @@ def _verify_operation(
 
 
 def check_entry(module: ModuleOp) -> None:
-    """Check that a module of functions has one public `main`, complete and free of recursion.
+    """Check that a module of functions has one public `main`, or `step` and others, complete and
+    free of recursion.
 
     A module that already holds a `poet.graph` passes. Raises InputError.
     """
@@ -368,10 +369,11 @@ def _entry_faults(module: ModuleOp) -> Iterator[InputError]:
             yield InputError(f"{op.name} beside functions is not supported", source_location(op))
     public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
     names = [f.sym_name.data for f in public]
-    if names != ["main"]:
+    if names != ["main"] and [name in STEPS for name in names].count(True) != 1:
         have = ", ".join(f"@{f.sym_name.data} (line {_line(f)})" for f in public) or "none"
         yield InputError(
-            f"expected one public function, @main; public functions are: {have}",
+            "expected one public function, @main, or @step and others that read its parameters; "
+            f"public functions are: {have}",
             source_location(public[-1] if public else module),
         )
     for function in functions:
@@ -382,6 +384,17 @@ def _entry_faults(module: ModuleOp) -> Iterator[InputError]:
         callees_first(module)
     except InputError as recursion:
         yield recursion
+
+
+STEPS = ("main", "step")
+"""What a function is called that is a training step."""
+
+
+def entry_functions(module: ModuleOp) -> list[FuncOp]:
+    """The public functions of a module that `check_entry` has passed, the step first."""
+    functions = [op for op in module.ops if isinstance(op, FuncOp)]
+    public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
+    return sorted(public, key=lambda f: f.sym_name.data not in STEPS)
 
 
 def _line(op: Operation) -> str:

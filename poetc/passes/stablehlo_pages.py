@@ -62,7 +62,7 @@ class StableHLOPagesPass(ModulePass):
                 source_location(main),
             )
         for i in weights:
-            _hold(main, i, updates.get(i), TYPES[self.type])
+            hold(main, i, updates.get(i), TYPES[self.type])
         returned = main.body.block.last_op
         assert returned is not None
         main.function_type = FunctionType.from_lists(
@@ -71,7 +71,7 @@ class StableHLOPagesPass(ModulePass):
         )
 
 
-def _hold(main: FuncOp, i: int, result: int | None, element: Attribute) -> None:
+def hold(main: FuncOp, i: int, result: int | None, element: Attribute) -> None:
     """Gives argument `i` that element type, and its new value, which is `result`."""
     block = main.body.block
     first, last = block.first_op, block.last_op

@@ -41,10 +41,9 @@ from xdsl.passes import ModulePass
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING, updates_of
-from poetc.ir.poet import SHARD, Shard
+from poetc.ir.poet import SHARD, STORED, Shard
 from poetc.options import default
 from poetc.passes.stablehlo_to_poet import (
-    FROZEN_SHARD,
     argument_names,
     frozen_arguments,
     frozen_on_storage,
@@ -86,7 +85,11 @@ def split_parameters(
 
 def _frozen_on_storage(main: FuncOp, frozen: str) -> frozenset[int]:
     """The arguments that are frozen and on storage."""
-    return frozen_arguments(main, frozen) if frozen_on_storage(frozen) else frozenset()
+    found = frozen_arguments(main, frozen)
+    if frozen_on_storage(frozen):
+        return found
+    attributes = main.arg_attrs
+    return frozenset(i for i in found if attributes and STORED in attributes.data[i].data)
 
 
 def main_of(module: ModuleOp) -> FuncOp:
@@ -396,7 +399,7 @@ class _Splitter:
         for index, whole in [(i, arguments[i]) for i in sorted(self.table)]:
             cut = self.table[index]
             if index in self.stored:
-                attributes[index] = attributes[index] | {FROZEN_SHARD: UnitAttr()}
+                attributes[index] = attributes[index] | {STORED: UnitAttr()}
             values: list[SSAValue] = []
             for k, (start, size) in enumerate(cut.ranges):
                 place = len(self.block.args) if k else whole.index

@@ -63,10 +63,8 @@ _STABLEHLO = frozenset({*StableHLO.operations, *Resume.operations})
 
 
 FROZEN = "poet.frozen"
-"""Unit attribute of an argument that no step changes, such as a weight that is not trained."""
-
-FROZEN_SHARD = "poet.frozen_shard"
-"""Unit attribute of a shard of what is frozen on storage."""
+"""Unit attribute of an argument that no step changes, such as a weight that is not trained. With
+`poet.stored` beside it, it is on auxiliary storage."""
 
 FROZEN_ON_STORAGE = "storage"
 """Among the names of the option `frozen`: what is frozen is on auxiliary storage."""
@@ -390,13 +388,11 @@ class _Converter:
         if result is not None:
             attributes["poet.role"] = StringAttr("param")
             attributes["poet.updates"] = IntegerAttr(result, i64)
-        if index in self.frozen:
-            attributes["poet.role"] = StringAttr("param" if self.on_storage else "frozen")
-            if self.on_storage:
-                attributes[STORED] = UnitAttr()
         given = self.main.arg_attrs.data[index].data if self.main.arg_attrs is not None else {}
-        if FROZEN_SHARD in given:
+        if STORED in given or (index in self.frozen and self.on_storage):
             attributes |= {"poet.role": StringAttr("param"), STORED: UnitAttr()}
+        elif index in self.frozen:
+            attributes["poet.role"] = StringAttr("frozen")
         if name is not None:
             attributes[NAME] = StringAttr(name)
         if SHARD in given:

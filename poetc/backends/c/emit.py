@@ -38,6 +38,7 @@ from poetc.backends.c.boards import (
 )
 from poetc.backends.c.build_id import with_build_id
 from poetc.backends.c.directory import write_generated
+from poetc.backends.c.entries import EntryPoint, add_entries
 from poetc.backends.c.expressions import called_functions
 from poetc.backends.c.header import header
 from poetc.backends.c.kernel_files import kernels_header, kernels_source
@@ -133,6 +134,7 @@ def emit(
     executor: Executor | None = None,
     compiler: KernelCompiler | None = None,
     step: StepData | None = None,
+    entries: Sequence[EntryPoint] = (),
 ) -> None:
     """Writes the one graph of `module` to `directory`, which appears complete or not at all.
 
@@ -142,13 +144,24 @@ def emit(
     program is firmware that links into `ram_bytes` (by default, all that the board has), otherwise
     a library whose `layout` is one of libraries/. With an `executor` the schedule is not printed as
     C: the program runs plans (backends/plan/). With a `compiler`, kernels are assembly. With a
-    `step`, its data are in the directory, and what runs it and compares the results.
+    `step`, its data are in the directory, and what runs it and compares the results. `entries` are
+    other entry points, which read the parameters of the step.
     If `directory` exists, generated files in it are replaced, the directory itself and other files
     are kept. Raises InputError for what cannot be generated or written, and if files that are not
     generated would be overwritten.
     """
     files, data = _generate(
-        module, name, stack_bytes, static_bytes, board, ram_bytes, layout, executor, compiler, step
+        module,
+        name,
+        stack_bytes,
+        static_bytes,
+        board,
+        ram_bytes,
+        layout,
+        executor,
+        compiler,
+        step,
+        entries,
     )
     # Data first: where files are replaced one by one, nothing builds until all are there.
     write_generated({**data, **files}, directory)
@@ -165,10 +178,21 @@ def generate(
     layout: str = DEFAULT_LAYOUT,
     executor: Executor | None = None,
     compiler: KernelCompiler | None = None,
+    entries: Sequence[EntryPoint] = (),
 ) -> dict[str, str]:
     """The content of every generated file by its path; the options are those of `emit`."""
     files, _ = _generate(
-        module, name, stack_bytes, static_bytes, board, ram_bytes, layout, executor, compiler, None
+        module,
+        name,
+        stack_bytes,
+        static_bytes,
+        board,
+        ram_bytes,
+        layout,
+        executor,
+        compiler,
+        None,
+        entries,
     )
     return files
 
@@ -184,6 +208,7 @@ def _generate(
     executor: Executor | None,
     compiler: KernelCompiler | None,
     step: StepData | None,
+    entries: Sequence[EntryPoint],
 ) -> tuple[dict[str, str], dict[str, bytes]]:
     """What `generate` gives, and the data for one run."""
     check_library(name, layout, board)
@@ -194,10 +219,8 @@ def _generate(
     if len(found) != 1:
         raise InputError(f"C is generated from one graph, not {len(found)}")
     if board is not None and not board.dma:
-        # A start would do all of the transfer: whole ones take less RAM.
-        module = module.clone()
-        found = graphs(module)
-        join_transfers(found[0])
+        module, graph = _with_whole_transfers(module)
+        found = (graph,)
     if static_bytes is None:
         static_bytes = arrangement.static_bytes if board is None else board.static_bytes
         static_bytes += executor.state_bytes(found[0]) if executor is not None else 0
@@ -205,6 +228,7 @@ def _generate(
     if executor is None:
         arguments = () if step is None else step.arguments
         program = ScheduledProgram(module, found[0], name, budget, arguments)
+        add_entries(program, tuple(_for_board(entry, board) for entry in entries))
     else:
         program = executor.program(module, found[0], name, budget)
     # Tables of constants are in kernels.c, and what reads them.
@@ -268,6 +292,23 @@ def _generate(
     copied_by_users = () if template is None else (template,)
     listed = indexed("Makefile", files, data)
     return with_build_id(listed, name, "Makefile", copied_by_users, line_bytes), data
+
+
+def _with_whole_transfers(module: ModuleOp) -> tuple[ModuleOp, GraphOp]:
+    """A copy of a module, and its graph, for a store without DMA: a start would do all of the
+    transfer, and whole ones take less RAM."""
+    copy = module.clone()
+    (graph,) = graphs(copy)
+    join_transfers(graph)
+    return copy, graph
+
+
+def _for_board(entry: EntryPoint, board: Board | None) -> EntryPoint:
+    """An entry point as the board has its transfers."""
+    if board is None or board.dma:
+        return entry
+    module, graph = _with_whole_transfers(entry.module)
+    return replace(entry, module=module, graph=graph)
 
 
 def check_library(name: str | None, layout: str, board: Board | None) -> None:

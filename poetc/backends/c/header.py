@@ -41,6 +41,31 @@ def header(program: Program) -> str:
         sizes += f"\n{c_comment(comment)}\n" + defines([(f"{program.macro}_CALLER_BYTES", bytes)])
     if program.image is not None:
         sizes += "\n" + _image_sizes(program, program.image)
+    functions = "\n".join(_functions(each) for each in (program, *program.entries))
+    text = f"""\
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{c_comment(ABOUT)}
+poetc_status {program.name}_check(void);
+
+{functions}{program.more_functions()}
+#ifdef __cplusplus
+}}
+#endif
+"""
+    about = f"{MARK} {program.about()}"
+    includes = ["#include <stdbool.h>", "#include <stdint.h>", "", '#include "poetc_store.h"']
+    tensors = [part for each in (program, *program.entries) for part in _places(each)]
+    if program.frozen:
+        tensors.append(_frozen(program))
+    body = [sizes, "\n\n".join(tensors) + "\n", text]
+    return guarded(f"{program.macro}_H", about, includes, body)
+
+
+def _places(program: Program) -> list[str]:
+    """What there is of arguments and results, and where."""
     counts = defines(
         [
             (f"{program.macro}_ARGUMENTS", len(program.arguments)),
@@ -55,7 +80,8 @@ def header(program: Program) -> str:
     offsets = "Offsets are in bytes from the start of the arena"
     if not program.fixed_places:
         offsets = "Where they are in the arena is up to the plan"
-    tensors = [
+    return [
+        counts,
         c_comment(
             f"Arguments. {inputs.capitalize()} {offsets}, page offsets from that of the store "
             "(in bank 0)."
@@ -64,9 +90,17 @@ def header(program: Program) -> str:
             f"{inputs} {offsets}."
         ),
         *_tensors(program, "ARG", "Argument", program.arguments),
-        c_comment("Results, from the end of a step to the start of the next."),
+        c_comment(
+            "Results, from the end of a step to the start of the next."
+            if program.function != program.name
+            else "Results, until another function of the model is called."
+        ),
         *_tensors(program, "RESULT", "Result", program.results),
     ]
+
+
+def _functions(program: Program) -> str:
+    """Declares the step, or an entry point, and access to arguments and results."""
     n = program.name
     step = (
         f"One step. `store` may be null if the model does not page ({program.macro}_STORAGE_BYTES "
@@ -77,6 +111,12 @@ def header(program: Program) -> str:
         step = (
             "One step. `store` holds the image. After any status but POETC_OK its parameters "
             "are as before, and the step can be repeated once the arena is filled anew."
+        )
+    if program.function == n:
+        step = (
+            f"The entry point @{n.removeprefix(f'{program.model}_')}. It reads the parameters of "
+            "the step and changes none, whatever it returns. Inputs and results of the step, and "
+            "of other entry points, are lost."
         )
     frozen = [place for place in program.arguments if place.frozen]
     if program.has_pointers:
@@ -97,16 +137,9 @@ def header(program: Program) -> str:
     where = "Where argument and result `i` are in the arena, and their sizes."
     where += f" Null for those {' or '.join(elsewhere)}." if elsewhere else ""
     newline = "\n"
-    functions = f"""\
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
+    return f"""\
 {c_comment(step)}
 {newline.join(program.prototype(";"))}
-
-{c_comment(ABOUT)}
-poetc_status {n}_check(void);
 
 {program.hook()}{_caller_access(program)}{c_comment(where)}
 void *{n}_argument(uint32_t i);
@@ -114,17 +147,7 @@ uint32_t {n}_argument_bytes(uint32_t i);
 bool {n}_argument_is_parameter(uint32_t i);
 const void *{n}_result(uint32_t i);
 uint32_t {n}_result_bytes(uint32_t i);
-{program.more_functions()}
-#ifdef __cplusplus
-}}
-#endif
 """
-    about = f"{MARK} {program.about()}"
-    includes = ["#include <stdbool.h>", "#include <stdint.h>", "", '#include "poetc_store.h"']
-    if program.frozen:
-        tensors.append(_frozen(program))
-    body = [sizes, counts, "\n\n".join(tensors) + "\n", functions]
-    return guarded(f"{program.macro}_H", about, includes, body)
 
 
 def _frozen(program: Program) -> str:
@@ -141,7 +164,7 @@ def _caller_access(program: Program) -> str:
     """For programs that do not know which buffers are theirs, such as the example."""
     if not program.has_pointers:
         return ""
-    n, macro = program.name, program.macro
+    n = program.name
     pointers = [
         f"({const}{element_c_type(place.type.element_type)} *)({kind})[{i}]"
         for kind, const, places in (
@@ -151,11 +174,11 @@ def _caller_access(program: Program) -> str:
         for i, place in enumerate(places)
         if place.of_caller
     ]
-    call = wrapped(f"    {n}_step(", ["store", *pointers], ")")
-    comment = "A step on arrays of pointers, by number; and whether argument and result `i` are "
+    call = wrapped(f"    {program.function}(", ["store", *pointers], ")")
+    comment = "The same on arrays of pointers, by number; and whether argument and result `i` are "
     return f"""\
 {c_comment(comment + "buffers of the caller.")}
-#define {macro}_STEP_ON(store, argument, result) \\
+#define {program.function.upper()}_ON(store, argument, result) \\
 {(" " + chr(92) + chr(10)).join(call)}
 bool {n}_argument_is_callers(uint32_t i);
 bool {n}_result_is_callers(uint32_t i);
@@ -194,7 +217,9 @@ def _tensor(
     program: Program, kind: str, title: str, i: int, place: TensorPlace, number: str | None
 ) -> str:
     role = ""
-    if place.is_param:
+    if kind == "ARG" and i in program.parameters:
+        role = f", argument {program.parameters[i]} of the step"
+    elif place.is_param:
         role = ", parameter"
     elif place.frozen:
         role = ", frozen" if kind == "ARG" else f", argument {place.updates} as it came"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -34,6 +35,9 @@ from poetc.image import image_file, layout_of
 from poetc.ir.dense import dtype_of
 from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.tensors import ProgramTensor, ProgramTensors
+
+if TYPE_CHECKING:
+    from poetc.backends.c.entries import EntryProgram
 
 _ARENA = """\
 /* Aligned for the element types of all tensors; in a section of the program's choice. */
@@ -80,6 +84,11 @@ class Program:
     ) -> None:
         self.module, self.graph, self.name = module, graph, name
         self.macro = name.upper()
+        # Of an entry point, these are not called after it.
+        self.model, self.function = name, f"{name}_step"
+        self.parameters: Mapping[int, int] = {}
+        self.entries: tuple[EntryProgram, ...] = ()
+        self.alignment = arena_alignment(graph)
         check_sizes(graph)
         self.arena_bytes = static_ram_bytes(graph)
         self.storage_bytes = graph.storage_bytes or 0
@@ -146,6 +155,7 @@ class Program:
             self.ram_bytes,
             self.storage_bytes,
             None if self.image is None else image_file(self.name),
+            {e.name.removeprefix(f"{self.name}_"): e.entry_tensors() for e in self.entries},
         )
 
     def _tensor(self, place: TensorPlace) -> ProgramTensor:
@@ -192,7 +202,7 @@ class Program:
             for i, place in enumerate(places)
             if place.of_caller
         ]
-        start = f"poetc_status {self.name}_step("
+        start = f"poetc_status {self.function}("
         return wrapped(start, ["poetc_store *store", *pointers], f"){end}")
 
     def about(self) -> str:
@@ -206,16 +216,24 @@ class Program:
 
     def source(self) -> str:
         """`model.c`."""
+        programs = (self, *self.entries)
         headers = [f"{self.name}_kernels.h", *(["poetc_image.h"] if self.image is not None else [])]
         lines = [
             c_comment(f"{MARK} {self.about()}"),
             f'#include "{self.name}.h"',
             "",
-            *(["#include <stddef.h>", ""] if self.has_null else []),
+            *(["#include <stddef.h>", ""] if any(p.has_null for p in programs) else []),
             *(f'#include "{header}"' for header in (*headers, *self.headers)),
             "",
             *self.memory().splitlines(),
             "",
+            *(line for program in programs for line in program.code()),
+        ]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def code(self) -> list[str]:
+        """The functions of the step, or of an entry point."""
+        return [
             *self.functions(),
             *self._access("argument", "void *", self.arguments),
             f"bool {self.name}_argument_is_parameter(uint32_t i)",
@@ -228,7 +246,6 @@ class Program:
             *self._is_callers("argument", self.arguments),
             *self._is_callers("result", self.results),
         ]
-        return "\n".join(lines).rstrip() + "\n"
 
     def memory(self) -> str:
         """What is in RAM, and `at`, which says where something is there."""
@@ -237,7 +254,7 @@ class Program:
     def arena(self) -> str:
         """The arena."""
         on_lines = " POETC_ON_LINES" if self.graph.cache_line_bytes else ""
-        bits = 8 * arena_alignment(self.graph)
+        bits = 8 * self.alignment
         return _ARENA.format(macro=self.macro, on_lines=on_lines, alignment_bits=bits)
 
     def functions(self) -> list[str]:
@@ -247,7 +264,7 @@ class Program:
     def check(self) -> list[str]:
         """The beginning of a step: nothing is done where it would be done wrong."""
         return [
-            f"    const poetc_status checked = {self.name}_check();",
+            f"    const poetc_status checked = {self.model}_check();",
             "    if (checked != POETC_OK) {",
             "        return checked;",
             "    }",

@@ -63,6 +63,7 @@ _END_FAILED_STEP = ("    if (status != POETC_OK) {", "        goto failed;", "  
 
 
 _BEFORE = """\
+#undef BEFORE
 #ifdef {macro}_HOOK
 #define BEFORE(compute) \\
     do {{ \\
@@ -102,8 +103,9 @@ class ScheduledProgram(Program):
         for argument in graph.arguments:
             new = graph.new_page(argument.index)
             if new is not None:
-                self.old_pages.add(argument)
                 self.new_pages.add(new.page)
+            if graph.is_banked(argument.index):
+                self.old_pages.add(argument)
         own = (op.page for op in graph.block.ops if isinstance(op, AnyPageOut))
         self.own_pages = {
             page: k for k, page in enumerate((p for p in own if p not in self.new_pages), 1)
@@ -213,7 +215,7 @@ const char *{self.name}_compute_name(uint32_t compute);
 
     def _open(self) -> list[str]:
         """Which bank of the image has the current values of parameters."""
-        macro = self.macro
+        macro = self.model.upper()
         lines = [
             "    poetc_state state = {0, 0, 0};",
             *wrapped(
@@ -222,10 +224,25 @@ const char *{self.name}_compute_name(uint32_t compute);
                 ");",
             ),
             *_RETURN_FAILURE,
+        ]
+        if self.new_pages or self.own_pages:
+            lines += self._new_tag()
+        if self.old_pages:
+            lines += [
+                "    /* Parameters are read from one bank, new values written to the other. */",
+                f"    const uint32_t bank_bytes = {macro}_BANK_BYTES;",
+                "    const uint32_t old_bank = (state.sequence & 1u) * bank_bytes;",
+            ]
+        if self.new_pages:
+            lines += ["    const uint32_t new_bank = bank_bytes - old_bank;"]
+        return lines
+
+    def _new_tag(self) -> list[str]:
+        lines = [
             "    /* What this step writes has a tag: a hash of all that it is given. */",
             *wrapped(
                 "    state.new_tag = poetc_tag_word(",
-                [f"{macro}_BUILD_ID", "state.sequence"],
+                [f"{self.model.upper()}_BUILD_ID", "state.sequence"],
                 ");",
             ),
         ]
@@ -235,19 +252,12 @@ const char *{self.name}_compute_name(uint32_t compute);
                 where = f"at({place.offset})" if place.in_arena else f"argument{i}"
                 what = ["state.new_tag", where, str(place.bytes)]
                 lines += wrapped("    state.new_tag = poetc_tag_bytes(", what, ");")
-        if self.old_pages:
-            lines += [
-                "    /* Parameters are read from one bank, new values written to the other. */",
-                f"    const uint32_t bank_bytes = {macro}_BANK_BYTES;",
-                "    const uint32_t old_bank = (state.sequence & 1u) * bank_bytes;",
-                "    const uint32_t new_bank = bank_bytes - old_bank;",
-            ]
         return lines
 
     def _commit(self) -> list[str]:
-        if not self.old_pages:
+        if not self.new_pages:
             return ["    return POETC_OK;"]
-        macro = self.macro
+        macro = self.model.upper()
         return [
             "    /* Until here the old values are the current ones, then the new ones are. */",
             *wrapped(

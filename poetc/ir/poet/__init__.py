@@ -13,6 +13,7 @@ All sizes and offsets are in bytes, times in nanoseconds, energies in nanojoules
 from xdsl.ir import Dialect
 
 from poetc.ir.poet.attributes import (
+    BANKED,
     IO_PLACES,
     NO_OFFSET,
     SHARD,
@@ -38,6 +39,7 @@ from poetc.ir.poet.transfers import (
 from poetc.ir.remainder import RemOp
 
 __all__ = [
+    "BANKED",
     "IO_PLACES",
     "NO_OFFSET",
     "SHARD",

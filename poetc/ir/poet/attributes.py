@@ -22,6 +22,9 @@ NO_OFFSET = -1
 STORED = "poet.stored"
 """Unit attribute of a parameter that is on storage between steps, wherever others are."""
 
+BANKED = "poet.banked"
+"""Unit attribute of a page that another graph updates: its value is in one bank or the other."""
+
 ROLES = ("input", "param", "frozen")
 """What a graph argument may be: given anew for each step, kept from step to step, or never written:
 a frozen one is read where it is, such as in flash, and takes no RAM."""

@@ -32,6 +32,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, ReturnLike, SymbolOpInt
 from xdsl.utils.exceptions import VerifyException
 
 from poetc.ir.poet.attributes import (
+    BANKED,
     IO_PLACES,
     NO_OFFSET,
     ROLES,
@@ -59,6 +60,7 @@ class GraphOp(IRDLOperation):
     `poet.role`: `"input"` (given for each step, the default), `"param"` (kept between steps), or
     `"frozen"` (never written, and read where it is);
     `poet.stored`: the parameter is on auxiliary storage, wherever others are;
+    `poet.banked`: the page is updated by another graph, in the two banks that this one reads;
     `poet.updates`: index of the result that is the new value of a parameter;
     `poet.name`: the name in the source, for reports;
     `poet.shard`: which slice of a parameter it is, if it is not all of it (`Shard`);
@@ -291,6 +293,10 @@ class GraphOp(IRDLOperation):
         maker = transfer_of(self.return_op.arguments[result])
         return maker if isinstance(maker, AnyPageOut) else None
 
+    def is_banked(self, index: int) -> bool:
+        """Whether the page of argument `index` is updated, here or by another graph."""
+        return self.new_page(index) is not None or self.arg_attr(index, BANKED) is not None
+
     def verify_(self) -> None:
         where = f"poet.graph @{self.sym_name.data}"
         inputs, outputs = self.function_type.inputs.data, self.function_type.outputs.data
@@ -378,6 +384,8 @@ def _verify_arguments(graph: GraphOp, where: str) -> None:
             raise VerifyException(f"{argument}: what is frozen is no page")
         if stays_on_storage(graph, i) and graph.role(i) != "param":
             raise VerifyException(f"{argument}: only a parameter has {STORED}")
+        if graph.arg_attr(i, BANKED) is not None and not isinstance(input, PageType):
+            raise VerifyException(f"{argument}: only a page has {BANKED}")
         result = graph.updates(i)
         if result is None:
             continue

@@ -100,7 +100,7 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
                 yield _PageUse(page, "a page of the step", offset, size, first, last)
             continue
         # The banks change places with each step: each page has both of its places all the time.
-        if graph.new_page(page.index) is None:
+        if not graph.is_banked(page.index):
             yield _PageUse(page, "a constant", offset, size, -1, end)
             continue
         bank = graph.bank_bytes

@@ -1,0 +1,85 @@
+"""Other entry points of a model: functions like its step that read the step's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from poetc.backends.c.printer import print_function
+from poetc.backends.c.program import Kernel
+from poetc.backends.c.scheduled import ScheduledProgram
+from poetc.budget import Budget
+from poetc.ir.poet import GraphOp
+from poetc.tensors import EntryTensors
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """An entry point: its scheduled and planned graph, the one of its module. `parameters` gives,
+    by the number of an argument, the argument of the step that it is."""
+
+    name: str
+    module: ModuleOp
+    graph: GraphOp
+    parameters: Mapping[int, int]
+
+
+class EntryProgram(ScheduledProgram):
+    """The text of one entry point, which is in the files of the step and shares its arena."""
+
+    def __init__(self, entry: EntryPoint, step: ScheduledProgram) -> None:
+        budget = Budget(None, step.static_bytes, step.stack_bytes)
+        super().__init__(entry.module, entry.graph, f"{step.name}_{entry.name}", budget)
+        self.parameters = entry.parameters
+        self.model, self.function = step.model, self.name
+        for i, j in entry.parameters.items():
+            place, argument = step.arguments[j], entry.graph.arguments[i]
+            if place.in_arena:
+                self.callers[argument] = f"at({place.offset})"
+            elif j in step.frozen:
+                self.callers[argument] = step.frozen_name(j)
+        self.arguments = tuple(
+            step.arguments[entry.parameters[i]] if i in entry.parameters else place
+            for i, place in enumerate(self.arguments)
+        )
+        self.has_pointers = any(p.of_caller for p in (*self.arguments, *self.results))
+        self.kernels = [self._shared(kernel, step) for kernel in self.kernels]
+        self.by_symbol = {k.function.sym_name.data: k for k in self.kernels}
+
+    def _shared(self, kernel: Kernel, step: ScheduledProgram) -> Kernel:
+        """The kernel of the step, or of an entry before this one, that does the same, if any."""
+        text = _text(kernel)
+        same = next((k for k in step.kernels if _text(k) == text), None)
+        return kernel if same is None else replace(kernel, signature=same.signature)
+
+    def entry_tensors(self) -> EntryTensors:
+        """Arguments and results as data."""
+        return EntryTensors(
+            self.function,
+            tuple(map(self._tensor, self.arguments)),
+            tuple(map(self._tensor, self.results)),
+            tuple(self.parameters.get(i) for i in range(len(self.arguments))),
+            self.arena_bytes,
+        )
+
+
+def _text(kernel: Kernel) -> str:
+    """What a kernel does, whatever it is called."""
+    return print_function(kernel.function, replace(kernel.signature, name="kernel"))
+
+
+def add_entries(program: ScheduledProgram, entries: tuple[EntryPoint, ...]) -> None:
+    """Adds entry points to the program of a step, whose arena and storage are for all then."""
+    for entry in entries:
+        added = EntryProgram(entry, program)
+        program.entries = (*program.entries, added)
+        known = {kernel.signature.name for kernel in program.kernels}
+        program.kernels += [k for k in added.kernels if k.signature.name not in known]
+        program.names = {**program.names, **added.names}
+        program.arena_bytes = max(program.arena_bytes, added.arena_bytes)
+        program.storage_bytes = max(program.storage_bytes, added.storage_bytes)
+        program.alignment = max(program.alignment, added.alignment)
+    budget = Budget(None, program.static_bytes, program.stack_bytes)
+    program.ram_bytes = budget.used_bytes(program.arena_bytes)

@@ -1,0 +1,178 @@
+"""Several entry points of one module: a step that trains, and others that read its parameters.
+
+The step is the public function `@step`, or `@main`. Another public function, such as `@predict`,
+is compiled by the same passes, for the same RAM, after the step. An argument of it that is called
+like a parameter of the step, by its `poet.name` or by `poet.parameter = "name"`, is that parameter:
+it is read where the step leaves it, and never written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    f32,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+from xdsl.rewriter import Rewriter
+
+from poetc.errors import InputError, collected
+from poetc.ir.aliasing import updates_of
+from poetc.ir.calls import callee_of, calls_in
+from poetc.ir.locations import source_location
+from poetc.ir.poet import STORED, GraphOp, PageType
+from poetc.ir.text import entry_functions
+from poetc.passes.stablehlo_pages import TYPES, hold
+from poetc.passes.stablehlo_split import main_of
+from poetc.passes.stablehlo_to_poet import FROZEN, argument_names
+from poetc.splits import Split
+
+PARAMETER = "poet.parameter"
+"""Attribute of an argument of an entry: the name or number of the parameter of the step that it
+is."""
+
+_TAKEN = re.compile(
+    r"(step|check|argument|result|compute|arena|static|stack|ram|storage|bank|layout|caller|build|"
+    r"arg|plan|hook|kernel|frozen|shared|load|section|set|get|init|version|size|align).*"
+)
+"""Begins the names of other symbols of a model."""
+
+
+def separate(module: ModuleOp) -> dict[str, ModuleOp]:
+    """Leaves the step in `module`, as `@main`; the others, each as `@main` of a module, by name.
+
+    Raises InputError for names that C functions cannot have.
+    """
+    step, *others = entry_functions(module)
+    found: dict[str, ModuleOp] = {}
+    for entry in others:
+        name = entry.sym_name.data
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or _TAKEN.fullmatch(name):
+            raise InputError(
+                f"@{name} cannot be an entry point: a function of C is called after it, and that "
+                "would be no name for one, or look like another function of the model",
+                source_location(entry),
+            )
+        copy = module.clone()
+        same = next(op for op in copy.ops if isinstance(op, FuncOp) and op.sym_name.data == name)
+        _keep(copy, same)
+        found[name] = copy
+    if others or step.sym_name.data != "main":
+        _keep(module, step)
+    return found
+
+
+def _keep(module: ModuleOp, entry: FuncOp) -> None:
+    """Removes all functions that `entry` does not call, and makes it `@main`."""
+    needed: set[Operation] = set()
+    waiting = [entry]
+    while waiting:
+        function = waiting.pop()
+        if function not in needed:
+            needed.add(function)
+            waiting += [callee_of(call) for call in calls_in(function)]
+    for op in list(module.ops):
+        if isinstance(op, FuncOp) and op not in needed:
+            Rewriter.erase_op(op)
+        elif isinstance(op, FuncOp) and op is not entry:
+            op.sym_visibility = StringAttr("private")
+    entry.sym_name = StringAttr("main")
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Which parameter of the step each argument of an entry is, by number, and the splits that they
+    have in common."""
+
+    parameters: Mapping[int, int]
+    splits: tuple[Split, ...]
+
+
+def bind(module: ModuleOp, name: str, step: GraphOp) -> Binding:
+    """Finds the arguments of an entry, `@main` of `module`, that are parameters of the planned
+    `step`, and marks them as frozen, on storage if they are there.
+
+    Raises InputError that lists all arguments that are called like parameters and are of another
+    type, or like none where that is asked for, and results that would be new values.
+    """
+    main = main_of(module)
+    problems = [
+        f"@{name}: argument {i} is to be updated by result {k}; only the step updates parameters"
+        for i, k in updates_of(main).items()
+    ]
+    known: dict[str, list[int]] = {}
+    for i in range(len(step.arguments)):
+        if step.role(i) != "input" and step.is_first(i):
+            known.setdefault(step.param_name(i), []).append(i)
+            known.setdefault(f"arg{i}", []).append(i)
+    parameters: dict[int, int] = {}
+    given = [attributes.data for attributes in main.arg_attrs or ()]
+    for i, own in enumerate(argument_names(main)):
+        asked = given[i].get(PARAMETER) if given else None
+        wanted = asked.data if isinstance(asked, StringAttr) else own
+        found = list(dict.fromkeys(known.get(wanted or "", ())))
+        if asked is not None and len(found) != 1:
+            count = "no parameter has" if not found else f"{len(found)} parameters have"
+            names = ", ".join(n for n in known if len(known[n]) == 1 and not _numbered(n)) or "none"
+            problems.append(
+                f"@{name}: {PARAMETER} of argument {i} is {asked}: {count} that name; there are "
+                f"{names}"
+            )
+        elif len(found) == 1 and not (asked is None and _numbered(wanted or "")):
+            parameters[i] = found[0]
+    for i, j in parameters.items():
+        own, type_ = main.function_type.inputs.data[i], _whole_type(step, j)
+        if own != type_ and not _held(own, type_):
+            problems.append(
+                f"@{name}: argument {i} is the parameter {step.param_name(j)} of the step, by its "
+                f"name, but is {own} and not {type_}"
+            )
+    if problems:
+        raise collected([InputError(problem, source_location(main)) for problem in problems])
+    attributes = [dict(each) for each in given] or [{} for _ in main.function_type.inputs]
+    splits: list[Split] = []
+    for i, j in parameters.items():
+        attributes[i][FROZEN] = UnitAttr()
+        if step.is_stored(j):
+            attributes[i][STORED] = UnitAttr()
+        type_ = _whole_type(step, j)
+        if main.function_type.inputs.data[i] != type_:
+            hold(main, i, None, type_.element_type)
+        if (shard := step.shard(j)) is not None:
+            splits.append(Split(i, len(step.shards(j)), shard.axis))
+    main.arg_attrs = ArrayAttr(map(DictionaryAttr, attributes))
+    main.update_function_type()
+    return Binding(parameters, tuple(splits))
+
+
+def _numbered(name: str) -> bool:
+    return re.fullmatch(r"arg\d+", name) is not None
+
+
+def _held(own: Attribute, type_: TensorType) -> bool:
+    """Whether the step holds in 16 bits (`--pages`) what an entry takes as f32."""
+    if not isinstance(own, TensorType) or own.get_shape() != type_.get_shape():
+        return False
+    return own.element_type == f32 and type_.element_type in TYPES.values()
+
+
+def _whole_type(step: GraphOp, i: int) -> TensorType:
+    """The type of argument `i`, joined of all its shards."""
+    first = step.arguments[i].type
+    type_ = first.tensor if isinstance(first, PageType) else first
+    assert isinstance(type_, TensorType)
+    shard = step.shard(i)
+    if shard is None:
+        return TensorType(type_.element_type, type_.get_shape())
+    shape = list(type_.get_shape())
+    shape[shard.axis] = sum(step.arg_shape(k)[shard.axis] for k in step.shards(i))
+    return TensorType(type_.element_type, shape)

@@ -1,0 +1,259 @@
+"""Modules with several entry points: a step, and what reads its parameters between steps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import SANITIZE
+from conftest import MODELS
+
+from poetc.cli import main
+from poetc.entries import separate
+from poetc.errors import InputError
+from poetc.frontends.jax import export
+from poetc.image import pack
+from poetc.image_files import read_layout
+from poetc.interpreter import run_func
+from poetc.ir.text import make_context, read_module
+from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
+from poetc.tensors import read_tensors
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+DRIVER = Path(__file__).parent / "entries_driver.c"
+DATA = np.load(MODELS / "gesture_mlp.npz")
+WEIGHTS = {f"l{k + 1}": {"b": DATA[f"arg{2 * k}"], "w": DATA[f"arg{2 * k + 1}"]} for k in range(3)}
+X, Y = DATA["arg6"], DATA["arg7"]
+NEW = np.random.default_rng(7).normal(size=(1, 36)).astype(np.float32)
+STEPS = 3
+
+
+@jax.jit
+def predict(p: Any, x: Any) -> Any:
+    h = jnp.tanh(x @ p["l1"]["w"] + p["l1"]["b"])
+    h = jax.nn.relu(h @ p["l2"]["w"] + p["l2"]["b"])
+    return jax.nn.log_softmax(h @ p["l3"]["w"] + p["l3"]["b"])
+
+
+def loss_of(p: Any, x: Any, y: Any) -> Any:
+    return -jnp.mean(jnp.sum(predict(p, x) * y, -1))
+
+
+def step(p: Any, x: Any, y: Any) -> Any:
+    loss, gradient = jax.value_and_grad(loss_of)(p, x, y)
+    return jax.tree.map(lambda a, b: a - 0.3 * b, p, gradient), loss
+
+
+def evaluate(weights: Any, x: Any, y: Any) -> Any:
+    right = jnp.argmax(predict(weights, x), -1) == jnp.argmax(y, -1)
+    return jnp.mean(right.astype(jnp.float32)), loss_of(weights, x, y)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Predictions are of one sample; evaluation calls the parameters otherwise."""
+    path = tmp_path_factory.mktemp("entries") / "gesture"
+    export(
+        step,
+        (WEIGHTS, X, Y),
+        path,
+        predict=(predict, (WEIGHTS, NEW)),
+        evaluate=(evaluate, (WEIGHTS, X, Y)),
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(model: Path) -> list[list[np.ndarray]]:
+    """What predictions and evaluations give, before each step and after the last, by the
+    interpreter; JAX agrees."""
+    module = read_module(Path(f"{model}.mlir").read_bytes(), "gesture")
+    entries = separate(module)
+    for each in (module, *entries.values()):
+        StableHLOSimplifyPass().apply(make_context(), each)
+    tensors = [np.asarray(leaf) for leaf in jax.tree.leaves(WEIGHTS)]
+    found: list[list[np.ndarray]] = []
+    for _ in range(STEPS + 1):
+        tree = jax.tree.unflatten(jax.tree.structure(WEIGHTS), tensors)
+        now = run_func(entries["predict"], [*tensors, NEW])
+        now += run_func(entries["evaluate"], [*tensors, X, Y])[:1]
+        np.testing.assert_allclose(now[0], predict(tree, NEW), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(now[1], evaluate(tree, X, Y)[0])
+        found.append(now)
+        tensors = run_func(module, [*tensors, X, Y])[:6]
+    assert not np.array_equal(found[0][0], found[-1][0])
+    return found
+
+
+def compiled(model: Path, out: Path, *options: str) -> dict[str, Any]:
+    """The report of a program."""
+    command = ["poetc", f"{model}.mlir", "--emit=c", "--json", *options, "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stderr)
+
+
+def write_inputs(folder: Path, program: Path) -> list[str]:
+    """The files that the driver reads; its arguments."""
+    weights = jax.tree.leaves(WEIGHTS)
+    files = {
+        "arg": dict(enumerate([*weights, X, Y])),
+        "predict_arg": {6: NEW},
+        "evaluate_arg": {6: X, 7: Y},
+    }
+    for name, arrays in files.items():
+        for i, array in arrays.items():
+            (folder / f"{name}{i}.bin").write_bytes(np.asarray(array).tobytes())
+    if read_tensors(program).image is None:
+        return [str(folder), str(STEPS)]
+    layout = read_layout(program / "model_image.json")
+    arrays = [np.asarray(weights[p.argument]) for p in layout.parameters]
+    (folder / "image.bin").write_bytes(pack(layout, arrays))
+    return [str(folder), str(STEPS), str(folder / "image.bin")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--params=ram"],
+        ["--ram=9600B"],
+        ["--ram=7500B", "--split=off"],
+        ["--ram=5200B", "--split=1:8,3:2"],
+        ["--ram=10100B", "--params=ram", "--storage=none"],
+    ],
+    ids=" ".join,
+)
+def test_training_and_predicting_by_turns(
+    model: Path, expected: list[list[np.ndarray]], tmp_path: Path, options: list[str]
+) -> None:
+    """The bits of the interpreter, in one arena, which is no larger than is reported."""
+    out = tmp_path / "out"
+    report = compiled(model, out, *options)
+    assert report["entries"].keys() == {"predict", "evaluate"}
+    flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", *SANITIZE]
+    sources = [str(path) for path in out.glob("*.c") if path.name != "main.c"]
+    driver = tmp_path / "driver"
+    command = ["gcc", *flags, "-ffp-contract=off", "-D_POSIX_C_SOURCE=200809L", f"-I{out}"]
+    subprocess.run([*command, *sources, str(DRIVER), "-o", str(driver)], check=True)
+    done = subprocess.run(
+        [driver, *write_inputs(tmp_path, out)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rams = [each["ram"]["total_bytes"] for each in (report, *report["entries"].values())]
+    assert int(done.stdout) == max(rams) == report["ram_of_all_bytes"]
+    for k, (predicted, evaluated) in enumerate(expected):
+        for name, array in (("predicted", predicted), ("evaluated", evaluated)):
+            assert (tmp_path / f"{name}{k}.bin").read_bytes() == array.tobytes(), (name, k)
+
+
+def test_predicting_writes_no_parameter(model: Path, tmp_path: Path) -> None:
+    """No call of an entry point touches the image: a loss of power during it loses nothing."""
+    out = tmp_path / "out"
+    report = compiled(model, out, "--ram=7500B", "--params=storage", "--split=off")
+    assert report["page_outs"] > 0
+    assert [entry["page_outs"] for entry in report["entries"].values()] == [0, 0]
+    text = (out / "model.c").read_text()
+    body = text.partition("poetc_status model_predict(")[2].partition("\n}\n")[0]
+    assert "poetc_image_open(" in body and "old_bank" in body
+    assert "_out(" not in body and "_out_start(" not in body and "commit" not in body
+
+
+def test_kernels_that_are_equal_are_shared(model: Path, tmp_path: Path) -> None:
+    """Of evaluation and step, which begin alike."""
+    out = tmp_path / "out"
+    compiled(model, out, "--params=ram")
+    entry = read_tensors(out).entries["evaluate"]
+    assert entry.function == "model_evaluate" and entry.parameters == (*range(6), None, None)
+    assert [t.parameter for t in entry.arguments] == [True] * 6 + [False] * 2
+    text = (out / "model.c").read_text()
+    body = text.partition("poetc_status model_evaluate(")[2].partition("\n}\n")[0]
+    assert "model_kernel_" in body
+
+
+SCALE = """
+func.func public @step(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32, poet.name = "w"},
+    %x: tensor<4xf32> {poet.name = "x"}) -> tensor<4xf32> {
+  %y = stablehlo.multiply %w, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            '@predict(%a: tensor<4xf32> {poet.parameter = "v"})',
+            'poet.parameter of argument 0 is "v": no parameter has that name; there are w',
+        ),
+        (
+            '@predict(%a: tensor<4xf32> {poet.parameter = "x"})',
+            "no parameter has that name; there are w",
+        ),
+        (
+            '@predict(%b: tensor<5xf32> {poet.name = "w"}, %a: tensor<4xf32>)',
+            "argument 0 is the parameter w of the step, by its name, but is tensor<5xf32>",
+        ),
+        (
+            '@predict(%a: tensor<4xf32> {poet.name = "w", tf.aliasing_output = 0 : i32})',
+            "@predict: argument 0 is to be updated by result 0; only the step updates parameters",
+        ),
+        ('@result(%a: tensor<4xf32> {poet.name = "w"})', "@result cannot be an entry point"),
+        ('@Predict(%a: tensor<4xf32> {poet.name = "w"})', "@Predict cannot be an entry point"),
+    ],
+)
+def test_faults_of_entry_points(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str, said: str
+) -> None:
+    source = tmp_path / "m.mlir"
+    text = f"func.func public {entry} -> tensor<4xf32> {{\n  return %a : tensor<4xf32>\n}}\n"
+    source.write_text(SCALE + text)
+    assert main([str(source), "--emit=c", "-o", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert said in error and str(source) in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [["--emit=ir"], ["--emit=plan"], ["--emit=c", "--executor=plan"]]
+)
+def test_what_has_no_entry_points_says_so(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    assert main([f"{model}.mlir", *options, "-o", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "@predict, @evaluate: other entry points than the step are for --emit=c" in error
+
+
+def test_too_little_ram_for_an_entry_point(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the step fits and another does not, it says which."""
+    many = np.repeat(NEW, 90, 0)
+    export(step, (WEIGHTS, X, Y), tmp_path / "m", predict=(predict, (WEIGHTS, many)))
+    assert main([str(tmp_path / "m.mlir"), "--ram=9600B", "--emit=report", "-q"]) in (3, 4)
+    assert "poetc: error: @predict: no schedule fits into" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"resuls": True}, "resuls is no option, and no entry point"),
+        ({"predict": (predict, ({"l1": X}, NEW))}, "predict reads no parameter of the step"),
+    ],
+)
+def test_faults_of_exported_entries(tmp_path: Path, entry: dict[str, Any], said: str) -> None:
+    def forward(weights: Any, x: Any) -> Any:
+        return weights["l1"] @ x.T
+
+    if "predict" in entry:
+        entry = {"predict": (forward, ({"l1": X}, NEW))}
+    with pytest.raises(InputError, match=said):
+        export(step, (WEIGHTS, X, Y), tmp_path / "m", **entry)
+    assert not (tmp_path / "m.mlir").exists()
