@@ -31,7 +31,7 @@ import numpy as np
 from poetc.errors import InputError
 from poetc.ir.dense import dtype_of
 from poetc.ir.graph import tensor_bytes
-from poetc.ir.poet import GraphOp, PageType
+from poetc.ir.poet import GraphOp, PageType, is_banked
 from poetc.ir.types import ELEMENT_TYPES, rounded
 from poetc.page import PAGE_TRAILER_BYTES, page_bytes, page_trailer
 from poetc.schedule.arena.pack import round_up
@@ -297,7 +297,7 @@ def layout_of(graph: GraphOp) -> ImageLayout | None:
             name = graph.arg_name(i)
             raise InputError(f"parameter {name} has no place in storage; run poet-plan-memory")
         dtype = str(dtype_of(type_.element_type))
-        updated = graph.is_banked(i)
+        updated = is_banked(graph, i)
         whole, axis, start = graph.shard(i) or (i, None, 0)
         name, shape = graph.param_name(whole), type_.get_shape()
         tensor = ImageTensor(name, whole, dtype, shape, offset, updated, axis, start)

@@ -29,6 +29,7 @@ from poetc.ir.poet import (
     PageInStartOp,
     PageOutStartOp,
     WaitOp,
+    is_banked,
     stays_on_storage,
 )
 from poetc.ir.timeline import Timeline, simulate
@@ -220,7 +221,7 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         if isinstance(step, PageIn | PageOut):
             sizes[type(step)].append(view.problem.tensors[step.tensor].stored_bytes)
     pages = [i for i in range(len(graph.arguments)) if graph.is_stored(i)]
-    frozen = [i for i in pages if stays_on_storage(graph, i) and not graph.is_banked(i)]
+    frozen = [i for i in pages if stays_on_storage(graph, i) and not is_banked(graph, i)]
     return Summary(
         input=input_name,
         device=options.device.title,

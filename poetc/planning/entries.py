@@ -24,6 +24,7 @@ from poetc.ir.poet import (
     PageOutOp,
     PageOutStartOp,
     PageType,
+    is_banked,
     offset_of,
 )
 from poetc.planning.memory import PLANNED, planned_offsets
@@ -134,7 +135,7 @@ def _share_image(graph: GraphOp, step: GraphOp, parameters: Mapping[int, int]) -
             offset = step.offset(b)
             assert offset is not None
             graph.set_arg_attr(a, "poet.offset", IntegerAttr(offset, i64))
-            graph.set_arg_attr(a, BANKED, UnitAttr() if step.is_banked(b) else None)
+            graph.set_arg_attr(a, BANKED, UnitAttr() if is_banked(step, b) else None)
     # Pages of the entry itself are behind the image, as those of the step are.
     further = shared.pages_start - own.pages_start
     for op in graph.block.ops:

@@ -31,6 +31,7 @@ from poetc.ir.poet import (
     PageOutStartOp,
     ReturnOp,
     WaitOp,
+    is_banked,
     offset_of,
     transfer_of,
 )
@@ -104,7 +105,7 @@ class ScheduledProgram(Program):
             new = graph.new_page(argument.index)
             if new is not None:
                 self.new_pages.add(new.page)
-            if graph.is_banked(argument.index):
+            if is_banked(graph, argument.index):
                 self.old_pages.add(argument)
         own = (op.page for op in graph.block.ops if isinstance(op, AnyPageOut))
         self.own_pages = {

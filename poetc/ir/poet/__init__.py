@@ -24,7 +24,7 @@ from poetc.ir.poet.attributes import (
     TransferType,
 )
 from poetc.ir.poet.compute import ComputeOp, YieldOp
-from poetc.ir.poet.graph import GraphOp, ReturnOp, offset_of, stays_on_storage
+from poetc.ir.poet.graph import GraphOp, ReturnOp, is_banked, offset_of, stays_on_storage
 from poetc.ir.poet.transfers import (
     AnyPageIn,
     AnyPageOut,
@@ -61,6 +61,7 @@ __all__ = [
     "TransferType",
     "WaitOp",
     "YieldOp",
+    "is_banked",
     "offset_of",
     "stays_on_storage",
     "transfer_of",

@@ -59,8 +59,7 @@ class GraphOp(IRDLOperation):
     Attributes of argument i (`arg_attrs`):
     `poet.role`: `"input"` (given for each step, the default), `"param"` (kept between steps), or
     `"frozen"` (never written, and read where it is);
-    `poet.stored`: the parameter is on auxiliary storage, wherever others are;
-    `poet.banked`: the page is updated by another graph, in the two banks that this one reads;
+    `poet.stored`: it is on auxiliary storage, wherever others are; `poet.banked`: in two banks,
     `poet.updates`: index of the result that is the new value of a parameter;
     `poet.name`: the name in the source, for reports;
     `poet.shard`: which slice of a parameter it is, if it is not all of it (`Shard`);
@@ -293,10 +292,6 @@ class GraphOp(IRDLOperation):
         maker = transfer_of(self.return_op.arguments[result])
         return maker if isinstance(maker, AnyPageOut) else None
 
-    def is_banked(self, index: int) -> bool:
-        """Whether the page of argument `index` is updated, here or by another graph."""
-        return self.new_page(index) is not None or self.arg_attr(index, BANKED) is not None
-
     def verify_(self) -> None:
         where = f"poet.graph @{self.sym_name.data}"
         inputs, outputs = self.function_type.inputs.data, self.function_type.outputs.data
@@ -358,6 +353,11 @@ class GraphOp(IRDLOperation):
             res_attrs=self.res_attrs,
             reserved_attr_names=_RESERVED,
         )
+
+
+def is_banked(graph: GraphOp, index: int) -> bool:
+    """Whether the page of argument `index` is updated, here or by another graph."""
+    return graph.new_page(index) is not None or graph.arg_attr(index, BANKED) is not None
 
 
 def stays_on_storage(graph: GraphOp, index: int) -> bool:

@@ -10,7 +10,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from poetc.errors import InputError
 from poetc.image import layout_of
 from poetc.ir.graph import tensor_bytes
-from poetc.ir.poet import GraphOp, PageType, offset_of, transfer_of
+from poetc.ir.poet import GraphOp, PageType, is_banked, offset_of, transfer_of
 from poetc.page import PAGE_ALIGN_BYTES, page_bytes
 from poetc.passes.poet_verify.messages import fault, name_of
 from poetc.passes.poet_verify.walk import overlap
@@ -100,7 +100,7 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
                 yield _PageUse(page, "a page of the step", offset, size, first, last)
             continue
         # The banks change places with each step: each page has both of its places all the time.
-        if not graph.is_banked(page.index):
+        if not is_banked(graph, page.index):
             yield _PageUse(page, "a constant", offset, size, -1, end)
             continue
         bank = graph.bank_bytes
