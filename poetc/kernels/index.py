@@ -174,11 +174,16 @@ class Index:
         if divisor == 1:
             return self, ZERO
         whole = {atom: c // divisor for atom, c in self.terms if c % divisor == 0}
-        rest = Index(self.const % divisor, {atom: c for atom, c in self.terms if c % divisor != 0})
+        parts = {atom: c for atom, c in self.terms if c % divisor != 0}
         quotient = Index(self.const // divisor, whole)
-        if rest.low // divisor == rest.high // divisor:
-            shift = rest.low // divisor
-            return quotient + shift, rest - shift * divisor
+        rest = Index(self.const % divisor, parts)
+        # A multiple of the divisor more or less of each: -x mod 2 is x where x is 0 or 1.
+        for more in (0, *sorted({-(c // divisor) for c in parts.values()} - {0})):
+            left = rest + Index(0, dict.fromkeys(parts, more * divisor))
+            shift = left.low // divisor
+            if shift == left.high // divisor:
+                moved = Index(shift, dict.fromkeys(parts, -more))
+                return quotient + moved, left - shift * divisor
         return (
             quotient + Index.of(Quotient(rest, divisor, False)),
             Index.of(Quotient(rest, divisor, True)),
@@ -193,8 +198,8 @@ class Index:
     def is_constant(self) -> bool:
         return not self.terms
 
-    def substitute(self, replace: Mapping[Var, Var]) -> Index:
-        """With other variables."""
+    def substitute(self, replace: Mapping[Var, Index]) -> Index:
+        """With indices in place of variables."""
         if not any(var in replace for var in self.vars()):
             return self
         result = Index(self.const)
@@ -202,8 +207,10 @@ class Index:
             if isinstance(atom, Quotient):
                 inner = atom.of.substitute(replace)
                 part = inner % atom.divisor if atom.remainder else inner // atom.divisor
+            elif isinstance(atom, Var) and atom in replace:
+                part = replace[atom]
             else:
-                part = Index.of(replace.get(atom, atom) if isinstance(atom, Var) else atom)
+                part = Index.of(atom)
             result = result + part * c
         return result
 
@@ -261,6 +268,10 @@ class Condition:
     @property
     def depth(self) -> int:
         return self.index.depth
+
+    def substitute(self, replace: Mapping[Var, Index]) -> Condition:
+        """With indices in place of variables."""
+        return Condition(self.index.substitute(replace), self.equal)
 
     def negative(self) -> bool:
         """Never true, judging by the ranges of the variables."""
@@ -323,8 +334,9 @@ def linearise(indices: Sequence[Index], shape: Sequence[int]) -> Index:
 def delinearise(position: Index, shape: Sequence[int]) -> list[Index]:
     """Indices in `shape` of the row-major `position`."""
     indices: list[Index] = []
-    for size in reversed(shape):
-        indices.append(ZERO if size == 1 else position % size)
+    for dim, size in reversed(list(enumerate(shape))):
+        outermost = prod(shape[:dim]) == 1  # what is left is in range
+        indices.append(ZERO if size == 1 else position if outermost else position % size)
         position = position // size if size else ZERO
     return indices[::-1]
 

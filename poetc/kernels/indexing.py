@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.ir import stablehlo
-from poetc.ir.stablehlo import shape_of
-from poetc.kernels.index import NEVER, ZERO, Condition, Index, constant, reshape, within
+from poetc.ir.stablehlo import element_type_of, shape_of
+from poetc.kernels.index import NEVER, ZERO, Condition, Index, constant, holds, reshape, within
 
 Indices = Sequence[Index]
 Read = tuple[SSAValue, list[Index]]
@@ -39,6 +40,10 @@ class Axis:
     extent: int
     name: str
     guard: Callable[[Index], list[Condition]] | None = None
+
+    def conditions(self, position: Index) -> list[Condition]:
+        """What has to hold at a position for it to contribute."""
+        return self.guard(position) if self.guard is not None else []
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,29 @@ def movement(op: Operation, at: Indices) -> list[Move] | None:
             # The last input is what remains.
             moves[-1] = Move(moves[-1].source, moves[-1].indices, [])
             return [move for move in moves if 0 not in shape_of(move.source)] or moves
+    return None
+
+
+def counted(value: SSAValue, at: Indices) -> Index | None:
+    """The position that the element of a tensor of integers is equal to, where it is counted or
+    constant; None where it is not, or depends on memory."""
+    while isinstance(op := value.owner, Operation):
+        if element_type_of(value) not in (i32, i64):
+            return None
+        if isinstance(op, stablehlo.IotaOp):
+            return at[op.dim]
+        if isinstance(op, stablehlo.ConstantOp):
+            array = op.array()
+            one = array.flat[0] if array.size and (array == array.flat[0]).all() else None
+            return None if one is None or abs(int(one)) >= 1 << 31 else constant(int(one))
+        if isinstance(op, stablehlo.ConvertOp):
+            value = op.operand
+            continue
+        moves = movement(op, at) or []
+        possible = [m for m in moves if not any(c.negative() for c in m.conditions)]
+        if not possible or not all(holds(c, ()) for c in possible[0].conditions):
+            return None
+        value, at = possible[0].source, possible[0].indices
     return None
 
 

@@ -75,7 +75,8 @@ class LoopTree:
 
     def canonical(self, at: Sequence[Index]) -> At:
         """The indices in terms of representatives."""
-        return tuple(index.substitute(self.representative) for index in at)
+        representatives = {var: Index.of(other) for var, other in self.representative.items()}
+        return tuple(index.substitute(representatives) for index in at)
 
     def reduction_places(self) -> dict[SSAValue, set[At]]:
         """Where each reduction is asked for, in terms of representatives."""

@@ -17,6 +17,7 @@ from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import ZERO, Condition, Index, Quotient, Var
 from poetc.kernels.indexing import Axis, Indices, is_costly
 from poetc.kernels.plan import AxisKey, Plan
+from poetc.kernels.solving import solve
 
 
 @dataclass(frozen=True)
@@ -129,32 +130,51 @@ class Nests:
         axes: Sequence[Axis],
         accs: Sequence[Val],
         leaf: Callable[[Sequence[Index], Sequence[Val]], Sequence[Val]],
+        needed: Callable[[Sequence[Index]], Sequence[Condition]] = lambda _: (),
     ) -> list[Val]:
-        """Nested sequential loops over the axes, each guard as far out as its position is known."""
-        positions = [ZERO] * len(axes)
+        """Nested sequential loops over the axes, each guard as far out as its position is known.
 
-        def conditions(axis: Axis, position: Index) -> list[Condition]:
-            found = axis.guard(position) if axis.guard else []
-            self.request_splits(condition.index for condition in found)
-            return found
+        Positions contribute where the guards of their axes and the conditions `needed` hold. Loops
+        run over what is left as candidates (solving.py).
+        """
+        steps = [Var(self.b.number(), axis.extent, axis.key) for axis in axes]
+        positions = [Index.of(step) if step.extent != 1 else ZERO for step in steps]
+        conditions: Sequence[Condition] = [
+            *(c for axis, at in zip(axes, positions, strict=True) for c in axis.conditions(at)),
+            *needed(positions),
+        ]
+        for i in reversed(range(len(axes))):
+            step = steps[i]
+            if step.extent != 1:
+                found = solve(step, conditions, frozenset(steps[i + 1 :]))
+                steps[i], conditions = found.step, found.conditions
+                positions = [at.substitute({step: found.position}) for at in positions]
+        levels = [i for i, step in enumerate(steps) if step.extent != 1]
+        guards: dict[int | None, list[Condition]] = {}
+        for condition in conditions:
+            used = set(condition.index.vars())
+            level = max((i for i in levels if steps[i] in used), default=None)
+            guards.setdefault(level, []).append(condition)
+        known: dict[Var, Index] = {}
 
-        def step(i: int, accs: Sequence[Val]) -> Sequence[Val]:
-            if i == len(axes):
-                return leaf(tuple(positions), accs)
-            axis = axes[i]
-            if axis.extent == 1:
-                return step(i + 1, accs)
+        def guarded(level: int | None, depth: int, accs: Sequence[Val]) -> Sequence[Val]:
+            here = [condition.substitute(known) for condition in guards.get(level, ())]
+            self.request_splits(condition.index for condition in here)
+            return self.b.guarded(here, lambda: run(depth, accs), lambda: accs)
+
+        def run(depth: int, accs: Sequence[Val]) -> Sequence[Val]:
+            if depth == len(levels):
+                return leaf(tuple(position.substitute(known) for position in positions), accs)
+            level = levels[depth]
+            step = steps[level]
 
             def inside(position: Index, accs: Sequence[Val]) -> Sequence[Val]:
-                positions[i] = position
-                return self.b.guarded(
-                    conditions(axis, position), lambda: step(i + 1, accs), lambda: accs
-                )
+                known[step] = position
+                return guarded(level, depth + 1, accs)
 
-            return self.loops(axis, accs, inside)
+            return self.loops(Axis(step.axis, step.extent, axes[level].name), accs, inside)
 
-        outer = [c for axis in axes if axis.extent == 1 for c in conditions(axis, ZERO)]
-        return self.b.guarded(outer, lambda: step(0, accs), lambda: accs)
+        return list(guarded(None, 0, accs))
 
     def request_splits(self, indices: Iterable[Index]) -> None:
         """Ask for a loop to be split where its variable is divided by a factor of its extent."""
@@ -162,11 +182,13 @@ class Nests:
             for atom in index.atoms():
                 if not isinstance(atom, Quotient):
                     continue
-                inner = atom.of.single()
+                # Alone in it, up to a factor: an offset is divided, too.
+                inner = atom.of.terms[0][0] if len(atom.of.terms) == 1 else None
                 if (
                     isinstance(inner, Var)
                     and inner.axis is not None
                     and inner.extent % atom.divisor == 0
+                    and inner.extent > atom.divisor
                 ):
                     factors = list(self.plan.splits.get(inner.axis, (inner.extent,)))
                     factors[inner.part : inner.part + 1] = [

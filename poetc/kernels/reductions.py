@@ -8,21 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo
+from poetc.ir.dense import dtype_of
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.bodies import lower_body
 from poetc.ir.stablehlo.conversion import converted
-from poetc.ir.types import computed_type
+from poetc.ir.types import computed_type, is_float
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.counting import Evaluation
 from poetc.kernels.index import ZERO, Condition, Dynamic, Index, constant, within
-from poetc.kernels.indexing import Indices, Reduction, Scatter, SelectAndScatter, reduction
+from poetc.kernels.indexing import (
+    Indices,
+    Read,
+    Reduction,
+    Scatter,
+    SelectAndScatter,
+    counted,
+    movement,
+    reduction,
+)
 from poetc.kernels.nests import Nests
 from poetc.kernels.plan import Plan
 
@@ -61,23 +72,19 @@ class Reductions(Nests):
                 return self._scatter(description)
             type = element_type_of(value)
             if isinstance(op, stablehlo.ReduceWindowOp):
-                kind, init = op.kind, self.element(op.init, ())
                 self._check_init(op)
-            elif description.start is not None:
-                kind, init = "add", self.element(*description.start)
-            else:
-                kind, init = "add", self.b.constant(0, type)
+                return self._reduce_window(op, description)
+            start = description.start
+            init = self.b.constant(0, type) if start is None else self.element(*start)
             summed = computed_type(type)
 
             def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
-                terms = [
+                factors = [
                     converted(self.b, self.element(operand, i), summed)
                     for operand, i in description.reads(positions)
                 ]
-                term = terms[0]
-                if len(terms) == 2:
-                    term = stablehlo.MultiplyOp.scalar(self.b, *terms)
-                return [stablehlo.REDUCERS[kind].scalar(self.b, accs[0], term)]
+                term = stablehlo.MultiplyOp.scalar(self.b, *factors)
+                return [stablehlo.AddOp.scalar(self.b, accs[0], term)]
 
             init = converted(self.b, init, summed)
             return converted(self.b, self.fold(description.axes, [init], leaf)[0], type)
@@ -110,24 +117,66 @@ class Reductions(Nests):
             converted(self.b, self.element(member.init, ()), computed_type(type))
             for member, type in zip(group, types, strict=True)
         ]
-        descriptions = [reduction(member, at) for member in group]
-
-        def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
-            result = []
-            for member, description, acc in zip(group, descriptions, accs, strict=True):
-                operand, index = description.reads(positions)[0]
-                term = converted(self.b, self.element(operand, index), acc.type)
-                result.append(stablehlo.REDUCERS[member.kind].scalar(self.b, acc, term))
-            return result
-
         self._open += group
-        sums = self.fold(descriptions[0].axes, inits, leaf)
+        sums = self._combined(group, [reduction(member, at) for member in group], inits)
         results = [converted(self.b, *pair) for pair in zip(sums, types, strict=True)]
         del self._open[-len(group) :]
         for member, result in zip(group[1:], results[1:], strict=True):
             self.b.remember((member.results[0], at), result)
             self.fused.append((op, member, result))
         return results[0]
+
+    def _reduce_window(self, op: stablehlo.ReduceWindowOp, description: Reduction) -> Val:
+        type = element_type_of(op.results[0])
+        init = converted(self.b, self.element(op.init, ()), computed_type(type))
+        return converted(self.b, self._combined([op], [description], [init])[0], type)
+
+    def _combined(
+        self,
+        group: Sequence[stablehlo.ReduceOp | stablehlo.ReduceWindowOp],
+        descriptions: Sequence[Reduction],
+        inits: Sequence[Val],
+    ) -> list[Val]:
+        """One pass over memory for reductions of one operand each, over the same elements. It goes
+        past padding that all of them leave as they are."""
+
+        def reads(positions: Indices) -> tuple[list[Condition], list[Read]]:
+            found = [
+                self._without_padding(op, description.reads(positions)[0])
+                for op, description in zip(group, descriptions, strict=True)
+            ]
+            if any(conditions != found[0][0] for conditions, _ in found):
+                return [], [description.reads(positions)[0] for description in descriptions]
+            return found[0][0], [read for _, read in found]
+
+        def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+            result = []
+            for op, read, acc in zip(group, reads(positions)[1], accs, strict=True):
+                term = converted(self.b, self.element(*read), acc.type)
+                result.append(stablehlo.REDUCERS[op.kind].scalar(self.b, acc, term))
+            return result
+
+        return self.fold(descriptions[0].axes, inits, leaf, lambda at: reads(at)[0])
+
+    def _without_padding(
+        self, op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp, read: Read
+    ) -> tuple[list[Condition], Read]:
+        """What is read where it is not padding that changes nothing, and when that is."""
+        (value, at), conditions = read, []
+        while isinstance(owner := value.owner, Operation):
+            moves = movement(owner, at)
+            if moves is None or value in self.written or value in self.plan.kept:
+                break
+            if isinstance(owner, stablehlo.PadOp):
+                if not _changes_nothing(owner.padding_value, op):
+                    break
+                conditions += moves[0].conditions
+            elif len(moves) > 1:
+                break
+            value, at = moves[0].source, moves[0].indices
+        if not conditions or any(condition.index.is_dynamic for condition in conditions):
+            return [], read
+        return conditions, (value, at)
 
     def _fold(self, op: stablehlo.FoldOp, description: Reduction) -> Val:
         inits = [self.element(init, ()) for init in op.inits]
@@ -207,11 +256,36 @@ class Reductions(Nests):
             size = update_shape[windows[dim]] if dim in windows else 1
             outer += within(at[dim], size)
 
+        def starts(positions: Indices) -> dict[int, Index]:
+            """Where windows start in the dimensions for which that is not read from memory."""
+            scatter = description.scatter_index(positions)
+            found: dict[int, Index] = {}
+            for component, dim in enumerate(dims):
+                start = counted(*description.start_read(scatter, component))
+                if start is not None and not (start - at[dim]).is_dynamic:
+                    found[dim] = start
+            return found
+
+        def needed(positions: Indices) -> list[Condition]:
+            conditions: list[Condition] = []
+            for dim, start in starts(positions).items():
+                size = update_shape[windows[dim]] if dim in windows else 1
+                if size == 1:
+                    conditions.append(Condition(at[dim] - start, equal=True))
+                else:
+                    conditions += within(start, shape[dim] - size + 1)
+                    conditions += within(at[dim] - start, size)
+            return conditions
+
         def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
             scatter = description.scatter_index(positions)
+            known = starts(positions)
             window = {update: at[dim] for dim, update in windows.items() if dim not in dims}
+            window |= {windows[d]: at[d] - start for d, start in known.items() if d in windows}
             hits: list[Val] = []
             for component, dim in enumerate(dims):
+                if dim in known:
+                    continue
                 start = expressions.to_index(
                     b, self.element(*description.start_read(scatter, component))
                 )
@@ -240,9 +314,9 @@ class Reductions(Nests):
             return [result]
 
         init = self.element(op.operand, at)
-        return b.guarded(outer, lambda: self.fold(description.axes, [init], leaf), lambda: [init])[
-            0
-        ]
+        return b.guarded(
+            outer, lambda: self.fold(description.axes, [init], leaf, needed), lambda: [init]
+        )[0]
 
 
 def _position(window: Indices, shape: Sequence[int]) -> Index:
@@ -250,6 +324,19 @@ def _position(window: Indices, shape: Sequence[int]) -> Index:
     for index, size in zip(window, shape, strict=True):
         total = total * size + index
     return total
+
+
+def _changes_nothing(padding: SSAValue, op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp) -> bool:
+    """Whether combining with this constant leaves all that the reduction can come to as it is."""
+    number, start = _splat_of(padding), _splat_of(op.init)
+    type = element_type_of(padding)
+    if number is None or number != stablehlo.identity(op.kind, type):
+        return False
+    if op.kind != "add" or not is_float(dtype_of(type)):
+        return True
+    # +0.0 changes -0.0, but a sum is never that unless it starts so.
+    negative_start = start is None or (start == 0 and np.signbit(start))
+    return bool(np.signbit(number)) or not negative_start
 
 
 def _splat_of(value: SSAValue) -> float | None:
