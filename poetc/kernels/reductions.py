@@ -151,9 +151,12 @@ class Reductions(Nests):
 
         def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
             result = []
-            for op, read, acc in zip(group, reads(positions)[1], accs, strict=True):
+            of_all = zip(group, reads(positions)[1], accs, inits, strict=True)
+            for op, read, acc, init in of_all:
                 term = converted(self.b, self.element(*read), acc.type)
-                result.append(stablehlo.REDUCERS[op.kind].scalar(self.b, acc, term))
+                if acc.ssa is not init.ssa or not _starts_from_nothing(op):
+                    term = stablehlo.REDUCERS[op.kind].scalar(self.b, acc, term)
+                result.append(term)
             return result
 
         return self.fold(descriptions[0].axes, inits, leaf, lambda at: reads(at)[0])
@@ -324,6 +327,12 @@ def _position(window: Indices, shape: Sequence[int]) -> Index:
     for index, size in zip(window, shape, strict=True):
         total = total * size + index
     return total
+
+
+def _starts_from_nothing(op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp) -> bool:
+    """Whether integers are reduced from the identity: compilers warn of `0 > x` without a sign."""
+    type = element_type_of(op.init)
+    return not is_float(dtype_of(type)) and _splat_of(op.init) == stablehlo.identity(op.kind, type)
 
 
 def _changes_nothing(padding: SSAValue, op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp) -> bool:
