@@ -257,3 +257,32 @@ def test_faults_of_exported_entries(tmp_path: Path, entry: dict[str, Any], said:
     with pytest.raises(InputError, match=said):
         export(step, (WEIGHTS, X, Y), tmp_path / "m", **entry)
     assert not (tmp_path / "m.mlir").exists()
+
+
+def test_a_module_of_pytorch_predicts_as_it_does_in_eval(tmp_path: Path) -> None:
+    """With running statistics in place of those of the batch, and without dropout's numbers; of one
+    sample, where the step takes five."""
+    torch = pytest.importorskip("torch")
+    from poetc.frontends.torch import export as export_torch
+
+    torch.manual_seed(3)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 3)
+    )
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    x, labels, new = torch.randn(5, 6), torch.tensor([0, 1, 2, 0, 1]), torch.randn(1, 6)
+    for _ in range(3):  # so that the statistics are not those that they begin with
+        module(x)
+    loss = torch.nn.functional.cross_entropy
+    export_torch(module, loss, optimiser, x, labels, tmp_path / "m", predict=new)
+    assert module.training
+    module_ = read_module((tmp_path / "m.mlir").read_bytes(), "m")
+    entry = separate(module_)["predict"]
+    StableHLOSimplifyPass().apply(make_context(), entry)
+    kept = [*module.parameters(), *module.buffers()]
+    (found,) = run_func(entry, [t.detach().numpy() for t in (*kept, new)])
+    np.testing.assert_allclose(found, module.eval()(new).detach().numpy(), rtol=1e-5, atol=1e-6)
+    report = tmp_path / "report.json"
+    options = ["--ram=4KB", "--params=storage", "--emit=report", "-q", "-o", str(report)]
+    assert main([str(tmp_path / "m.mlir"), *options]) == 0
+    assert json.loads(report.read_text())["entries"]["predict"]["page_ins"] > 0

@@ -36,6 +36,7 @@ from poetc.frontends.torch.optimisers import (
     state_of,
     update_of,
 )
+from poetc.frontends.torch.prediction import prediction
 from poetc.frontends.torch.random import first_seeds, next_seeds, seeded
 from poetc.frontends.torch.trace import name_places, number_backward, place, trace
 from poetc.frontends.torch.training import Tensors, Training
@@ -54,6 +55,7 @@ def export(
     clip_norm: float | None = None,
     clip_value: float | None = None,
     seed: int | None = None,
+    predict: Any = None,
 ) -> Exported:
     """Write `NAME.mlir` and `NAME.npz` of a training step for the path `NAME` or `NAME.mlir`.
 
@@ -69,6 +71,7 @@ def export(
         clip_norm=clip_norm,
         clip_value=clip_value,
         seed=seed,
+        predict=predict,
     ).write(path)
 
 
@@ -82,6 +85,7 @@ def lower(
     clip_norm: float | None = None,
     clip_value: float | None = None,
     seed: int | None = None,
+    predict: Any = None,
 ) -> Lowered:
     """A training step in StableHLO, in memory, with its arguments and PyTorch's results.
 
@@ -97,6 +101,10 @@ def lower(
     With `seed`, random numbers (dropout) depend on an argument that has this value, and that each
     step makes one more; without, they are refused.
 
+    With `predict`, example inputs (a tensor or a tuple of them, also of another batch), there is an
+    entry point beside the step, `@predict`: what the module gives for them in the mode `eval()`,
+    whatever mode it is in.
+
     Arguments of the step are the parameters, the optimiser's state (as it is, or as its first step
     makes it), the buffers of the module, the seed, learning rates, inputs and targets. Results are
     the loss and the new values of the first four, all of the types that they have in PyTorch.
@@ -108,6 +116,7 @@ def lower(
     jax = require("jax", "the frontend for PyTorch", "torch")
     _check_module(torch, module, loss)
     given = Training(module, loss, optimiser, *_tuples(torch, inputs=inputs, targets=targets))
+    (asked,) = _tuples(torch, predict=() if predict is None else predict)
     check_optimiser(torch, given)
     _check_types(torch, given)
     clipping = Clipping(clip_norm, clip_value)
@@ -153,6 +162,7 @@ def lower(
             jax.tree.map(lambda array: jax.numpy.asarray(array, array.dtype), arguments),
             donate_argnums={i: i + 1 for i in range(len(parts))},
             results=[array_of(tensor) for tensor in results],
+            entries={} if predict is None else {"predict": prediction(torch, given, asked)},
         )
 
 

@@ -59,7 +59,7 @@ class GraphOp(IRDLOperation):
     Attributes of argument i (`arg_attrs`):
     `poet.role`: `"input"` (given for each step, the default), `"param"` (kept between steps), or
     `"frozen"` (never written, and read where it is);
-    `poet.stored`: it is on auxiliary storage, wherever others are; `poet.banked`: in two banks,
+    `poet.stored`: it is on auxiliary storage, wherever others are; `poet.banked`: in two banks;
     `poet.updates`: index of the result that is the new value of a parameter;
     `poet.name`: the name in the source, for reports;
     `poet.shard`: which slice of a parameter it is, if it is not all of it (`Shard`);
