@@ -330,23 +330,12 @@ def pack(
     others being ignored. Those of float32 are rounded for parameters in 16 bits. Raises InputError
     for what is missing, given twice or for several parameters, or has another shape or type.
     """
-    parameters = layout.parameters
-    if isinstance(arrays, Mapping):
-        arrays = [_named(arrays, parameter, layout) for parameter in parameters]
-    if len(arrays) != len(parameters):
-        raise InputError(f"{len(parameters)} parameters are needed, not {len(arrays)}")
     image = bytearray(layout.storage_bytes)
     contents: list[tuple[ImageTensor, bytes]] = []
-    for parameter, given in zip(parameters, arrays, strict=True):
-        array = rounded(given, np.dtype(parameter.dtype))
-        if array.shape != parameter.shape or array.dtype != np.dtype(parameter.dtype):
-            raise InputError(
-                f"parameter {parameter.name} is {_type(parameter.dtype, parameter.shape)}, "
-                f"not {_type(str(array.dtype), array.shape)}"
-            )
+    given = arrays_of(layout.parameters, arrays)
+    for parameter, array in zip(layout.parameters, given, strict=True):
         for tensor, values in zip(parameter.tensors, parameter.split(array), strict=True):
-            data = np.ascontiguousarray(values).astype(_little(tensor)).tobytes()
-            contents.append((tensor, data))
+            contents.append((tensor, values_bytes(tensor, values)))
     number = zlib.crc32(_FIELDS.pack(layout.identity, sequence, 0))
     for tensor, data in contents:
         number = zlib.crc32(data, number) if tensor.updated else number
@@ -358,6 +347,31 @@ def pack(
     place = record_offset(sequence, layout.unit_bytes)
     image[place : place + RECORD_BYTES] = record_of(layout.identity, state)
     return bytes(image)
+
+
+def arrays_of(
+    parameters: Sequence[ImageParameter], arrays: Sequence[np.ndarray] | Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """The values of parameters, of their types and shapes, given as to `pack`."""
+    if isinstance(arrays, Mapping):
+        arrays = [_named(arrays, parameter, parameters) for parameter in parameters]
+    if len(arrays) != len(parameters):
+        raise InputError(f"{len(parameters)} parameters are needed, not {len(arrays)}")
+    found: list[np.ndarray] = []
+    for parameter, given in zip(parameters, arrays, strict=True):
+        array = rounded(given, np.dtype(parameter.dtype))
+        if array.shape != parameter.shape or array.dtype != np.dtype(parameter.dtype):
+            raise InputError(
+                f"parameter {parameter.name} is {_type(parameter.dtype, parameter.shape)}, "
+                f"not {_type(str(array.dtype), array.shape)}"
+            )
+        found.append(array)
+    return found
+
+
+def values_bytes(tensor: ImageTensor, values: np.ndarray) -> bytes:
+    """The values of a tensor as its page has them."""
+    return np.ascontiguousarray(values).astype(_little(tensor)).tobytes()
 
 
 def record_offset(sequence: int, unit_bytes: int) -> int:
@@ -457,7 +471,7 @@ def _little(tensor: ImageTensor) -> np.dtype:
 
 
 def _named(
-    arrays: Mapping[str, np.ndarray], tensor: ImageParameter, layout: ImageLayout
+    arrays: Mapping[str, np.ndarray], tensor: ImageParameter, parameters: Sequence[ImageParameter]
 ) -> np.ndarray:
     keys = [f"arg{tensor.argument}"]
     if not re.fullmatch(r"arg\d+", tensor.name):
@@ -467,7 +481,7 @@ def _named(
         raise InputError(f"no array {' or '.join(keys)} for parameter {tensor.name}")
     if len(found) > 1:
         raise InputError(f"arrays {' and '.join(found)} are both for parameter {tensor.name}")
-    same = [p.argument for p in layout.parameters if p.name == tensor.name]
+    same = [p.argument for p in parameters if p.name == tensor.name]
     if found[0] != keys[0] and len(same) > 1:
         names = ", ".join(f"arg{argument}" for argument in same)
         raise InputError(f"{len(same)} parameters are named {tensor.name}; name arrays {names}")

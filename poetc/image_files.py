@@ -1,4 +1,4 @@
-"""Storage images as files: what `poetc pack` and `poetc unpack` do."""
+"""Storage images and saved parameters as files: what `poetc pack` and `poetc unpack` do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ from poetc.files import write_whole
 from poetc.image import ImageLayout, pack, unpack
 from poetc.ir.types import BFLOAT16, computed_dtype
 from poetc.lock import locked
+from poetc.saved import SavedLayout, load, save, saved_layout
+from poetc.tensors import SUFFIX as TENSORS
+from poetc.tensors import read_tensors
 
 SUFFIX = "_image.json"
 """Ends the name of the file that describes an image, beside the generated sources."""
@@ -45,14 +49,48 @@ _NOT_ARRAYS = (
 only pickle reads, and damage."""
 
 
+@dataclass(frozen=True)
+class PackedProgram:
+    """A generated program, by `name`, the file that describes it, and how its parameters are kept:
+    in a storage image, or, of one with parameters in RAM, saved."""
+
+    name: str
+    file: Path
+    layout: ImageLayout | SavedLayout
+
+    @property
+    def bytes(self) -> int:
+        """Of what is packed."""
+        layout = self.layout
+        return layout.bytes if isinstance(layout, SavedLayout) else layout.storage_bytes
+
+
+def packed_program(path: str) -> PackedProgram:
+    """The program in a generated directory, or described by the file `path`.
+
+    Raises InputError if it is damaged, of another run of poetc than the sources beside it, or
+    keeps no parameters.
+    """
+    file = layout_file(path)
+    if not file.name.endswith(TENSORS):
+        return PackedProgram(file.name.removesuffix(SUFFIX), file, read_layout(file))
+    program = read_tensors(file.parent)
+    layout = saved_layout(program)
+    if layout is None:
+        raise InputError(f"{path}: the program in it has no parameters")
+    return PackedProgram(program.name, file, layout)
+
+
 def layout_file(path: str) -> Path:
     """The file with the layout: `path`, or the one such file of a generated directory."""
     file = Path(path)
     if not file.is_dir():
         return file
-    found = sorted(file.glob(f"*{SUFFIX}"))
+    found = sorted(file.glob(f"*{SUFFIX}")) or sorted(file.glob(f"*{TENSORS}"))
     if not found:
-        raise InputError(f"{path} has no *{SUFFIX}: the program in it has no parameters on storage")
+        raise InputError(
+            f"{path} has no *{SUFFIX} and no *{TENSORS}: it is not what --emit=c wrote"
+        )
     if len(found) > 1:
         names = ", ".join(f.name for f in found)
         raise InputError(f"{path} has several: {names}; name one of them")
@@ -148,29 +186,40 @@ class ArrayFile(Mapping[str, np.ndarray]):
         return InputError(f"{self.path} is not an .npz file of arrays, or is damaged")
 
 
-def pack_file(layout: ImageLayout, arrays: str, output: str) -> None:
-    """Writes the image with the parameters in the `.npz` file `arrays`."""
+def packed(layout: ImageLayout | SavedLayout, arrays: str) -> bytes:
+    """The image with the parameters in the `.npz` file `arrays`, or these as they are saved."""
     most_bytes = max(
         math.prod(p.shape) * computed_dtype(np.dtype(p.dtype)).itemsize for p in layout.parameters
     )
     file = ArrayFile(arrays, most_bytes)
     try:
-        image = pack(layout, file)
+        return save(layout, file) if isinstance(layout, SavedLayout) else pack(layout, file)
     except InputError as error:
         message = error.message.removeprefix(f"{arrays}: ")
         raise InputError(f"{arrays}: {message}") from error
+
+
+def pack_file(layout: ImageLayout | SavedLayout, arrays: str, output: str) -> None:
+    """Writes what `packed` makes."""
+    image = packed(layout, arrays)
     # Whoever trains on the old image would go on with a file that has no name any more.
     with locked(output):
         write_whole(output, image)
 
 
-def unpack_file(layout: ImageLayout, image: str, output: str) -> int:
-    """Writes the parameters in the file `image` as `.npz`, named `arg<i>`; returns the sequence."""
+def unpack_file(layout: ImageLayout | SavedLayout, image: str, output: str) -> int | None:
+    """Writes the parameters in the file `image` as `.npz`, named `arg<i>`; returns the sequence, if
+    it is an image."""
+    sequence = None
     # Dumps of a whole storage may be much longer.
+    most = layout.bytes if isinstance(layout, SavedLayout) else layout.storage_bytes
     with locked(image, shared=True):
-        data = _read(Path(image), layout.storage_bytes)
+        data = _read(Path(image), most)
     try:
-        sequence, arrays = unpack(layout, data)
+        if isinstance(layout, SavedLayout):
+            arrays = load(layout, data)
+        else:
+            sequence, arrays = unpack(layout, data)
     except InputError as error:
         raise InputError(f"{image}: {error.message}") from error
     buffer = io.BytesIO()

@@ -329,13 +329,13 @@ def names(directory: Path) -> set[str]:
 def test_what_is_emitted(tmp_path: Path) -> None:
     emit(step_module(), tmp_path / "out")
     generated = {"model.c", "model.h", "model_kernels.c", "model_kernels.h"}
-    generated |= {"model_tensors.json", "poetc_math.c", "poetc_math.h"}
+    generated |= {"model_save.c", "model_tensors.json", "poetc_math.c", "poetc_math.h"}
     runtime = names(RUNTIME) - {"poetc_plan.c", "poetc_plan.h"}
     assert names(tmp_path / "out") == generated | runtime | {"Makefile", "model_build.h"}
     assert names(tmp_path) == {"out"}
     model = (tmp_path / "out" / "model.c").read_text()
     assert '/* %w2 = poet.compute "update" (%h2, %w), %w2 in place of %w */' in model
-    assert "poetc_page_out(store, 4, at(48), 32)" in model
+    assert "poetc_page_out(store, 4u, at(48), 32)" in model
     kernels = (tmp_path / "out" / "model_kernels.c").read_text()
     assert '"exp" of %h\n * from stablehlo.broadcast_in_dim:' in kernels
     assert "const float *w /* 4 */" in kernels  # in place: no restrict

@@ -438,7 +438,7 @@ def test_description_errors(place: Path, capsys: pytest.CaptureFixture[str]) -> 
     empty = place / "empty"
     empty.mkdir()
     error = fails(capsys, out, "pack", empty, arrays)
-    assert "has no *_image.json: the program in it has no parameters on storage" in error
+    assert "has no *_image.json and no *_tensors.json: it is not what --emit=c wrote" in error
     for content, message in (
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),

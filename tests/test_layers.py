@@ -19,7 +19,7 @@ LAYERS = (
     ("ir",),
     ("kernels",),
     ("interpreter",),
-    ("simplify", "costmodel", "image", "image_files", "tensors", "step_data", "compare"),
+    ("simplify", "costmodel", "image", "image_files", "saved", "tensors", "step_data", "compare"),
     ("backends",),
     ("planning",),
     ("passes",),

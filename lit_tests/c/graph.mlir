@@ -70,7 +70,7 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK-NEXT:      model_kernel_double(at(0), at(64));
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %p = poet.pageout %y */
-// CHECK-NEXT:      status = poetc_page_out(store, 0, at(64), 32);
+// CHECK-NEXT:      status = poetc_page_out(store, 0u, at(64), 32);
 // CHECK-NEXT:      if (status != POETC_OK) {
 // CHECK-NEXT:          return status;
 // CHECK-NEXT:      }
@@ -82,7 +82,7 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 // CHECK-NEXT:      /* poet.free %z */
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %y2 = poet.pagein %p */
-// CHECK-NEXT:      status = poetc_page_in(store, 0, at(64), 32);
+// CHECK-NEXT:      status = poetc_page_in(store, 0u, at(64), 32);
 // CHECK-NEXT:      if (status != POETC_OK) {
 // CHECK-NEXT:          return status;
 // CHECK-NEXT:      }

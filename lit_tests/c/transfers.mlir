@@ -17,14 +17,14 @@
 // CHECK-NEXT:      /* poet.free %x */
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %s = poet.pageout_start %y */
-// CHECK-NEXT:      status = poetc_page_out_start(store, &transfer[0], 0, at(32), 32, 0);
+// CHECK-NEXT:      status = poetc_page_out_start(store, &transfer[0], 0u, at(32), 32, 0);
 // CHECK-NEXT:      if (status != POETC_OK) {
 // CHECK-NEXT:          goto failed;
 // CHECK-NEXT:      }
 // CHECK:           model_kernel_double(at(32), at(64));
 // CHECK-EMPTY:
 // CHECK-NEXT:      /* %t = poet.pageout_start %z */
-// CHECK-NEXT:      status = poetc_page_out_start(store, &transfer[1], 36, at(64), 32, 0);
+// CHECK-NEXT:      status = poetc_page_out_start(store, &transfer[1], 36u, at(64), 32, 0);
 // CHECK:           /* %p = poet.wait %s */
 // CHECK-NEXT:      status = poetc_page_wait(store, &transfer[0]);
 // CHECK-NEXT:      if (status != POETC_OK) {
@@ -32,7 +32,7 @@
 // CHECK-NEXT:      }
 // CHECK-NEXT:      /* poet.free %y */
 // CHECK:           /* %u = poet.pagein_start %p */
-// CHECK-NEXT:      status = poetc_page_in_start(store, &transfer[0], 0, at(32), 32, 0);
+// CHECK-NEXT:      status = poetc_page_in_start(store, &transfer[0], 0u, at(32), 32, 0);
 // CHECK:           status = poetc_page_wait(store, &transfer[1]);
 // CHECK:           /* %y2 = poet.wait %u */
 // CHECK-NEXT:      status = poetc_page_wait(store, &transfer[0]);

@@ -3,6 +3,7 @@
     model_build.h          the number of the run that all files are of
     model.h, model.c       the arena, `model_step`, access to arguments and results
     model_kernels.h, .c    the loop nests, one function for all computes that are equal
+    model_save.c           parameters in RAM as bytes, and back
     poetc_*, store_*       the runtime, the same for all models (runtime_files.py)
     main.c                 an example
     model_tensors.json     the arguments and results as data (poetc/tensors.py)
@@ -48,6 +49,7 @@ from poetc.backends.c.libraries.library import MARK, renamed
 from poetc.backends.c.printer import tables_of
 from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.runtime_files import RUNTIME, all_math_sources, is_runtime, marked, runtime_id
+from poetc.backends.c.save import save_source
 from poetc.backends.c.scheduled import ScheduledProgram
 from poetc.backends.c.step_files import step_files
 from poetc.backends.c.text import c_comment, c_identifier
@@ -244,6 +246,8 @@ def _generate(
     }
     if program.frozen:
         files[f"{name}_frozen.c"] = program.frozen_source()
+    if program.saved is not None:
+        files[f"{name}_save.c"] = save_source(program, program.saved)
     if compiler is not None and compiled:
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)
         files[f"{name}_kernels_tvm.s"] = f"{c_comment(MARK)}\n{text}"

@@ -10,6 +10,7 @@ from poetc.backends.c.check import ABOUT
 from poetc.backends.c.expressions import element_c_type
 from poetc.backends.c.layout import TensorPlace, arena_alignment
 from poetc.backends.c.libraries.library import MARK
+from poetc.backends.c.save import save_functions, save_macros
 from poetc.backends.c.text import c_comment, defines, guarded, wrapped
 from poetc.image import ImageLayout
 
@@ -41,6 +42,8 @@ def header(program: Program) -> str:
         sizes += f"\n{c_comment(comment)}\n" + defines([(f"{program.macro}_CALLER_BYTES", bytes)])
     if program.image is not None:
         sizes += "\n" + _image_sizes(program, program.image)
+    if program.saved is not None:
+        sizes += "\n" + save_macros(program, program.saved)
     functions = "\n".join(_functions(each) for each in (program, *program.entries))
     text = f"""\
 #ifdef __cplusplus
@@ -50,7 +53,7 @@ extern "C" {{
 {c_comment(ABOUT)}
 poetc_status {program.name}_check(void);
 
-{functions}{program.more_functions()}
+{_kept(program)}{functions}{program.more_functions()}
 #ifdef __cplusplus
 }}
 #endif
@@ -150,6 +153,16 @@ uint32_t {n}_result_bytes(uint32_t i);
 """
 
 
+def _kept(program: Program) -> str:
+    """What is declared for parameters that are kept, or brought along."""
+    text = ""
+    if program.image is not None:
+        comment = "What `poetc pack --to=c` makes: the store holds it at first, from offset 0 on."
+        size = f"{program.macro}_IMAGE_BYTES"
+        text = f"{c_comment(comment)}\nextern const uint8_t {program.name}_image[{size}];\n\n"
+    return text if program.saved is None else text + save_functions(program)
+
+
 def _frozen(program: Program) -> str:
     """Declares the arguments that are part of the program."""
     comment = c_comment("What is frozen: kernels read it where it is.")
@@ -196,6 +209,7 @@ def _image_sizes(program: Program, image: ImageLayout) -> str:
             (f"{program.macro}_LAYOUT_ID", f"0x{image.identity:08x}u"),
             (f"{program.macro}_STORAGE_UNIT", image.unit_bytes),
             (f"{program.macro}_BANK_BYTES", image.bank_bytes),
+            (f"{program.macro}_IMAGE_BYTES", image.parameters_end),
         ]
     )
 

@@ -8,7 +8,7 @@ from poetc.backends.c.check import check_function
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import print_function, print_prototype, print_table, tables_of
 from poetc.backends.c.program import Kernel, Program
-from poetc.backends.c.text import c_comment, guarded
+from poetc.backends.c.text import c_comment, guarded, in_section
 from poetc.ir.locations import source_location
 
 _OPS_IN_COMMENT = 12
@@ -30,6 +30,7 @@ def kernels_source(program: Program, kernels: Sequence[Kernel], symbols: Collect
     includes += [f'#include "{header}"' for header in (*headers, "poetc_scalar.h")]
     parts = [c_comment(f"{MARK} Kernels of {program.name}."), "\n".join(includes) + "\n"]
     tables = dict.fromkeys(t for kernel in kernels for t in tables_of(kernel.function))
+    parts += [in_section(program.macro, "CONST")] if tables else []
     parts += [print_table(table) for table in tables]
     for kernel in kernels:
         parts.append(

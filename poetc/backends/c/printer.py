@@ -100,24 +100,27 @@ def print_table(op: memref.GlobalOp) -> str:
     name = c_identifier(op.sym_name.data)
     if computed_dtype(array.dtype) == array.dtype and not _is_finite(op):
         items = [f"{{.bits = 0x{bits:08x}u}}" for bits in array.view(np.uint32).tolist()]
-        return _array(f"static const poetc_float_bits {name}", items)
-    return print_array(f"static const {element_c_type(op.type.element_type)} {name}", array)
+        return _array(f"static const poetc_float_bits {name}", items, "IN_SECTION")
+    type_ = element_c_type(op.type.element_type)
+    return print_array(f"static const {type_} {name}", array, "IN_SECTION")
 
 
-def print_array(declaration: str, array: np.ndarray) -> str:
-    """The definition of an array of one dimension. Numbers of 32 bits and more are finite. Unsigned
-    integers are, as everywhere in memory, the signed ones of the same bits."""
+def print_array(declaration: str, array: np.ndarray, attribute: str = "") -> str:
+    """The definition of an array of one dimension, which may have an attribute. Numbers of 32 bits
+    and more are finite. Unsigned integers are, as everywhere in memory, the signed ones of the same
+    bits."""
     if array.dtype.kind == "u":
         array = array.view(f"i{array.itemsize}")
     if computed_dtype(array.dtype) != array.dtype:
-        return _array(declaration, [f"0x{bits:04x}u" for bits in array.view(np.uint16).tolist()])
+        items = [f"0x{bits:04x}u" for bits in array.view(np.uint16).tolist()]
+        return _array(declaration, items, attribute)
     literal = float_literal if array.dtype.kind == "f" else integer_literal
-    return _array(declaration, [literal(value).text for value in array.tolist()])
+    return _array(declaration, [literal(value).text for value in array.tolist()], attribute)
 
 
-def _array(declaration: str, items: Sequence[str]) -> str:
+def _array(declaration: str, items: Sequence[str], attribute: str = "") -> str:
     lines = textwrap.wrap(
-        f"{declaration}[{len(items)}] = {{{', '.join(items)}}};",
+        f"{declaration}[{len(items)}] {attribute}{' ' * bool(attribute)}= {{{', '.join(items)}}};",
         WIDTH,
         subsequent_indent=INDENT,
         break_long_words=False,

@@ -28,24 +28,21 @@ from poetc.backends.c.layout import (
 )
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import Signature, print_array
-from poetc.backends.c.text import c_comment, c_identifier, local_table, unique, wrapped
+from poetc.backends.c.text import c_comment, c_identifier, in_section, local_table, unique, wrapped
 from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import image_file, layout_of
 from poetc.ir.dense import dtype_of
 from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.saved import saved_layout
 from poetc.tensors import ProgramTensor, ProgramTensors
 
 if TYPE_CHECKING:
     from poetc.backends.c.entries import EntryProgram
 
 _ARENA = """\
-/* Aligned for the element types of all tensors; in a section of the program's choice. */
-#ifdef {macro}_ARENA_SECTION
-#define IN_SECTION __attribute__((section({macro}_ARENA_SECTION)))
-#else
-#define IN_SECTION
-#endif
+{section}
+/* Aligned for the element types of all tensors. */
 static union {{
     uint{alignment_bits}_t alignment;
     uint8_t bytes[{macro}_ARENA_BYTES];
@@ -117,6 +114,7 @@ class Program:
                 self.callers[argument] = self.frozen_name(i)
         self.has_pointers = any(p.of_caller for p in (*self.arguments, *self.results))
         self.image = layout_of(graph)
+        self.saved = saved_layout(self.tensors())
         self.kernels = self._kernels()
         self.names = _value_names(graph)
 
@@ -129,10 +127,15 @@ class Program:
         comment = f"{MARK} What the step reads and never writes, for flash."
         arrays = [
             f"{c_comment(f'Argument {i}: {self.arguments[i].name}')}\n"
-            + print_array(f"const {self.frozen_type(i)} {self.frozen_name(i)}", array.reshape(-1))
+            + print_array(
+                f"const {self.frozen_type(i)} {self.frozen_name(i)}",
+                array.reshape(-1),
+                "IN_SECTION",
+            )
             for i, array in self.frozen.items()
         ]
-        return "\n".join([c_comment(comment), f'#include "{self.name}.h"\n', *arrays])
+        section = in_section(self.macro, "CONST")
+        return "\n".join([c_comment(comment), f'#include "{self.name}.h"\n', section, *arrays])
 
     def frozen_type(self, i: int) -> str:
         """The C type of the elements of frozen argument `i`."""
@@ -255,7 +258,10 @@ class Program:
         """The arena."""
         on_lines = " POETC_ON_LINES" if self.graph.cache_line_bytes else ""
         bits = 8 * self.alignment
-        return _ARENA.format(macro=self.macro, on_lines=on_lines, alignment_bits=bits)
+        section = in_section(self.macro, "ARENA")
+        return _ARENA.format(
+            macro=self.macro, section=section, on_lines=on_lines, alignment_bits=bits
+        )
 
     def functions(self) -> list[str]:
         """`model_step`, and what it needs."""

@@ -62,6 +62,18 @@ def defines(pairs: Sequence[tuple[str, int | str]]) -> str:
     return "".join(f"#define {name:{width}} {value}\n" for name, value in pairs)
 
 
+def in_section(macro: str, kind: str) -> str:
+    """The macro IN_SECTION, which puts a definition where the program wants that `kind`."""
+    return f"""\
+/* In a section of the program's choice. */
+#ifdef {macro}_{kind}_SECTION
+#define IN_SECTION __attribute__((section({macro}_{kind}_SECTION)))
+#else
+#define IN_SECTION
+#endif
+"""
+
+
 def guarded(macro: str, about: str, includes: Sequence[str], body: Sequence[str]) -> str:
     """A header that begins with a comment."""
     parts = [f"{c_comment(about)}\n#ifndef {macro}\n#define {macro}\n"]

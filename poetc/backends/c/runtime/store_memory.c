@@ -28,7 +28,10 @@ static poetc_status write_memory(poetc_store *store, uint32_t offset, const void
     if (!in_range(memory, offset, length)) {
         return POETC_OUT_OF_RANGE;
     }
-    (void)memcpy(memory->bytes + offset, data, length);
+    if (memory->writable == NULL) {
+        return POETC_WRITE_FAILED;
+    }
+    (void)memcpy(memory->writable + offset, data, length);
     *done = length;
     return POETC_OK;
 }
@@ -46,5 +49,14 @@ void poetc_memory_store_init(poetc_memory_store *memory, void *bytes, uint32_t s
 {
     memory->store.operations = &memory_operations;
     memory->bytes = bytes;
+    memory->writable = bytes;
+    memory->size = size;
+}
+
+void poetc_memory_store_init_const(poetc_memory_store *memory, const void *bytes, uint32_t size)
+{
+    memory->store.operations = &memory_operations;
+    memory->bytes = bytes;
+    memory->writable = NULL;
     memory->size = size;
 }
