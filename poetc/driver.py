@@ -128,16 +128,16 @@ def _compile_entry(
         split=binding.splits or "off",
     )
 
-    def settle(graph: GraphOp) -> None:
+    def settle(graph: GraphOp) -> Options:
         share_places(graph, step.graph, binding.parameters, base_bytes)
+        return options
 
     try:
         found = _compile(ctx, module, own, progress, observe, settle=settle)
     except UnscheduledError as error:
         raise UnscheduledError.of(replace(error.diagnosis, subject=f"@{name}")) from error
     check_shared(found.graph, step.graph, binding.parameters)
-    known = replace(found.options, ram_bytes=options.ram_bytes)
-    return Entry(name, replace(found, options=known), binding.parameters)
+    return Entry(name, found, binding.parameters)
 
 
 def _compile(
@@ -148,10 +148,11 @@ def _compile(
     observe: Observer,
     *,
     has_entries: bool = False,
-    settle: Callable[[GraphOp], None] | None = None,
+    settle: Callable[[GraphOp], Options] | None = None,
 ) -> Compiled:
     """Compiles a module with one entry point. Beside a step that `has_entries`, these run between
-    its steps; what `settle` does to the places of an entry is done before they are verified."""
+    its steps. `settle` moves the places of an entry before they are verified, and gives the options
+    whose RAM is all of it."""
     splits = options.split if isinstance(options.split, tuple) else ()
     passes = front_passes_of(module, options, splits)
     source = _source(ctx, module, options, observe)
@@ -186,7 +187,7 @@ def _compile(
         parameters_first(found.step.graph, alignment_of(options.device))
     run_passes(ctx, module, tuple(plan), observe)
     if settle is not None:
-        settle(found.step.graph)
+        options = replace(options, ram_bytes=settle(found.step.graph).ram_bytes)
     run_passes(ctx, module, (verify,), verified(observe))
     passes = (*passes, schedule, *plan, verify)
     stack = None

@@ -101,21 +101,43 @@ def compiled(model: Path, out: Path, *options: str) -> dict[str, Any]:
 
 def write_inputs(folder: Path, program: Path) -> list[str]:
     """The files that the driver reads; its arguments."""
-    weights = jax.tree.leaves(WEIGHTS)
-    files = {
-        "arg": dict(enumerate([*weights, X, Y])),
-        "predict_arg": {6: NEW},
-        "evaluate_arg": {6: X, 7: Y},
-    }
-    for name, arrays in files.items():
-        for i, array in arrays.items():
-            (folder / f"{name}{i}.bin").write_bytes(np.asarray(array).tobytes())
-    if read_tensors(program).image is None:
+    described = read_tensors(program)
+    leaves = jax.tree_util.tree_flatten_with_path(WEIGHTS)[0]
+    known = {".".join(k.key for k in path): np.asarray(leaf) for path, leaf in leaves}
+    # The head alone is an argument, too.
+    known |= {"b": WEIGHTS["l3"]["b"], "w": WEIGHTS["l3"]["w"], "x": X, "y": Y}
+    values = [
+        known[t.name if t.name in known else t.name.partition(".")[2]] for t in described.arguments
+    ]
+    for i, (tensor, array) in enumerate(zip(described.arguments, values, strict=True)):
+        for name in ("arg", "predict_arg", "evaluate_arg"):
+            data = NEW if name == "predict_arg" and array is X else array
+            (folder / f"{name}{i}.bin").write_bytes(data.astype(tensor.dtype).tobytes())
+    if described.image is None:
         return [str(folder), str(STEPS)]
     layout = read_layout(program / "model_image.json")
-    arrays = [np.asarray(weights[p.argument]) for p in layout.parameters]
+    arrays = [values[parameter.argument] for parameter in layout.parameters]
     (folder / "image.bin").write_bytes(pack(layout, arrays))
     return [str(folder), str(STEPS), str(folder / "image.bin")]
+
+
+def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
+    """Compiles a model, and trains and predicts by turns under sanitizers; the driver leaves its
+    files in the folder. It has no more RAM than is reported."""
+    out = tmp_path / "out"
+    report = compiled(model, out, *options)
+    assert report["entries"].keys() == {"predict", "evaluate"}
+    flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", *SANITIZE]
+    sources = [str(path) for path in out.glob("*.c") if path.name not in ("main.c", "compare.c")]
+    driver = tmp_path / "driver"
+    command = ["gcc", *flags, "-ffp-contract=off", "-D_POSIX_C_SOURCE=200809L", f"-I{out}"]
+    subprocess.run([*command, *sources, str(DRIVER), "-o", str(driver)], check=True)
+    done = subprocess.run(
+        [driver, *write_inputs(tmp_path, out)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rams = [each["ram"]["total_bytes"] for each in (report, *report["entries"].values())]
+    assert int(done.stdout) == max(rams) == report["ram_of_all_bytes"]
 
 
 @pytest.mark.parametrize(
@@ -132,24 +154,61 @@ def write_inputs(folder: Path, program: Path) -> list[str]:
 def test_training_and_predicting_by_turns(
     model: Path, expected: list[list[np.ndarray]], tmp_path: Path, options: list[str]
 ) -> None:
-    """The bits of the interpreter, in one arena, which is no larger than is reported."""
-    out = tmp_path / "out"
-    report = compiled(model, out, *options)
-    assert report["entries"].keys() == {"predict", "evaluate"}
-    flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", *SANITIZE]
-    sources = [str(path) for path in out.glob("*.c") if path.name != "main.c"]
-    driver = tmp_path / "driver"
-    command = ["gcc", *flags, "-ffp-contract=off", "-D_POSIX_C_SOURCE=200809L", f"-I{out}"]
-    subprocess.run([*command, *sources, str(DRIVER), "-o", str(driver)], check=True)
-    done = subprocess.run(
-        [driver, *write_inputs(tmp_path, out)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    rams = [each["ram"]["total_bytes"] for each in (report, *report["entries"].values())]
-    assert int(done.stdout) == max(rams) == report["ram_of_all_bytes"]
+    """The bits of the interpreter, in one arena."""
+    by_turns(model, tmp_path, *options)
     for k, (predicted, evaluated) in enumerate(expected):
         for name, array in (("predicted", predicted), ("evaluated", evaluated)):
             assert (tmp_path / f"{name}{k}.bin").read_bytes() == array.tobytes(), (name, k)
+
+
+def head_step(head: Any, body: Any, x: Any, y: Any) -> Any:
+    loss, gradient = jax.value_and_grad(lambda h: loss_of({**body, "l3": h}, x, y))(head)
+    return jax.tree.map(lambda a, b: a - 0.3 * b, head, gradient), loss
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--ram=4KB"],
+        ["--ram=7KB", "--params=storage"],
+        ["--ram=4KB", "--frozen=storage", "--params=storage", "--split=body.l1.w@1:8"],
+    ],
+    ids=" ".join,
+)
+def test_frozen_weights_are_read_where_they_are(tmp_path: Path, options: list[str]) -> None:
+    """In flash or on storage, beside trained ones in RAM or on storage: as JAX predicts."""
+    head, body = WEIGHTS["l3"], {name: WEIGHTS[name] for name in ("l1", "l2")}
+
+    def joined(function: Any) -> Any:
+        return lambda head, body, *rest: function({**body, "l3": head}, *rest)
+
+    export(
+        head_step,
+        (head, body, X, Y),
+        tmp_path / "m",
+        donate_argnums=0,
+        frozen="body",
+        results=True,
+        predict=(joined(predict), (head, body, NEW)),
+        evaluate=(joined(evaluate), (head, body, X, Y)),
+    )
+    by_turns(tmp_path / "m", tmp_path, f"--data={tmp_path / 'm.npz'}", *options)
+    for k in range(STEPS + 1):
+        found = np.fromfile(tmp_path / f"predicted{k}.bin", np.float32)
+        now = predict({**body, "l3": head}, NEW)[0]
+        np.testing.assert_allclose(found, now, rtol=1e-5, atol=1e-6)
+        head, _ = head_step(head, body, X, Y)
+
+
+def test_weights_in_16_bits_are_widened(model: Path, tmp_path: Path) -> None:
+    """As they are held, which is rounded."""
+    out = tmp_path / "out"
+    by_turns(model, tmp_path, "--pages=bf16", "--ram=6KB", "--params=storage")
+    assert read_tensors(out).entries["predict"].arguments[1].dtype == "bfloat16"
+    held = jax.tree.map(lambda a: a.astype(jnp.bfloat16).astype(jnp.float32), WEIGHTS)
+    found = np.fromfile(tmp_path / "predicted0.bin", np.float32)
+    np.testing.assert_allclose(found, predict(held, NEW)[0], rtol=1e-5, atol=1e-6)
+    assert np.abs(found - np.asarray(predict(WEIGHTS, NEW)[0])).max() > 1e-4
 
 
 def test_predicting_writes_no_parameter(model: Path, tmp_path: Path) -> None:
