@@ -1,0 +1,252 @@
+/* Addition, subtraction and multiplication of floats for a Cortex-M0, in place of those of the
+ * compiler's library, whose results they give in about half of the instructions: IEEE 754 single
+ * precision, rounded to the nearest, ties to even, with denormals. A NaN is an operand that is one,
+ * made quiet, or the positive default one.
+ *
+ * The names are those of the run-time ABI for the Arm architecture (IHI 0043), section 4.1.2.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(__ARM_ARCH_6M__)
+
+#define SIGN     0x80000000u
+#define INFINITE 0x7f800000u
+#define QUIET    0x00400000u
+#define ONE      0x00800000u /* added to a float: one more in its exponent */
+
+uint32_t __aeabi_fmul(uint32_t a, uint32_t b);
+uint32_t __aeabi_fadd(uint32_t a, uint32_t b);
+uint32_t __aeabi_fsub(uint32_t a, uint32_t b);
+uint32_t __aeabi_frsub(uint32_t a, uint32_t b);
+
+/* The float nearest to `m` * 2^(`e` - 158), where bit 31 of `m` is set, and bit 0 also stands for
+ * all that is lost below it.
+ */
+static uint32_t rounded(uint32_t sign, int32_t e, uint32_t m)
+{
+    uint32_t bits;
+    if (e >= 255) {
+        return sign | INFINITE;
+    }
+    if (e > 0) {
+        /* The highest bit of the mantissa adds one to the exponent. */
+        bits = ((uint32_t)(e - 1) << 23) + (m >> 8);
+    } else {
+        const uint32_t shift = (uint32_t)(1 - e);
+        m = shift > 31u ? 1u : (m >> shift) | (uint32_t)((m << (32u - shift)) != 0u);
+        bits = m >> 8;
+    }
+    /* Up, where the rest is more than half of the last bit, or half of it and that bit is set. A
+     * mantissa that overflows adds one to the exponent, up to infinity.
+     */
+    bits += (uint32_t)((m & 0xffu) + (bits & 1u) > 0x80u);
+    return sign | bits;
+}
+
+/* The product of any operands. */
+static uint32_t multiply_any(uint32_t a, uint32_t b)
+{
+    const uint32_t sign = (a ^ b) & SIGN;
+    int32_t ea = (int32_t)((a >> 23) & 0xffu);
+    int32_t eb = (int32_t)((b >> 23) & 0xffu);
+    uint32_t ma = (a & 0x7fffffu) | 0x800000u;
+    uint32_t mb = (b & 0x7fffffu) | 0x800000u;
+    if ((uint32_t)(ea - 1) >= 254u || (uint32_t)(eb - 1) >= 254u) {
+        const uint32_t twice_a = a << 1;
+        const uint32_t twice_b = b << 1;
+        const bool zero = twice_a == 0u || twice_b == 0u;
+        if (zero && ea != 255 && eb != 255) {
+            return sign;
+        }
+        if (twice_a > 2u * INFINITE) {
+            return a | QUIET;
+        }
+        if (twice_b > 2u * INFINITE) {
+            return b | QUIET;
+        }
+        if (ea == 255 || eb == 255) {
+            return zero ? INFINITE | QUIET : sign | INFINITE;
+        }
+        if (ea == 0) {
+            ma -= 0x800000u;
+            for (ea = 1; ma < 0x800000u; --ea) {
+                ma <<= 1;
+            }
+        }
+        if (eb == 0) {
+            mb -= 0x800000u;
+            for (eb = 1; mb < 0x800000u; --eb) {
+                mb <<= 1;
+            }
+        }
+    }
+    /* The product has 47 or 48 bits, of which 32 are kept; the processor multiplies to 32 bits. */
+    const uint32_t high_a = ma >> 16;
+    const uint32_t low_a = ma & 0xffffu;
+    const uint32_t high_b = mb >> 16;
+    const uint32_t low_b = mb & 0xffffu;
+    const uint32_t low = low_a * low_b;
+    uint32_t m = ((high_a * high_b) << 16) + low_a * high_b + high_a * low_b + (low >> 16);
+    m |= (uint32_t)((low << 16) != 0u);
+    int32_t e = ea + eb - 126;
+    if (m < SIGN) {
+        m <<= 1;
+        --e;
+    }
+    return rounded(sign, e, m);
+}
+
+uint32_t __aeabi_fmul(uint32_t a, uint32_t b)
+{
+    const uint32_t ea = a << 1 >> 24;
+    const uint32_t eb = b << 1 >> 24;
+    /* The exponent of the product, less one for the highest bit of its mantissa. */
+    uint32_t bits = ea + eb - 128u;
+    if (ea == 0u || ea == 255u || eb == 0u || eb == 255u || bits >= 253u) {
+        return multiply_any(a, b);
+    }
+    bits = (a ^ b) >> 31 << 31 | bits << 23;
+    /* Mantissas in 16 and 8 bits; of their product 32 bits are kept, and what is below them. */
+    const uint32_t low_a = a & 0xffu;
+    const uint32_t low_b = b & 0xffu;
+    const uint32_t high_a = (a << 8 | SIGN) >> 16;
+    const uint32_t high_b = (b << 8 | SIGN) >> 16;
+    const uint32_t low = low_a * low_b;
+    const uint32_t middle = high_a * low_b + low_a * high_b + (low >> 8);
+    uint32_t m = high_a * high_b + (middle >> 8);
+    if (m < SIGN) {
+        m <<= 1;
+    } else {
+        bits += ONE;
+    }
+    bits += m >> 8;
+    m <<= 24;
+    if (m >= SIGN) {
+        ++bits;
+        if (m == SIGN && ((middle | low) & 0xffu) == 0u) {
+            bits &= ~1u;
+        }
+    }
+    return bits;
+}
+
+/* The sum of any operands. */
+static uint32_t add_any(uint32_t a, uint32_t b)
+{
+    if (a << 1 < b << 1) {
+        const uint32_t other = a;
+        a = b;
+        b = other;
+    }
+    /* `a` is not the smaller one. */
+    const uint32_t twice_b = b << 1;
+    int32_t e = (int32_t)(a << 1 >> 24);
+    int32_t eb = (int32_t)(twice_b >> 24);
+    if (e == 255) {
+        if (a << 1 > 2u * INFINITE) {
+            return a | QUIET;
+        }
+        return twice_b == 2u * INFINITE && a != b ? INFINITE | QUIET : a;
+    }
+    if (twice_b == 0u) {
+        return a << 1 == 0u ? a & b : a;
+    }
+    /* Mantissas with seven bits below, and a free one above. */
+    uint32_t ma = (a << 8 | SIGN) >> 1;
+    uint32_t mb = (b << 8 | SIGN) >> 1;
+    if (eb == 0) {
+        mb -= SIGN >> 1;
+        eb = 1;
+        if (e == 0) {
+            ma -= SIGN >> 1;
+            e = 1;
+        }
+    }
+    const uint32_t shift = (uint32_t)(e - eb);
+    if (shift > 0u) {
+        mb = shift > 31u ? 1u : (mb >> shift) | (uint32_t)((mb << (32u - shift)) != 0u);
+    }
+    if (((a ^ b) & SIGN) == 0u) {
+        ma += mb;
+        ++e;
+    } else {
+        ma -= mb;
+        if (ma == 0u) {
+            return 0u;
+        }
+        ma <<= 1;
+    }
+    while (ma < SIGN) {
+        ma <<= 1;
+        --e;
+    }
+    return rounded(a & SIGN, e, ma);
+}
+
+uint32_t __aeabi_fadd(uint32_t a, uint32_t b)
+{
+    const uint32_t differ = a ^ b;
+    uint32_t lost = 0u;
+    if (a << 1 < b << 1) {
+        a = b;
+        b = a ^ differ;
+    }
+    /* `a` is not the smaller one; above the least exponents nothing that is left is denormal. */
+    const uint32_t ea = a << 1 >> 24;
+    const uint32_t eb = b << 1 >> 24;
+    if (eb == 0u || ea - 33u >= 221u) {
+        return add_any(a, b);
+    }
+    const uint32_t shift = ea - eb;
+    uint32_t bits = a >> 23 << 23;
+    /* Mantissas with eight bits below. */
+    a = a << 8 | SIGN;
+    b = b << 8 | SIGN;
+    if (shift > 31u) {
+        b = 0u;
+    } else if (shift > 0u) {
+        lost = b << (32u - shift);
+        b >>= shift;
+    }
+    if (differ < SIGN) {
+        a += b;
+        if (a < b) {
+            lost |= a & 1u;
+            a = a >> 1 | SIGN;
+            bits += ONE;
+        }
+    } else {
+        a -= b;
+        if (lost != 0u) {
+            --a;
+        }
+        if (a == 0u) {
+            return 0u;
+        }
+        while (a < SIGN) {
+            a <<= 1;
+            bits -= ONE;
+        }
+    }
+    bits += a << 1 >> 9;
+    a <<= 24;
+    if (a >= SIGN) {
+        ++bits;
+        if (a == SIGN && lost == 0u) {
+            bits &= ~1u;
+        }
+    }
+    return bits;
+}
+
+uint32_t __aeabi_fsub(uint32_t a, uint32_t b)
+{
+    return __aeabi_fadd(a, b ^ SIGN);
+}
+
+uint32_t __aeabi_frsub(uint32_t a, uint32_t b)
+{
+    return __aeabi_fadd(b, a ^ SIGN);
+}
+#endif
