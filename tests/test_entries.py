@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from compiled import SANITIZE
 from conftest import MODELS
+from firmware import run, sections, write_data
 
 from poetc.cli import main
 from poetc.entries import separate
@@ -345,3 +346,41 @@ def test_a_module_of_pytorch_predicts_as_it_does_in_eval(tmp_path: Path) -> None
     options = ["--ram=4KB", "--params=storage", "--emit=report", "-q", "-o", str(report)]
     assert main([str(tmp_path / "m.mlir"), *options]) == 0
     assert json.loads(report.read_text())["entries"]["predict"]["page_ins"] > 0
+
+
+@pytest.mark.parametrize("ram", ["9600B", "7500B"])
+def test_firmware_trains_and_predicts(tmp_path: Path, ram: str) -> None:
+    """In an emulated board: with parameters in RAM, and with their image on storage. All of its RAM
+    is what is reported."""
+    export(step, (WEIGHTS, X, Y), tmp_path / "m", predict=(predict, (WEIGHTS, X)))
+    out = tmp_path / "out"
+    options = ["--board=mps2-an386", f"--ram={ram}", "--split=off", "--emit=c", "-q"]
+    assert main([str(tmp_path / "m.mlir"), *options, "-o", str(out)]) == 0
+    write_data("gesture_mlp", out)
+    text = (out / "firmware.c").read_text()
+    trained = "    return save();"
+    assert text.count(trained) == 1
+    # Argument 6 is the input of both; what is predicted is written as result 7.
+    (out / "firmware.c").write_text(
+        text.replace(
+            trained,
+            """\
+    if (!save() || !board_read_argument(6, model_predict_argument(6),
+                                        model_predict_argument_bytes(6))) {
+        return false;
+    }
+    const poetc_status status = model_predict(store);
+    return (status == POETC_OK || failed("predict ", 0, poetc_status_text(status)))
+           && board_write_result(7, model_predict_result(0), model_predict_result_bytes(0));""",
+        )
+    )
+    done = run(out, 2)
+    assert done.ram <= int(ram[:-1]) and done.stack_used <= done.stack
+    assert done.ram == read_tensors(out).ram_bytes
+    linked = sections(out)
+    assert linked[".data"] + linked[".bss"] + linked[".stack"] <= done.ram
+    weights = WEIGHTS
+    for _ in range(2):
+        weights, _ = step(weights, X, Y)
+    found = np.fromfile(out / "data" / "out7.bin", np.float32).reshape(4, 6)
+    np.testing.assert_allclose(found, predict(weights, X), rtol=1e-5, atol=1e-6)
