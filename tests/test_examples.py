@@ -113,3 +113,17 @@ def test_commands_of_the_page_about_storage(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "trained.npz").exists() and "steps: 20" in done.stdout
+
+
+def test_accumulation_gives_what_the_whole_batch_gives(tmp_path: Path) -> None:
+    """In the RAM that the documentation says; the numbers differ in their last digits only."""
+    pytest.importorskip("jax")
+    script = ROOT / "examples" / "accumulation.py"
+    environment = os.environ | {"POETC_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, script], check=True, capture_output=True, text=True, env=environment
+    )
+    *rams, difference = done.stdout.splitlines()
+    assert len(rams) == 2 and float(difference.split()[-1]) < 1e-6
+    documented = (ROOT / "docs" / "frontends.md").read_text()
+    assert all(f"    {line}\n" in documented for line in rams)
