@@ -47,6 +47,7 @@ class CompileOptions(TypedDict, total=False):
     stack: Size | None
     board: str | None
     layout: str | None
+    arena: str | None
     data: PathLike | None
     name: str | None
     static: Size | None

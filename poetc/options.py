@@ -256,6 +256,13 @@ _TABLE = (
         default="model",
     ),
     Option(
+        "arena",
+        "with --emit=c: what a step keeps in RAM is in the program (default), or in memory of the "
+        "caller, for several instances, and for models that share it",
+        choices=("program", "caller"),
+        default="program",
+    ),
+    Option(
         "static",
         "static data beside the arena, inside --ram (default: what the stores that come with "
         "poetc, or the board, need)",

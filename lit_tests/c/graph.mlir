@@ -45,11 +45,12 @@ func.func private @subtract(%in0: memref<8xf32>, %in1: memref<8xf32>, %out0: mem
 }
 
 // CHECK:       /* ---- model.h ---- */
-// CHECK:       #define MODEL_ARENA_BYTES   96
-// CHECK-NEXT:  #define MODEL_STATIC_BYTES  32
-// CHECK-NEXT:  #define MODEL_STACK_BYTES   1024
-// CHECK-NEXT:  #define MODEL_RAM_BYTES     1152
-// CHECK-NEXT:  #define MODEL_STORAGE_BYTES 36
+// CHECK:       #define MODEL_ARENA_BYTES     96
+// CHECK-NEXT:  #define MODEL_ARENA_ALIGNMENT 4u
+// CHECK-NEXT:  #define MODEL_STATIC_BYTES    32
+// CHECK-NEXT:  #define MODEL_STACK_BYTES     1024
+// CHECK-NEXT:  #define MODEL_RAM_BYTES       1152
+// CHECK-NEXT:  #define MODEL_STORAGE_BYTES   36
 // CHECK:       /* Argument 1: w, float 8, parameter */
 // CHECK-NEXT:  #define MODEL_ARG_W       1
 // CHECK-NEXT:  #define MODEL_ARG1_OFFSET 32

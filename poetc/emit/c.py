@@ -21,6 +21,8 @@ def _check(given: Given, output: str | None) -> None:
             check_runs(layout, board)
         except InputError as error:
             raise InputError(f"--data: {error.message}") from error
+    if given.value("arena") == "caller" and given.text("executor") == "plan":
+        raise InputError("--arena=caller cannot go with --executor=plan: plans have one arena")
     if given.text("kernels") == "tvm":
         _check_compiled_kernels(given)
     elif given.flags("target"):
@@ -69,6 +71,7 @@ def _emit(job: Job) -> None:
         ram_bytes=options.ram_bytes if options.ram_scope == "all" else None,
         layout=given.value("layout"),
         name=given.value("name"),
+        instances=given.value("arena") == "caller",
         executor=options.executor,
         compiler=compiler,
         step=job.data,
@@ -81,7 +84,7 @@ def _emit(job: Job) -> None:
 
 BACKEND = Backend(
     _emit,
-    takes=("layout", "name", "data", "kernels"),
+    takes=("layout", "name", "arena", "data", "kernels"),
     borrows=("target",),
     says="says how C is written; give --emit=c as well",
     check=_check,

@@ -137,6 +137,7 @@ def emit(
     compiler: KernelCompiler | None = None,
     step: StepData | None = None,
     entries: Sequence[EntryPoint] = (),
+    instances: bool = False,
 ) -> None:
     """Writes the one graph of `module` to `directory`, which appears complete or not at all.
 
@@ -147,7 +148,8 @@ def emit(
     a library whose `layout` is one of libraries/. With an `executor` the schedule is not printed as
     C: the program runs plans (backends/plan/). With a `compiler`, kernels are assembly. With a
     `step`, its data are in the directory, and what runs it and compares the results. `entries` are
-    other entry points, which read the parameters of the step.
+    other entry points, which read the parameters of the step. With `instances` the arena is the
+    caller's, and functions take a pointer to it.
     If `directory` exists, generated files in it are replaced, the directory itself and other files
     are kept. Raises InputError for what cannot be generated or written, and if files that are not
     generated would be overwritten.
@@ -164,6 +166,7 @@ def emit(
         compiler,
         step,
         entries,
+        instances,
     )
     # Data first: where files are replaced one by one, nothing builds until all are there.
     write_generated({**data, **files}, directory)
@@ -181,6 +184,7 @@ def generate(
     executor: Executor | None = None,
     compiler: KernelCompiler | None = None,
     entries: Sequence[EntryPoint] = (),
+    instances: bool = False,
 ) -> dict[str, str]:
     """The content of every generated file by its path; the options are those of `emit`."""
     files, _ = _generate(
@@ -195,6 +199,7 @@ def generate(
         compiler,
         None,
         entries,
+        instances,
     )
     return files
 
@@ -211,6 +216,7 @@ def _generate(
     compiler: KernelCompiler | None,
     step: StepData | None,
     entries: Sequence[EntryPoint],
+    instances: bool,
 ) -> tuple[dict[str, str], dict[str, bytes]]:
     """What `generate` gives, and the data for one run."""
     check_library(name, layout, board)
@@ -229,7 +235,7 @@ def _generate(
     budget = Budget(ram_bytes, static_bytes, stack_bytes)
     if executor is None:
         arguments = () if step is None else step.arguments
-        program = ScheduledProgram(module, found[0], name, budget, arguments)
+        program = ScheduledProgram(module, found[0], name, budget, arguments, instances=instances)
         add_entries(program, tuple(_for_board(entry, board) for entry in entries))
     else:
         program = executor.program(module, found[0], name, budget)

@@ -31,13 +31,14 @@ class EntryProgram(ScheduledProgram):
 
     def __init__(self, entry: EntryPoint, step: ScheduledProgram) -> None:
         budget = Budget(None, step.static_bytes, step.stack_bytes)
-        super().__init__(entry.module, entry.graph, f"{step.name}_{entry.name}", budget)
+        name = f"{step.name}_{entry.name}"
+        super().__init__(entry.module, entry.graph, name, budget, instances=step.instances)
         self.parameters = entry.parameters
         self.model, self.function = step.model, self.name
         for i, j in entry.parameters.items():
             place, argument = step.arguments[j], entry.graph.arguments[i]
             if place.in_arena:
-                self.callers[argument] = f"at({place.offset})"
+                self.callers[argument] = step.at(place.offset)
             elif j in step.frozen:
                 self.callers[argument] = step.frozen_name(j)
         self.arguments = tuple(

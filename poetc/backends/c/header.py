@@ -29,6 +29,7 @@ def header(program: Program) -> str:
         + defines(
             [
                 (f"{program.macro}_ARENA_BYTES", program.arena_bytes),
+                (f"{program.macro}_ARENA_ALIGNMENT", _alignment(program)),
                 (f"{program.macro}_STATIC_BYTES", program.static_bytes),
                 (f"{program.macro}_STACK_BYTES", program.stack_bytes),
                 (f"{program.macro}_RAM_BYTES", program.ram_bytes),
@@ -44,6 +45,7 @@ def header(program: Program) -> str:
         sizes += "\n" + _image_sizes(program, program.image)
     if program.saved is not None:
         sizes += "\n" + save_macros(program, program.saved)
+    opening = _instance(program) if program.instances else ""
     functions = "\n".join(_functions(each) for each in (program, *program.entries))
     text = f"""\
 #ifdef __cplusplus
@@ -53,7 +55,7 @@ extern "C" {{
 {c_comment(ABOUT)}
 poetc_status {program.name}_check(void);
 
-{_kept(program)}{functions}{program.more_functions()}
+{opening}{_kept(program)}{functions}{program.more_functions()}
 #ifdef __cplusplus
 }}
 #endif
@@ -137,19 +139,54 @@ def _functions(program: Program) -> str:
         *(["on storage"] if program.image is not None else []),
         *(["that are frozen"] if frozen else []),
     ]
-    where = "Where argument and result `i` are in the arena, and their sizes."
-    where += f" Null for those {' or '.join(elsewhere)}." if elsewhere else ""
+    where = "Where argument and result `i` are in the arena, and their sizes. Null, 0 or false for "
+    where += f"a number that there is not{'; null for those ' if elsewhere else ''}"
+    where += f"{' or '.join(elsewhere)}."
     newline = "\n"
+    one = ", ".join([*program.first(), "uint32_t i"])
     return f"""\
 {c_comment(step)}
 {newline.join(program.prototype(";"))}
 
 {program.hook()}{_caller_access(program)}{c_comment(where)}
-void *{n}_argument(uint32_t i);
+void *{n}_argument({one});
 uint32_t {n}_argument_bytes(uint32_t i);
 bool {n}_argument_is_parameter(uint32_t i);
-const void *{n}_result(uint32_t i);
+const void *{n}_result({one});
 uint32_t {n}_result_bytes(uint32_t i);
+"""
+
+
+def _alignment(program: Program) -> str:
+    lines = program.graph.cache_line_bytes
+    return f"{program.alignment}u" if not lines else "POETC_CACHE_LINE_BYTES"
+
+
+def _instance(program: Program) -> str:
+    """Declares what the caller has: the arena."""
+    n, macro = program.name, program.macro
+    about = (
+        f"All that the model keeps in RAM. There may be any number of instances, each good for one "
+        f"call at a time. {macro}_CALLER_ARENA says that functions take one."
+    )
+    opening = (
+        "An instance in memory of the caller: POETC_TOO_SMALL if that has less than "
+        f"{macro}_ARENA_BYTES, POETC_MISALIGNED if it does not begin at a multiple of "
+        f"{macro}_ARENA_ALIGNMENT; the instance is null then. Nothing is written there."
+    )
+    lines = " POETC_ON_LINES" if program.graph.cache_line_bytes else ""
+    bytes = f"{macro}_ARENA_BYTES" if program.arena_bytes else "1"
+    return f"""\
+{c_comment(about)}
+#define {macro}_CALLER_ARENA 1
+typedef union {{
+    uint{8 * program.alignment}_t alignment;
+    uint8_t bytes[{bytes}];
+}} {n}_instance{lines};
+
+{c_comment(opening)}
+poetc_status {n}_open(void *memory, uint32_t bytes, {n}_instance **instance);
+
 """
 
 
@@ -187,11 +224,12 @@ def _caller_access(program: Program) -> str:
         for i, place in enumerate(places)
         if place.of_caller
     ]
-    call = wrapped(f"    {program.function}(", ["store", *pointers], ")")
+    instance = ["instance"] if program.instances else []
+    call = wrapped(f"    {program.function}(", [*instance, "store", *pointers], ")")
     comment = "The same on arrays of pointers, by number; and whether argument and result `i` are "
     return f"""\
 {c_comment(comment + "buffers of the caller.")}
-#define {program.function.upper()}_ON(store, argument, result) \\
+#define {program.function.upper()}_ON({", ".join([*instance, "store"])}, argument, result) \\
 {(" " + chr(92) + chr(10)).join(call)}
 bool {n}_argument_is_callers(uint32_t i);
 bool {n}_result_is_callers(uint32_t i);

@@ -49,6 +49,21 @@ static union {{
 }} arena IN_SECTION{on_lines};
 """
 
+_OPEN = """\
+poetc_status {name}_open(void *memory, uint32_t bytes, {name}_instance **instance)
+{{
+    *instance = NULL;
+    if (bytes < sizeof **instance) {{
+        return POETC_TOO_SMALL;
+    }}
+    if ((uintptr_t)memory % {macro}_ARENA_ALIGNMENT != 0u) {{
+        return POETC_MISALIGNED;
+    }}
+    *instance = ({name}_instance *)memory;
+    return POETC_OK;
+}}
+"""
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -78,8 +93,11 @@ class Program:
         name: str,
         budget: Budget,
         arguments: Sequence[np.ndarray] = (),
+        *,
+        instances: bool = False,
     ) -> None:
         self.module, self.graph, self.name = module, graph, name
+        self.instances = instances
         self.macro = name.upper()
         # Of an entry point, these are not called after it.
         self.model, self.function = name, f"{name}_step"
@@ -107,7 +125,6 @@ class Program:
                 for i, place in enumerate(self.arguments)
             )
         self.results = result_places(graph)
-        self.has_null = not all(place.in_arena for place in (*self.arguments, *self.results))
         self.callers = caller_names(graph)
         for i, argument in enumerate(graph.arguments):
             if i in self.frozen:
@@ -206,7 +223,15 @@ class Program:
             if place.of_caller
         ]
         start = f"poetc_status {self.function}("
-        return wrapped(start, ["poetc_store *store", *pointers], f"){end}")
+        return wrapped(start, [*self.first(), "poetc_store *store", *pointers], f"){end}")
+
+    def first(self) -> list[str]:
+        """The first parameter of functions that need the arena."""
+        return [f"{self.model}_instance *instance"] if self.instances else []
+
+    def at(self, offset: int | str) -> str:
+        """Where something is in the arena, in C."""
+        return f"at(instance, {offset})" if self.instances else f"at({offset})"
 
     def about(self) -> str:
         """What the model has, as comments say it."""
@@ -225,7 +250,8 @@ class Program:
             c_comment(f"{MARK} {self.about()}"),
             f'#include "{self.name}.h"',
             "",
-            *(["#include <stddef.h>", ""] if any(p.has_null for p in programs) else []),
+            "#include <stddef.h>",
+            "",
             *(f'#include "{header}"' for header in (*headers, *self.headers)),
             "",
             *self.memory().splitlines(),
@@ -239,12 +265,9 @@ class Program:
         return [
             *self.functions(),
             *self._access("argument", "void *", self.arguments),
-            f"bool {self.name}_argument_is_parameter(uint32_t i)",
-            "{",
-            *local_table("bool", "parameter", [str(a.is_param).lower() for a in self.arguments]),
-            "    return parameter[i];",
-            "}",
-            "",
+            *self._table(
+                "bool", "argument_is_parameter", [str(a.is_param).lower() for a in self.arguments]
+            ),
             *self._access("result", "const void *", self.results),
             *self._is_callers("argument", self.arguments),
             *self._is_callers("result", self.results),
@@ -256,6 +279,8 @@ class Program:
 
     def arena(self) -> str:
         """The arena."""
+        if self.instances:
+            return _OPEN.format(name=self.model, macro=self.macro)
         on_lines = " POETC_ON_LINES" if self.graph.cache_line_bytes else ""
         bits = 8 * self.alignment
         section = in_section(self.macro, "ARENA")
@@ -289,17 +314,25 @@ class Program:
         raise NotImplementedError
 
     def _access(self, kind: str, pointer: str, places: Sequence[TensorPlace]) -> list[str]:
-        n = self.name
+        unused = ["(void)instance;"] if self.instances else []
         return [
-            f"{pointer}{' ' if pointer[-1] != '*' else ''}{n}_{kind}(uint32_t i)",
+            f"{pointer}{self.name}_{kind}({', '.join([*self.first(), 'uint32_t i'])})",
             "{",
-            *self.lookup(kind, places),
+            *(_checked(places, "NULL", unused) + (self.lookup(kind, places) if places else [])),
             "}",
             "",
-            f"uint32_t {n}_{kind}_bytes(uint32_t i)",
+            *self._table("uint32_t", f"{kind}_bytes", [str(place.bytes) for place in places]),
+        ]
+
+    def _table(self, type_: str, what: str, values: Sequence[str]) -> list[str]:
+        """A function that gives one of some values, by number."""
+        nothing = "false" if type_ == "bool" else "0"
+        found = [*local_table(type_, "value", values), "    return value[i];"] if values else []
+        return [
+            f"{type_} {self.name}_{what}(uint32_t i)",
             "{",
-            *local_table("uint32_t", "bytes", [str(place.bytes) for place in places]),
-            "    return bytes[i];",
+            *_checked(values, nothing),
+            *found,
             "}",
             "",
         ]
@@ -307,14 +340,15 @@ class Program:
     def _is_callers(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
         if not self.has_pointers:
             return []
-        return [
-            f"bool {self.name}_{kind}_is_callers(uint32_t i)",
-            "{",
-            *local_table("bool", "callers", [str(place.of_caller).lower() for place in places]),
-            "    return callers[i];",
-            "}",
-            "",
-        ]
+        callers = [str(place.of_caller).lower() for place in places]
+        return self._table("bool", f"{kind}_is_callers", callers)
+
+
+def _checked(all: Sequence[object], nothing: str, unused: Sequence[str] = ()) -> list[str]:
+    """What returns `nothing` if there is no number `i` among `all`."""
+    if not all:
+        return [f"    {line}" for line in (*unused, "(void)i;", f"return {nothing};")]
+    return [f"    if (i >= {len(all)}u) {{", f"        return {nothing};", "    }"]
 
 
 def _value_names(graph: GraphOp) -> Mapping[SSAValue, str]:

@@ -39,12 +39,13 @@ def save_macros(program: Program, layout: SavedLayout) -> str:
 def save_functions(program: Program) -> str:
     """The declarations in `model.h`."""
     n, macro = program.name, program.macro
+    parameters = ", ".join([*program.first(), "poetc_store *store", "uint32_t offset"])
     return f"""\
 {c_comment(_SAVE)}
-poetc_status {n}_save(poetc_store *store, uint32_t offset);
+poetc_status {n}_save({parameters});
 
 {c_comment(_LOAD)}
-poetc_status {n}_load(poetc_store *store, uint32_t offset);
+poetc_status {n}_load({parameters});
 extern const uint8_t {n}_parameters[{macro}_PARAMETERS_BYTES];
 
 """
@@ -53,6 +54,8 @@ extern const uint8_t {n}_parameters[{macro}_PARAMETERS_BYTES];
 def save_source(program: Program, layout: SavedLayout) -> str:
     """`model_save.c`."""
     n, macro = program.name, program.macro
+    parameters = ", ".join([*program.first(), "poetc_store *store", "uint32_t offset"])
+    data = f"{n}_argument({'instance, ' if program.instances else ''}argument[k])"
     count = len(layout.tensors)
     arguments = local_table("uint32_t", "argument", [str(t.argument) for t in layout.tensors])
     offsets = local_table("uint32_t", "place", [str(t.offset) for t in layout.tensors])
@@ -65,24 +68,24 @@ def save_source(program: Program, layout: SavedLayout) -> str:
 /* Which arguments are parameters, and where their pages are. */
 {tables}
 
-poetc_status {n}_save(poetc_store *store, uint32_t offset)
+poetc_status {n}_save({parameters})
 {{
     uint32_t tag = {macro}_PARAMETERS_ID;
     for (uint32_t k = 0; k < {count}u; ++k) {{
-        tag = poetc_tag_bytes(tag, {n}_argument(argument[k]), {n}_argument_bytes(argument[k]));
+        tag = poetc_tag_bytes(tag, {data}, {n}_argument_bytes(argument[k]));
     }}
     uint8_t head[8];
     poetc_put_u32(head, {macro}_PARAMETERS_ID);
     poetc_put_u32(head + 4, tag);
     poetc_status status = poetc_page_out(store, offset, head, sizeof head);
     for (uint32_t k = 0; k < {count}u && status == POETC_OK; ++k) {{
-        status = poetc_page_out_tagged(store, offset + place[k], {n}_argument(argument[k]),
+        status = poetc_page_out_tagged(store, offset + place[k], {data},
                                        {n}_argument_bytes(argument[k]), tag);
     }}
     return status == POETC_OK ? poetc_sync(store) : status;
 }}
 
-poetc_status {n}_load(poetc_store *store, uint32_t offset)
+poetc_status {n}_load({parameters})
 {{
     uint8_t head[8] = {{0}};
     poetc_status status = poetc_page_in(store, offset, head, sizeof head);
@@ -91,7 +94,7 @@ poetc_status {n}_load(poetc_store *store, uint32_t offset)
         return POETC_NO_IMAGE;
     }}
     for (uint32_t k = 0; k < {count}u && status == POETC_OK; ++k) {{
-        status = poetc_page_in_tagged(store, offset + place[k], {n}_argument(argument[k]),
+        status = poetc_page_in_tagged(store, offset + place[k], {data},
                                       {n}_argument_bytes(argument[k]),
                                       poetc_get_u32(head + 4));
     }}

@@ -39,24 +39,24 @@ from poetc.ir.transfers import transfer_slots
 
 _AT = """\
 
-static void *at(uint32_t offset)
-{
+static void *at({first}uint32_t offset)
+{{
 #if defined(__clang__) && defined(__arm__)
     /* Otherwise clang computes the addresses of many tensors early, and keeps them on the stack. */
     __asm__ volatile("" : "+r"(offset));
 #endif
-    return &arena.bytes[offset];
-}
+    return &{arena}bytes[offset];
+}}
 """
 
 _NO_ARENA = """\
 /* The arena is empty. Tensors without elements are here, where nothing is ever written. */
 static const uint32_t nothing = 0;
 
-static void *at(uint32_t offset)
-{
-    return (void *)((uintptr_t)&nothing + offset);
-}
+static void *at({first}uint32_t offset)
+{{
+{unused}    return (void *)((uintptr_t)&nothing + offset);
+}}
 """
 
 _RETURN_FAILURE = ("    if (status != POETC_OK) {", "        return status;", "    }")
@@ -64,11 +64,10 @@ _END_FAILED_STEP = ("    if (status != POETC_OK) {", "        goto failed;", "  
 
 
 _BEFORE = """\
-#undef BEFORE
 #ifdef {macro}_HOOK
 #define BEFORE(compute) \\
     do {{ \\
-        if ({macro}_HOOK(compute) != 0) {{ \\
+        if ({macro}_HOOK({instance}compute) != 0) {{ \\
             {end} \\
         }} \\
     }} while (0)
@@ -96,8 +95,10 @@ class ScheduledProgram(Program):
         name: str,
         budget: Budget,
         arguments: Sequence[np.ndarray] = (),
+        *,
+        instances: bool = False,
     ) -> None:
-        super().__init__(module, graph, name, budget, arguments)
+        super().__init__(module, graph, name, budget, arguments, instances=instances)
         # The pages of updated parameters, old values and new ones: in one bank or the other.
         self.old_pages: set[SSAValue] = set()
         self.new_pages: set[SSAValue] = set()
@@ -116,10 +117,18 @@ class ScheduledProgram(Program):
         self.transfers = max(self.slots.values(), default=-1) + 1
 
     def memory(self) -> str:
-        return self.arena() + _AT if self.arena_bytes else _NO_ARENA
+        first = "".join(f"{each}, " for each in self.first())
+        if not self.arena_bytes:
+            unused = "    (void)instance;\n" if self.instances else ""
+            opened = f"{self.arena()}\n" if self.instances else ""
+            return opened + _NO_ARENA.format(first=first, unused=unused)
+        arena = "instance->" if self.instances else "arena."
+        return self.arena() + _AT.format(first=first, arena=arena)
 
     def functions(self) -> list[str]:
         body = [*self._unread(), *self.check(), *self._steps()]
+        if self.instances and not any("instance" in line for line in body):
+            body.insert(0, "    (void)instance;")
         return [*self._before(), *self.prototype(""), "{", *body, "}", ""]
 
     def hook(self) -> str:
@@ -132,11 +141,12 @@ class ScheduledProgram(Program):
             "end, before new parameters become the current ones. If it returns anything but 0 the "
             "step ends with POETC_CANCELLED."
         )
+        parameters = ", ".join([*(f"const {each}" for each in self.first()), "uint32_t compute"])
         return f"""\
 {c_comment(about)}
 #ifdef {macro}_HOOK
 #define {macro}_COMPUTES {computes}
-int {macro}_HOOK(uint32_t compute);
+int {macro}_HOOK({parameters});
 const char *{self.name}_compute_name(uint32_t compute);
 #endif
 
@@ -151,9 +161,14 @@ const char *{self.name}_compute_name(uint32_t compute);
             end = "status = POETC_CANCELLED; goto failed;"
         names = [f'"{c_identifier(compute.label.data)}"' for compute in self.graph.computes]
         text = _BEFORE.format(
-            macro=self.macro, name=self.name, end=end, names=",\n        ".join(names)
+            instance="instance, " if self.instances else "",
+            macro=self.macro,
+            name=self.name,
+            end=end,
+            names=",\n        ".join(names),
         )
-        return [*text.splitlines(), ""]
+        again = ["#undef BEFORE"] if self.name != self.model else []
+        return [*again, *text.splitlines(), ""]
 
     def _unread(self) -> list[str]:
         """What keeps compilers from warning of arguments that no kernel reads."""
@@ -169,7 +184,7 @@ const char *{self.name}_compute_name(uint32_t compute);
     def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
         """By the offset in the arena."""
         offsets = [str(place.offset) if place.in_arena else "UINT32_MAX" for place in places]
-        found = "at(offset[i])"
+        found = self.at("offset[i]")
         if not all(place.in_arena for place in places):
             found = f"offset[i] == UINT32_MAX ? NULL : {found}"
         return [*local_table("uint32_t", "offset", offsets), f"    return {found};"]
@@ -250,7 +265,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         for i, place in enumerate(self.arguments):
             # What is frozen is the same in each step, and may be large.
             if not place.on_storage and not place.frozen:
-                where = f"at({place.offset})" if place.in_arena else f"argument{i}"
+                where = self.at(place.offset) if place.in_arena else f"argument{i}"
                 what = ["state.new_tag", where, str(place.bytes)]
                 lines += wrapped("    state.new_tag = poetc_tag_bytes(", what, ");")
         return lines
@@ -286,7 +301,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         assert compute.kernel is not None
         kernel = self.by_symbol[compute.kernel.root_reference.data]
         buffers = kernel_buffers(kernel.function, compute, self.callers)
-        places = [buffer.name or f"at({buffer.offset})" for buffer in buffers]
+        places = [buffer.name or self.at(buffer.offset) for buffer in buffers]
         return wrapped(f"    {kernel.signature.name}(", places, ");")
 
     def _checked(self, function: str, arguments: Sequence[str]) -> list[str]:
@@ -313,7 +328,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             # What another step left there, or this one before, is none of them.
             tag = f"state.new_tag + {self.own_pages[page]}u"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
-        where = [f"{offset}u{bank}", f"at({arena_offset(tensor)})", str(size)]
+        where = [f"{offset}u{bank}", self.at(arena_offset(tensor)), str(size)]
         if isinstance(op, PageOutStartOp | PageInStartOp):
             if verb == "in":
                 what = "page"

@@ -87,7 +87,6 @@ class PlanProgram(Program):
                 "plans know nothing of cache lines: for a device with cache_line_bytes, use "
                 "--executor=code"
             )
-        self.has_null = True
         table = self.numbered.table
         self.plan = encode(plan_of(self.numbered, graph), table)
         self.plan_sector_bytes = round_up(2 * len(self.plan), _SECTOR_BYTES)

@@ -24,6 +24,13 @@
 #include "store_thread.h"
 #endif
 
+#ifdef MODEL_CALLER_ARENA
+static model_instance instance;
+#define OF_INSTANCE &instance,
+#else
+#define OF_INSTANCE
+#endif
+
 static bool file_name(char *path, size_t size, const char *directory, const char *kind, uint32_t i)
 {
     const int length = snprintf(path, size, "%s/%s%lu.bin", directory, kind, (unsigned long)i);
@@ -59,17 +66,21 @@ static bool make_buffers(void)
 
 static void *argument(uint32_t i)
 {
-    return model_argument_is_callers(i) ? caller_argument[i] : model_argument(i);
+    return model_argument_is_callers(i) ? caller_argument[i] : model_argument(OF_INSTANCE i);
 }
 
 static const void *result(uint32_t i)
 {
-    return model_result_is_callers(i) ? caller_result[i] : model_result(i);
+    return model_result_is_callers(i) ? caller_result[i] : model_result(OF_INSTANCE i);
 }
 
 static poetc_status do_step(poetc_store *store)
 {
+#ifdef MODEL_CALLER_ARENA
+    return MODEL_STEP_ON(&instance, store, caller_argument, caller_result);
+#else
     return MODEL_STEP_ON(store, caller_argument, caller_result);
+#endif
 }
 #else
 static bool make_buffers(void)
@@ -79,17 +90,17 @@ static bool make_buffers(void)
 
 static void *argument(uint32_t i)
 {
-    return model_argument(i);
+    return model_argument(OF_INSTANCE i);
 }
 
 static const void *result(uint32_t i)
 {
-    return model_result(i);
+    return model_result(OF_INSTANCE i);
 }
 
 static poetc_status do_step(poetc_store *store)
 {
-    return model_step(store);
+    return model_step(OF_INSTANCE store);
 }
 #endif
 

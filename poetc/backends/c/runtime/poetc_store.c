@@ -33,6 +33,10 @@ const char *poetc_status_text(poetc_status status)
         return "another program uses the page store";
     case POETC_CANCELLED:
         return "cancelled";
+    case POETC_TOO_SMALL:
+        return "too little memory for the arena";
+    case POETC_MISALIGNED:
+        return "memory for the arena is not aligned";
     case POETC_PLAN_DAMAGED:
         return "no plan, or a damaged one";
     case POETC_PLAN_FOREIGN:

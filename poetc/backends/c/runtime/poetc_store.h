@@ -38,7 +38,9 @@ typedef enum {
     POETC_FLOAT_DENORMALS, /* denormal floats become zero */
     POETC_FLOAT_EXPRESSIONS, /* the compiler changes what floats are computed */
     POETC_IN_USE,         /* another program uses the store */
-    POETC_CANCELLED       /* the program's own hook has ended the step */
+    POETC_CANCELLED,      /* the program's own hook has ended the step */
+    POETC_TOO_SMALL,      /* memory for an arena has fewer bytes than that needs */
+    POETC_MISALIGNED      /* memory for an arena does not begin at a multiple of its alignment */
 } poetc_status;
 
 /* A short description, for messages. */

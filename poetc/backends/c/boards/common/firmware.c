@@ -9,6 +9,13 @@
 #include "board.h"
 #include "model.h"
 
+#ifdef MODEL_CALLER_ARENA
+static model_instance instance;
+#define OF_INSTANCE &instance,
+#else
+#define OF_INSTANCE
+#endif
+
 static void print_number(uint32_t number)
 {
     char text[11];
@@ -55,7 +62,7 @@ static bool load(bool first)
 {
     /* != because compilers warn of i < 0, if there are none. */
     for (uint32_t i = 0; i != MODEL_ARGUMENTS; ++i) {
-        void *const data = model_argument(i);
+        void *const data = model_argument(OF_INSTANCE i);
         const bool wanted = first || !model_argument_is_parameter(i);
         if (wanted && data != NULL && !board_read_argument(i, data, model_argument_bytes(i))) {
             return failed("argument ", i, "cannot be read");
@@ -67,7 +74,7 @@ static bool load(bool first)
 static bool save(void)
 {
     for (uint32_t i = 0; i != MODEL_RESULTS; ++i) {
-        const void *const data = model_result(i);
+        const void *const data = model_result(OF_INSTANCE i);
         if (data != NULL && !board_write_result(i, data, model_result_bytes(i))) {
             return failed("result ", i, "cannot be written");
         }
@@ -85,7 +92,7 @@ static bool run(uint32_t steps, poetc_store *store)
         if (!load(step == 0)) {
             return false;
         }
-        const poetc_status status = model_step(store);
+        const poetc_status status = model_step(OF_INSTANCE store);
         if (status != POETC_OK) {
             return failed("step ", step, poetc_status_text(status));
         }

@@ -4,21 +4,28 @@
 
 #include "model.h"
 
+#ifdef MODEL_CALLER_ARENA
+static model_instance instance;
+#define OF_INSTANCE &instance,
+#else
+#define OF_INSTANCE
+#endif
+
 static bool parameters_are_there = false;
 #ifndef MODEL_STEP_ON
 static void *argument(uint32_t i)
 {
-    return model_argument(i);
+    return model_argument(OF_INSTANCE i);
 }
 
 static const void *result(uint32_t i)
 {
-    return model_result(i);
+    return model_result(OF_INSTANCE i);
 }
 
 static poetc_status step(poetc_store *store)
 {
-    return model_step(store);
+    return model_step(OF_INSTANCE store);
 }
 #else
 /* Inputs and results are not in the arena but here. */
@@ -46,19 +53,23 @@ static void place_buffers(void)
 static void *argument(uint32_t i)
 {
     place_buffers();
-    return model_argument_is_callers(i) ? caller_argument[i] : model_argument(i);
+    return model_argument_is_callers(i) ? caller_argument[i] : model_argument(OF_INSTANCE i);
 }
 
 static const void *result(uint32_t i)
 {
     place_buffers();
-    return model_result_is_callers(i) ? caller_result[i] : model_result(i);
+    return model_result_is_callers(i) ? caller_result[i] : model_result(OF_INSTANCE i);
 }
 
 static poetc_status step(poetc_store *store)
 {
     place_buffers();
+#ifdef MODEL_CALLER_ARENA
+    return MODEL_STEP_ON(&instance, store, caller_argument, caller_result);
+#else
     return MODEL_STEP_ON(store, caller_argument, caller_result);
+#endif
 }
 #endif
 
