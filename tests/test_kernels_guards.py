@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_harness import Case, check
-from xdsl.dialects.builtin import TensorType, f32, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
+from xdsl.dialects.func import FuncOp
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, ScatterDims
-from poetc.kernels.analysis import work
+from poetc.ir.text import module_text, parse_module
+from poetc.kernels.analysis import IN_ALL, may_alias, work, workspace_bytes
 from poetc.kernels.index import Condition, Index, Quotient, Var, constant
 from poetc.kernels.lower import lower
 from poetc.kernels.solving import solve
@@ -173,6 +175,40 @@ def test_scatter_to_counted_places():
     check([counted_scatter(rng) for _ in range(40)])
 
 
+def embedding_gradient(rng: Rng) -> Case:
+    """Tables of rows, some indices outside, most of them several times, in a step of SGD."""
+    indexed = int(rng.integers(1, 3))
+    table = [int(n) for n in rng.integers(1, 9, indexed)]
+    batch = [[8], [9, 1], [2, 5], [3, 1, 4]][rng.integers(4)]
+    width = 4 * (2 + 4 * int(np.prod(batch)) // int(np.prod(table)))
+    vector = int(rng.integers(0, len(batch) + 1))
+    where = [int(d) for d in rng.permutation(indexed)]
+    window = int(rng.integers(0, len(batch) + 1))
+    dnums = ScatterDims((window,), tuple(range(indexed)), (), (), tuple(where), vector)
+    columns = [rng.integers(-1, table[d] + 1, batch).astype(np.int32) for d in where]
+    indices = np.stack(columns, vector)
+    updates = [*batch[:window], width, *batch[window:]]
+    dtype = np.float32 if rng.random() < 0.8 else np.int32
+    old, weights, new = (
+        numbers(rng, *shape) if dtype == np.float32 else rng.integers(-9, 9, shape).astype(dtype)
+        for shape in ([*table, width], [*table, width], updates)
+    )
+    whole = bool(rng.random() < 0.3)
+
+    def build(old: Any, weights: Any, indices: Any, new: Any) -> Any:
+        gradient = hlo.ScatterOp(old, indices, new, dnums)
+        return gradient if whole else hlo.SubtractOp(weights, gradient)
+
+    return Case.of(build, old, weights, indices, new)
+
+
+def test_scatter_by_rows():
+    rng = np.random.default_rng(2)
+    cases = [embedding_gradient(rng) for _ in range(30)]
+    check(cases)
+    assert all(IN_ALL in str(lower(case.block)) for case in cases)
+
+
 ROWS = ScatterDims((1,), (0,), (), (), (0,), 1)
 
 
@@ -221,3 +257,28 @@ def test_only_candidates_are_run_over(build, args, adds, iterations):
     assert done.iterations <= iterations
     assert "mod" not in str(function)
     assert "floordiv" not in str(function)
+
+
+def embedding(table: Any, indices: Any, values: Any) -> Any:
+    return hlo.ScatterOp(table, indices, values, ROWS)
+
+
+@pytest.mark.parametrize("rows", [500, 1000])
+def test_an_embedding_gradient_takes_rows_and_tokens_not_their_product(rows: int):
+    args = [floats(rows, 64), np.zeros((32, 1), np.int32), floats(32, 64)]
+    function = lower(Case.of(embedding, *args).block)
+    done = work(function)
+    assert done.adds == 32 * 64
+    assert done.iterations <= rows * (64 + 1 + 2) + 32 * (64 + 2) + 2
+    assert workspace_bytes(function) == 4 * (rows + 1 + 32)
+    assert may_alias(function, 0, 0)
+    (again,) = parse_module(module_text(ModuleOp([function])), "kernel").ops
+    assert isinstance(again, FuncOp)
+    assert work(again) == done
+    assert may_alias(again, 0, 0)
+
+
+def test_few_updates_or_narrow_rows_are_compared():
+    for rows, width, updates in [(500, 64, 4), (500, 2, 32), (2, 64, 32)]:
+        args = [floats(rows, width), np.zeros((updates, 1), np.int32), floats(updates, width)]
+        assert not workspace_bytes(lower(Case.of(embedding, *args).block))

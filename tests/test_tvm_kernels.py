@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_kernels_guards
 import test_kernels_ops
 from kernel_harness import Array, Case, alias_pairs, body, interpret, same_bits
 from tvm_support import tvm
@@ -149,6 +150,14 @@ def test_operations(test: Callable[..., None], monkeypatch: pytest.MonkeyPatch) 
         test(0)
     else:
         test()
+
+
+@pytest.mark.slow
+def test_guards_that_are_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_kernels_guards, "check", _check_known)
+    test_kernels_guards.test_sums_go_past_padding_only_where_it_changes_nothing()
+    test_kernels_guards.test_scatter_to_counted_places()
+    test_kernels_guards.test_scatter_by_rows()
 
 
 def convolution(strides: tuple[int, int], dilation: tuple[int, int]) -> Case:

@@ -132,9 +132,12 @@ def _tally(
     for op in block.ops:
         match op:
             case affine.ForOp():
-                tally["iterations"] += times * extent(op)
                 body = op.body.block
-                _tally(body, (*loops, body.args[0]), guards, tally, calls, touched)
+                inner = (*loops, body.args[0])
+                in_ranges = IN_ALL in op.attributes
+                runs = _executions(inner, guards) if in_ranges else times * extent(op)
+                tally["iterations"] += runs
+                _tally(body, inner, guards, tally, calls, touched)
             case affine.IfOp():
                 for region, holds in ((op.then_region, True), (op.else_region, False)):
                     guard = _Guard(_without_symbols(op.condition.data), tuple(op.args), holds)
@@ -175,7 +178,10 @@ def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
                 (frozenset(guard.operands[d] for d in used), (one, guard.operands, guard.holds))
             )
     total = 1
-    left = list(loops)
+    # All ranges of a loop that memory bounds are counted in one.
+    within = frozenset(around for loop in loops for around in _ranges_of(loop))
+    left = [loop for loop in loops if loop not in within]
+    tests = [(used, test) for used, test in tests if not used & within]
     while left:
         group = {left[0]}
         while True:
@@ -188,6 +194,22 @@ def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
         total *= _enumerate(members, [test for used, test in tests if used & group])
     # Guards without a variable are constants.
     return total * all(_passes(test, {}).all() for used, test in tests if not used)
+
+
+def _ranges_of(variable: SSAValue) -> frozenset[SSAValue]:
+    """The loop variables that the bounds of a loop depend on."""
+    assert isinstance(variable, BlockArgument)
+    loop = variable.block.parent_op()
+    assert isinstance(loop, affine.ForOp)
+    found: set[SSAValue] = set()
+    pending = [*loop.lowerBoundOperands, *loop.upperBoundOperands]
+    while pending:
+        value = pending.pop()
+        if isinstance(value.owner, Operation):
+            pending += value.owner.operands
+        elif isinstance(value.owner.parent_op(), affine.ForOp):
+            found.add(value)
+    return frozenset(found)
 
 
 def _enumerate(
@@ -344,8 +366,17 @@ def buffer_bytes(buffer: SSAValue) -> int:
     return prod(buffer.type.get_shape()) * element_bytes(buffer.type.element_type)
 
 
+IN_ALL = "poet.in_all"
+"""Attribute of an `affine.for` between positions that are read from memory: how often it runs at
+most, in all of the different ranges together. All are between 0 and that."""
+
+
 def extent(loop: affine.ForOp) -> int:
-    """Trip count of a loop from 0 to a constant in steps of 1, InputError for any other."""
+    """Trip count, at most, of a loop in steps of 1, from 0 to a constant or between positions that
+    are read from memory; InputError for any other."""
+    in_all = loop.attributes.get(IN_ALL)
+    if loop.lowerBoundOperands and loop.upperBoundOperands and isinstance(in_all, IntegerAttr):
+        return max(0, in_all.value.data)
     low, high = loop.lowerBoundMap.data.results, loop.upperBoundMap.data.results
     if low != (AffineConstantExpr(0),) or loop.step.value.data != 1 or len(high) != 1:
         raise InputError("loops of kernels start at 0 and have step 1", source_location(loop))
@@ -534,6 +565,7 @@ def _linear(expr: AffineExpr, map: AffineMap, operands: Sequence[SSAValue]) -> _
 
 
 __all__ = [
+    "IN_ALL",
     "ITERATION",
     "SEQUENTIAL",
     "Work",

@@ -14,17 +14,22 @@ from typing import NamedTuple
 
 from xdsl.dialects import affine, arith, memref
 from xdsl.dialects.builtin import (
+    AffineMapAttr,
     AnyFloat,
     FloatAttr,
     IndexType,
     IntegerAttr,
     IntegerType,
     MemRefType,
+    UnitAttr,
+    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from poetc.ir.dense import dtype_of
 from poetc.ir.types import computed_type, type_in_kernel
+from poetc.kernels.analysis import IN_ALL, SEQUENTIAL
 from poetc.kernels.index import (
     ZERO,
     Atom,
@@ -127,11 +132,15 @@ class Builder:
         *,
         axis: object = None,
         part: int = 0,
+        between: tuple[Val, Val] | None = None,
+        in_order: bool = False,
     ) -> list[Val]:
         """An `affine.for` over `0 .. extent-1` in the innermost scope.
 
         `body` maps the loop variable and the accumulators to the next accumulators; the final ones
-        are returned.
+        are returned. The loop runs from the first to before the second of two positions `between`
+        that are read from memory, in all at most `extent` times for different such ranges; its
+        iterations read what others write if they are `in_order`.
         """
         types = [init.ssa.type for init in inits]
         block = Block(arg_types=[IndexType(), *types])
@@ -149,9 +158,9 @@ class Builder:
         if not extent:
             # Compilers warn of what only a loop that never runs would read.
             return list(inits)
-        loop = affine.ForOp.from_region(
-            [], [], [init.ssa for init in inits], types, 0, extent, Region(block)
-        )
+        loop = _for(block, inits, extent, between)
+        if in_order:
+            loop.attributes[SEQUENTIAL] = UnitAttr()
         self.scopes[-1].block.add_op(loop)
         pairs = zip(loop.results, inits, strict=True)
         return [Val(result, depth - 1, init.element) for result, init in pairs]
@@ -366,6 +375,20 @@ class Builder:
         attribute, operands = affine_map(indices)
         value = self.stored(value)
         self.scopes[-1].block.add_op(affine.StoreOp(value.ssa, buffer, operands, attribute))
+
+
+def _for(
+    block: Block, inits: Sequence[Val], extent: int, between: tuple[Val, Val] | None
+) -> affine.ForOp:
+    starts = [init.ssa for init in inits]
+    types = [start.type for start in starts]
+    if between is None:
+        return affine.ForOp.from_region([], [], starts, types, 0, extent, Region(block))
+    first, end = ([bound.ssa] for bound in between)
+    same = AffineMapAttr(AffineMap(0, 1, (AffineExpr.symbol(0),)))
+    loop = affine.ForOp.from_region(first, end, starts, types, same, same, Region(block))
+    loop.attributes[IN_ALL] = IntegerAttr(extent, i64)
+    return loop
 
 
 def _constant_name(value: float | int) -> str:

@@ -44,12 +44,13 @@ class Evaluator(Reductions):
         plan: Plan,
         inputs: dict[SSAValue, SSAValue],
         workspace: dict[SSAValue, SSAValue],
+        by_rows: dict[stablehlo.ScatterOp, list[SSAValue]],
         partners: Callable[[Operation, Sequence[Operation]], Iterable[Operation]],
         name: str,
         iteration: tuple[SSAValue, SSAValue] | None = None,
     ) -> None:
         """`iteration` is the number of the step of a loop around: as a tensor, and as an index."""
-        super().__init__(builder, plan, workspace, partners)
+        super().__init__(builder, plan, workspace, by_rows, partners)
         self.iteration = iteration
         self._order = {op: i for i, op in enumerate(block.ops)}
         self.inputs = inputs

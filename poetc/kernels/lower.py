@@ -46,6 +46,7 @@ from poetc.kernels.loops import (
 )
 from poetc.kernels.nests import Written
 from poetc.kernels.plan import Plan
+from poetc.kernels.rows import ByRows
 
 _MAX_ATTEMPTS = 64
 _LOOP_NAMES = "ijklmn"
@@ -130,31 +131,37 @@ class _Attempt:
         assert terminator is not None
         self.outputs: Sequence[SSAValue] = tuple(terminator.operands)
         self.kept = list(plan.kept)
+        by_rows = [(op, ByRows(op).types) for op in plan.by_rows]
         types = [
             *(buffer_type(tensor_type(value)) for value in (*block.args, *self.outputs)),
             *(_workspace_type(value, plan.kept[value]) for value in self.kept),
+            *(type for _, own in by_rows for type in own),
             *([IndexType()] if iteration is not None else []),
         ]
         self.entry = Block(arg_types=types)
         args = self.entry.args
         inputs, results = len(block.args), len(self.outputs)
+        self.workspaces = len(self.kept) + sum(len(own) for _, own in by_rows)
+        spaces = args[inputs + results : inputs + results + self.workspaces]
         for group, hint in (
             (args[:inputs], "in"),
             (args[inputs : inputs + results], "out"),
-            (args[inputs + results : inputs + results + len(self.kept)], "ws"),
+            (spaces, "ws"),
         ):
             for i, arg in enumerate(group):
                 arg.name_hint = f"{hint}{i}"
         self.iterates = iteration is not None
         self.result_buffers = args[inputs : inputs + results]
         self.missing: SSAValue | None = None
+        sorted_ = iter(spaces[len(self.kept) :])
         self.tree: LoopTree = build_loops(self.outputs, plan)
         self.evaluator = Evaluator(
             block,
             Builder(self.entry),
             plan,
             dict(zip(block.args, args[:inputs], strict=True)),
-            dict(zip(self.kept, args[inputs + results :], strict=False)),
+            dict(zip(self.kept, spaces, strict=False)),
+            {op: [next(sorted_) for _ in own] for op, own in by_rows},
             self._partners,
             name,
             (iteration, args[-1]) if iteration is not None else None,
@@ -170,7 +177,7 @@ class _Attempt:
     def kernel(self) -> Kernel:
         """The finished function."""
         function = kernel_function(
-            self.name, self.entry, len(self.block.args), len(self.outputs), len(self.kept)
+            self.name, self.entry, len(self.block.args), len(self.outputs), self.workspaces
         )
         if self.iterates:
             function.attributes[ITERATION] = UnitAttr()
@@ -248,6 +255,8 @@ class _Attempt:
         unused = [pair for *pair, value in ev.fused if not _is_used(value)]
         if unused:
             return replace(plan, apart=plan.apart | {frozenset(pair) for pair in unused})
+        if ev.row_requests:
+            return replace(plan, by_rows=(*plan.by_rows, *ev.row_requests))
         if ev.unfix_requests:
             return replace(
                 plan, kept=plan.kept | {value: frozenset() for value in ev.unfix_requests}

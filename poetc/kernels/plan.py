@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
+from poetc.ir import stablehlo
+
 AxisKey = object
 
 
@@ -17,5 +19,7 @@ class Plan:
     kept: dict[SSAValue, frozenset[int]] = field(default_factory=dict)
     # Loops that are split, each with the factors of its extent: saves divisions in index maps.
     splits: dict[AxisKey, tuple[int, ...]] = field(default_factory=dict)
+    # Scatters whose updates are sorted by rows, in workspaces of their own.
+    by_rows: tuple[stablehlo.ScatterOp, ...] = ()
     # Pairs of reductions that would share their loops, but must not.
     apart: frozenset[frozenset[Operation]] = frozenset()

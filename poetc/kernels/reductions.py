@@ -6,7 +6,7 @@ often than it has elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 import numpy as np
 from xdsl.dialects import arith
@@ -36,6 +36,7 @@ from poetc.kernels.indexing import (
 )
 from poetc.kernels.nests import Nests
 from poetc.kernels.plan import Plan
+from poetc.kernels.rows import ByRows
 
 
 class Reductions(Nests):
@@ -46,10 +47,14 @@ class Reductions(Nests):
         builder: Builder,
         plan: Plan,
         workspace: dict[SSAValue, SSAValue],
+        by_rows: dict[stablehlo.ScatterOp, list[SSAValue]],
         partners: Callable[[Operation, Sequence[Operation]], Iterable[Operation]],
     ) -> None:
         super().__init__(builder, plan, workspace)
         self.partners = partners
+        self.by_rows = by_rows
+        self.row_requests: dict[stablehlo.ScatterOp, None] = {}
+        self._sorted: set[stablehlo.ScatterOp] = set()
         self.evaluations: dict[SSAValue, list[Evaluation]] = {}
         # Reductions with one that shares their loops, and the number that this gives.
         self.fused: list[tuple[Operation, Operation, Val]] = []
@@ -139,10 +144,11 @@ class Reductions(Nests):
     ) -> list[Val]:
         """One pass over memory for reductions of one operand each, over the same elements. It goes
         past padding that all of them leave as they are."""
+        stored = {*self.written, *self.plan.kept}
 
         def reads(positions: Indices) -> tuple[list[Condition], list[Read]]:
             found = [
-                self._without_padding(op, description.reads(positions)[0])
+                _without_padding(op, description.reads(positions)[0], stored)
                 for op, description in zip(group, descriptions, strict=True)
             ]
             if any(conditions != found[0][0] for conditions, _ in found):
@@ -160,26 +166,6 @@ class Reductions(Nests):
             return result
 
         return self.fold(descriptions[0].axes, inits, leaf, lambda at: reads(at)[0])
-
-    def _without_padding(
-        self, op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp, read: Read
-    ) -> tuple[list[Condition], Read]:
-        """What is read where it is not padding that changes nothing, and when that is."""
-        (value, at), conditions = read, []
-        while isinstance(owner := value.owner, Operation):
-            moves = movement(owner, at)
-            if moves is None or value in self.written or value in self.plan.kept:
-                break
-            if isinstance(owner, stablehlo.PadOp):
-                if not _changes_nothing(owner.padding_value, op):
-                    break
-                conditions += moves[0].conditions
-            elif len(moves) > 1:
-                break
-            value, at = moves[0].source, moves[0].indices
-        if not conditions or any(condition.index.is_dynamic for condition in conditions):
-            return [], read
-        return conditions, (value, at)
 
     def _fold(self, op: stablehlo.FoldOp, description: Reduction) -> Val:
         inits = [self.element(init, ()) for init in op.inits]
@@ -247,6 +233,16 @@ class Reductions(Nests):
 
     def _scatter(self, description: Scatter) -> Val:
         op, b = description.op, self.b
+        by_rows = ByRows(op)
+        if not any(index.is_dynamic for index in description.at) and by_rows.pays():
+            if op in self.by_rows:
+                spaces = self.by_rows[op]
+                if op not in self._sorted:
+                    self._sorted.add(op)
+                    with b.at(0):
+                        by_rows.sort(b, self.element, spaces)
+                return by_rows.combined(b, self.element, spaces, description.at)
+            self.row_requests[op] = None
         shape, update_shape = shape_of(op.operand), shape_of(op.updates)
         dims = op.dnums.scatter_dims_to_operand_dims
         windows = description.window_dims()
@@ -327,6 +323,27 @@ def _position(window: Indices, shape: Sequence[int]) -> Index:
     for index, size in zip(window, shape, strict=True):
         total = total * size + index
     return total
+
+
+def _without_padding(
+    op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp, read: Read, stored: Container[SSAValue]
+) -> tuple[list[Condition], Read]:
+    """What is read where it is not padding that changes nothing, and when that is."""
+    (value, at), conditions = read, []
+    while isinstance(owner := value.owner, Operation):
+        moves = movement(owner, at)
+        if moves is None or value in stored:
+            break
+        if isinstance(owner, stablehlo.PadOp):
+            if not _changes_nothing(owner.padding_value, op):
+                break
+            conditions += moves[0].conditions
+        elif len(moves) > 1:
+            break
+        value, at = moves[0].source, moves[0].indices
+    if not conditions or any(condition.index.is_dynamic for condition in conditions):
+        return [], read
+    return conditions, (value, at)
 
 
 def _starts_from_nothing(op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp) -> bool:

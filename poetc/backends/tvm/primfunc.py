@@ -37,6 +37,7 @@ from poetc.backends.tvm.scalars import Expr, Scalar, element_dtype
 from poetc.backends.tvm.tiles import At, Axis, Piece, Tiling, elements_of, loop_bounds
 from poetc.backends.tvm.values import Local
 from poetc.errors import InputError
+from poetc.kernels.analysis import extent
 
 
 def prim_func(
@@ -156,6 +157,21 @@ class _Function(Guards):
             # Names stay apart, so the statements can stand where they are.
             self.out += inner
 
+    @contextmanager
+    def loop_between(self, op: affine.ForOp, at: At) -> Iterator[Index]:
+        """The same for a loop between positions that were read from memory."""
+        (low,) = self.map(op.lowerBoundMap.data, op.lowerBoundOperands, at)
+        (high,) = self.map(op.upperBoundMap.data, op.upperBoundOperands, at)
+        first, count = (self.index_expr(index, at) for index in (low, high - low))
+        outer, self.out = self.out, []
+        name = self.name(op.body.block.args[0], "p")
+        counter = tirx.Var(name, "int32")
+        self.variables[name] = Scalar(counter, "int32")
+        yield Index.of(Variable(name, 0, extent(op) - 1))
+        inner, self.out = self.out, outer
+        kind = tirx.ForKind.SERIAL
+        self.out.append(tirx.For(counter, first.expr, count.expr, kind, sequence(inner)))
+
     def reduction(self, op: affine.ForOp, at: At) -> None:
         """A loop that carries values from one iteration to the next.
 
@@ -195,28 +211,35 @@ class _Function(Guards):
                     local = locals_[i, self.key(argument, here)]
                     self.out.append(local.set(self.scalar(argument, here)))
 
-        first, end = loop_bounds(op)
-        transposed, size = self.transposed_loads(op, at)
-        if transposed and end - first >= size:
-            strips = (end - first) // size
-            with self.loop(variable, strips) as strip:
-                start()
-                base = strip * size + Index((), first)
-                self.define_index(variable, {}, base)
-                for load in transposed:
-                    self.load_strip(load, size, at)
-                for position in range(size):
-                    self.define_index(variable, {}, base + Index((), position))
-                    self.strip_position = position
-                    step()
-                self.strips = {}
-                finish()
-            first += strips * size
-        with self.loop(variable, end - first, first) as position:
+        def iterate(position: Index) -> None:
             start()
             self.define_index(variable, {}, position)
             step()
             finish()
+
+        if op.lowerBoundOperands:
+            with self.loop_between(op, at) as position:
+                iterate(position)
+        else:
+            first, end = loop_bounds(op)
+            transposed, size = self.transposed_loads(op, at)
+            if transposed and end - first >= size:
+                strips = (end - first) // size
+                with self.loop(variable, strips) as strip:
+                    start()
+                    base = strip * size + Index((), first)
+                    self.define_index(variable, {}, base)
+                    for load in transposed:
+                        self.load_strip(load, size, at)
+                    for position in range(size):
+                        self.define_index(variable, {}, base + Index((), position))
+                        self.strip_position = position
+                        step()
+                    self.strips = {}
+                    finish()
+                first += strips * size
+            with self.loop(variable, end - first, first) as position:
+                iterate(position)
         for i, (argument, result) in enumerate(zip(carried, op.results, strict=True)):
             for here in places[i]:
                 local = locals_[i, self.key(argument, here)]

@@ -383,7 +383,7 @@ def _access(
         else:
             new = affine.StoreOp(op.value, buffer, operands, moved)
     else:
-        assert isinstance(op, memref.LoadOp)
+        assert isinstance(op, memref.LoadOp | memref.StoreOp)
         places: list[SSAValue] = []
         for index in indices:
             terms = [(op.indices[k], factor) for k, factor in index.of.items()]
@@ -393,7 +393,10 @@ def _access(
             for each in made:
                 block.insert_op_before(each, op)
             places.append(made[-1].results[0])
-        new = memref.LoadOp.get(buffer, places)
+        if isinstance(op, memref.LoadOp):
+            new = memref.LoadOp.get(buffer, places)
+        else:
+            new = memref.StoreOp.get(op.value, buffer, places)
     block.insert_op_before(new, op)
     for old, result in zip(op.results, new.results, strict=True):
         result.name_hint = old.name_hint
