@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from poetc.backends.c.accessors import accessors
 from poetc.backends.c.check import ABOUT
 from poetc.backends.c.expressions import element_c_type
 from poetc.backends.c.layout import TensorPlace, arena_alignment
@@ -154,7 +155,8 @@ uint32_t {n}_argument_bytes(uint32_t i);
 bool {n}_argument_is_parameter(uint32_t i);
 const void *{n}_result({one});
 uint32_t {n}_result_bytes(uint32_t i);
-"""
+
+{accessors(program)}"""
 
 
 def _alignment(program: Program) -> str:

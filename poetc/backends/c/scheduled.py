@@ -118,6 +118,9 @@ class ScheduledProgram(Program):
 
     def memory(self) -> str:
         first = "".join(f"{each}, " for each in self.first())
+        programs = (self, *self.entries)
+        if not any(p.arguments or p.results or p.graph.computes for p in programs):
+            return self.arena() if self.instances else ""
         if not self.arena_bytes:
             unused = "    (void)instance;\n" if self.instances else ""
             opened = f"{self.arena()}\n" if self.instances else ""

@@ -37,6 +37,8 @@ const char *poetc_status_text(poetc_status status)
         return "too little memory for the arena";
     case POETC_MISALIGNED:
         return "memory for the arena is not aligned";
+    case POETC_WRONG_SIZE:
+        return "not the number of elements";
     case POETC_PLAN_DAMAGED:
         return "no plan, or a damaged one";
     case POETC_PLAN_FOREIGN:

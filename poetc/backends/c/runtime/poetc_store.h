@@ -40,7 +40,8 @@ typedef enum {
     POETC_IN_USE,         /* another program uses the store */
     POETC_CANCELLED,      /* the program's own hook has ended the step */
     POETC_TOO_SMALL,      /* memory for an arena has fewer bytes than that needs */
-    POETC_MISALIGNED      /* memory for an arena does not begin at a multiple of its alignment */
+    POETC_MISALIGNED,     /* memory for an arena does not begin at a multiple of its alignment */
+    POETC_WRONG_SIZE      /* a tensor has another number of elements */
 } poetc_status;
 
 /* A short description, for messages. */
