@@ -60,7 +60,7 @@ def row(name: str) -> str:
 
     def bare() -> None:
         shared = program._shared
-        shared._library.poetc_shared_step(shared._argument_buffers, shared._result_buffers)
+        shared._step(shared._argument_buffers, shared._result_buffers)
 
     with tempfile.TemporaryDirectory() as folder:
         whole()

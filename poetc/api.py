@@ -65,6 +65,7 @@ def compile(
     clip_value: float | None = None,
     seed: int | None = None,
     donate_argnums: int | Sequence[int] | Mapping[int, int] | None = None,
+    predict: Any = None,
     progress: ProgressCallback | None = None,
     **options: Unpack[CompileOptions],
 ) -> Program:
@@ -78,6 +79,9 @@ def compile(
       `poetc.frontends.torch.lower`;
     - an xDSL module, MLIR text, bytecode, or a path to a file of either; `args` are the arguments
       of `@main`, if they are known. `data="model.npz"` gives them, too.
+
+    With `predict` there is another entry point, `Program.predict`: a function of JAX with its
+    arguments, `(predict, (params, x))`, or example inputs of the module of PyTorch.
 
     The values of what the step updates are those that the program begins with. `progress` is called
     with how far the search is. Doubtful options are a UserWarning.
@@ -93,6 +97,7 @@ def compile(
         loss=loss,
         optimiser=optimiser,
         donate_argnums=donate_argnums,
+        predict=predict,
         frontend_options={n: value for n, value in frontend.items() if value is not None},
     )
     return Program.of(found, Given.of(options), progress)

@@ -11,6 +11,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
+from poetc.backends.c.entries import EntryPoint
+from poetc.backends.c.layout import static_ram_bytes
 from poetc.diagnosis import Reason
 from poetc.entries import bind, separate
 from poetc.errors import InputError, PoetcError, UnscheduledError
@@ -59,6 +61,12 @@ class Compiled:
     entries: tuple[Entry, ...] = ()
 
     @property
+    def arena_bytes(self) -> int:
+        """The arena, which is large enough for each entry point."""
+        graphs = (self.graph, *(entry.compiled.graph for entry in self.entries))
+        return max(map(static_ram_bytes, graphs))
+
+    @property
     def stack_bytes(self) -> int:
         """The stack that is reserved, for whichever entry point takes most."""
         all_of = (self, *(entry.compiled for entry in self.entries))
@@ -73,6 +81,11 @@ class Entry:
     name: str
     compiled: Compiled
     parameters: Mapping[int, int]
+
+    @property
+    def point(self) -> EntryPoint:
+        """The same as the C backend takes it."""
+        return EntryPoint(self.name, self.compiled.module, self.compiled.graph, self.parameters)
 
 
 def compile_module(
@@ -97,6 +110,8 @@ def compile_module(
         raise InputError(
             f"--ram-scope={options.ram_scope} is for a step without other entry points"
         )
+    if others and options.executor is not None:
+        raise InputError("a program that runs plans, and a plan, have no other entry points")
     step = _compile(ctx, module, options, progress, observe, has_entries=bool(others))
     entries = tuple(
         _compile_entry(ctx, other, name, step, progress, observe) for name, other in others.items()

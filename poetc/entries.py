@@ -129,6 +129,11 @@ def bind(module: ModuleOp, name: str, step: GraphOp) -> Binding:
             )
         elif len(found) == 1 and not (asked is None and _numbered(wanted or "")):
             parameters[i] = found[0]
+    problems += [
+        f"@{name}: argument {i} has {FROZEN}, but is no parameter of the step"
+        for i, attributes in enumerate(given)
+        if FROZEN in attributes and i not in parameters
+    ]
     for i, j in parameters.items():
         own, type_ = main.function_type.inputs.data[i], _whole_type(step, j)
         if own != type_ and not _held(own, type_):

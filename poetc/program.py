@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from poetc import emit, views
-from poetc.backends.c.layout import argument_places, result_places, static_ram_bytes
+from poetc.backends.c.entries import entry_arguments
+from poetc.backends.c.layout import argument_places, result_places
 from poetc.backends.c.shared import UNTOUCHED, SharedProgram
 from poetc.compilation import CompiledStep, compile_step
 from poetc.errors import InputError, StepError
@@ -27,6 +28,7 @@ from poetc.step_data import StepData, read_step
 from poetc.streams import check_writable, write
 
 if TYPE_CHECKING:
+    from poetc.driver import Entry
     from poetc.report import Summary
 
 
@@ -96,7 +98,8 @@ class Program:
     def ram_bytes(self) -> int:
         """All of the RAM that the program takes on the device."""
         compiled = self._step.compiled
-        return compiled.options.budget.used_bytes(static_ram_bytes(compiled.graph))
+        budget = replace(compiled.options.budget, stack_bytes=compiled.stack_bytes)
+        return budget.used_bytes(compiled.arena_bytes)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -162,6 +165,19 @@ class Program:
             check_known(self._state.missing, self._signature.names)
             results = self._run()
         return self._signature.results(results)
+
+    @cached_property
+    def entries(self) -> dict[str, EntryCall]:
+        """Other entry points of the module, by name: functions of their inputs, which read the
+        parameters and change none."""
+        return {e.name: EntryCall(self, e) for e in self._step.compiled.entries}
+
+    def predict(self, *inputs: Any, **named: Any) -> Any:
+        """What the entry point `predict` gives for inputs, on the parameters as they are now; see
+        `step`. Raises InputError for a program that was compiled without one."""
+        if "predict" not in self.entries:
+            raise InputError("the program has no entry point predict: compile it with predict=...")
+        return self.entries["predict"](*inputs, **named)
 
     def call(self, *args: Any) -> Any:
         """A step as a function of all arguments of the source, parameters included, each in its
@@ -240,6 +256,7 @@ class Program:
         known = {name: text for name, text in self._given.texts.items() if name not in hows}
         given, output = Given({**known, **own.texts}), os.fspath(path)
         backend.check(given, output)
+        emit.check_entries([*self.entries], form, given)
         if backend.plans(given) and self._step.compiled.options.executor is None:
             raise InputError("plans are for programs that are compiled with executor='plan'")
         check_writable(output)
@@ -301,7 +318,12 @@ class Program:
     @cached_property
     def _shared(self) -> SharedProgram:
         compiled = self._step.compiled
-        return SharedProgram(compiled.module, compiled.graph, compiled.options.executor)
+        return SharedProgram(
+            compiled.module,
+            compiled.graph,
+            compiled.options.executor,
+            [entry.point for entry in compiled.entries],
+        )
 
     @cached_property
     def _state(self) -> State:
@@ -318,6 +340,35 @@ class Program:
         with self._lock:
             check_known(self._state.missing, self._signature.names)
             return self._state.values()
+
+
+class EntryCall:
+    """An entry point of a program beside its step."""
+
+    def __init__(self, program: Program, entry: Entry) -> None:
+        self._program, self._entry = program, entry
+        places = entry_arguments(entry.point, program._arguments)
+        source = program._source.entries.get(entry.name) or Source(entry.name, b"")
+        self._signature = Signature(source, places, result_places(entry.compiled.graph))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs in order."""
+        return self._signature.inputs
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """The results for these inputs. Raises what `Program.step` does; parameters stay as they
+        are."""
+        given, program = self._signature.bound(inputs, named), self._program
+        with program._lock:
+            check_known(program._state.missing, program._signature.names)
+            shared = program._shared.entries[self._entry.name]
+            for i, j in self._entry.parameters.items():
+                shared.share_argument(i, program._shared, j)
+            for i, array in given.items():
+                shared.set_argument(i, array)
+            results = shared.step()
+        return self._signature.results(results)
 
 
 def _as_given(held: np.ndarray, leaf: Any) -> np.ndarray:

@@ -52,7 +52,8 @@ class Source:
     `data` are text, bytecode or a module, `name` is what it is called in messages. `arguments` and
     `results` are None where they are those of `@main`. `values` are those of arguments that are
     known, by number. Arguments in `settings` keep their values until they are given others. A
-    source that does not return a tuple has one result.
+    source that does not return a tuple has one result. `entries` are other entry points, as far as
+    more is known of them than the module says.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Source:
     values: Mapping[int, Any] = field(default_factory=dict)
     settings: frozenset[int] = frozenset()
     returns_tuple: bool = True
+    entries: Mapping[str, Source] = field(default_factory=dict)
 
     def module(self) -> ModuleOp:
         """The module, for the caller to change. Raises InputError for what is none."""
@@ -77,6 +79,7 @@ def source_of(
     loss: Callable[..., Any] | None = None,
     optimiser: Any = None,
     donate_argnums: Any = None,
+    predict: Any = None,
     frontend_options: Mapping[str, Any] | None = None,
 ) -> Source:
     """What `poetc.compile` is given. Raises InputError for what it cannot be."""
@@ -86,9 +89,12 @@ def source_of(
             raise InputError("a module of PyTorch is compiled with both: loss=..., optimiser=...")
         if len(args) != 2:
             raise InputError("args of a module of PyTorch are two: inputs and targets")
-        return _of_torch(source, args, loss, optimiser, options)
+        return _of_torch(source, args, loss, optimiser, options | {"predict": predict})
     if options:
         raise InputError(f"{', '.join(options)} are for modules of PyTorch, with their loss")
+    is_module = isinstance(source, ModuleOp | str | bytes | os.PathLike)
+    if predict is not None and is_module:
+        raise InputError("predict is for functions and modules of frameworks; MLIR has @predict")
     if isinstance(source, ModuleOp):
         return _of_module(source, args)
     if isinstance(source, str | bytes | os.PathLike):
@@ -102,7 +108,8 @@ def source_of(
         )
     from poetc.frontends.jax import lower
 
-    lowered = lower(source, args, donate_argnums=donate_argnums, lines=True)
+    entries = {} if predict is None else {"predict": predict}
+    lowered = lower(source, args, donate_argnums=donate_argnums, lines=True, entries=entries)
     return _of_lowered(lowered, getattr(source, "__name__", "step"))
 
 
@@ -119,6 +126,7 @@ def _of_lowered(lowered: Lowered, name: str) -> Source:
         _parts([f"result {k}" for k in range(len(results))], results),
         dict(enumerate(lowered.arguments)),
         returns_tuple=several,
+        entries={n: _of_lowered(each, n) for n, each in lowered.entries.items()},
     )
 
 
@@ -140,12 +148,18 @@ def _of_torch(
     optimiser: Any,
     options: Mapping[str, Any],
 ) -> Source:
-    """Inputs and targets are arguments each, and so are settings of the optimiser."""
+    """The step of a module of PyTorch."""
     from poetc.frontends.torch import lower
 
     inputs, targets = args
     lowered = lower(module, loss, optimiser, inputs, targets, **options)
     found = _of_lowered(lowered, type(module).__name__)
+    entries = {n: _inputs_apart(s, lowered.entries[n]) for n, s in found.entries.items()}
+    return replace(_inputs_apart(found, lowered), entries=entries)
+
+
+def _inputs_apart(found: Source, lowered: Lowered) -> Source:
+    """The same with each input, target and setting as an argument of its own."""
     parts: list[Part] = []
     settings: set[int] = set()
     for part in found.arguments or ():

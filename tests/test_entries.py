@@ -13,6 +13,7 @@ from compiled import SANITIZE
 from conftest import MODELS
 from firmware import run, sections, write_data
 
+import poetc
 from poetc.cli import main
 from poetc.entries import separate
 from poetc.errors import InputError
@@ -384,3 +385,66 @@ def test_firmware_trains_and_predicts(tmp_path: Path, ram: str) -> None:
         weights, _ = step(weights, X, Y)
     found = np.fromfile(out / "data" / "out7.bin", np.float32).reshape(4, 6)
     np.testing.assert_allclose(found, predict(weights, X), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"params": "ram"}, {"ram": "7500B", "params": "storage", "io": "caller"}],
+    ids=lambda options: options["params"],
+)
+def test_a_program_in_this_process_predicts(options: dict[str, Any]) -> None:
+    """With new values of what is trained, with what is frozen, and after parameters were set."""
+    head, body = WEIGHTS["l3"], {name: WEIGHTS[name] for name in ("l1", "l2")}
+
+    def whole(head: Any, body: Any, x: Any) -> Any:
+        return {"scores": predict({**body, "l3": head}, x)}
+
+    def trained(head: Any, body: Any, x: Any, y: Any) -> Any:
+        head, loss = head_step(head, body, x, y)
+        return head, body, loss
+
+    program = poetc.compile(
+        trained,
+        (head, body, X, Y),
+        donate_argnums={0: 0, 1: 1},
+        predict=(whole, (head, body, NEW)),
+        **options,
+    )
+    assert program.entries["predict"].inputs == ("x",)
+    for _ in range(2):
+        found = program.predict(NEW)["scores"]
+        np.testing.assert_allclose(found, whole(head, body, NEW)["scores"], rtol=1e-5, atol=1e-6)
+        program.step(X, Y)
+        head, _ = head_step(head, body, X, Y)
+    program.load(head=WEIGHTS["l3"])
+    again = program.predict(x=NEW)["scores"]
+    np.testing.assert_allclose(again, predict(WEIGHTS, NEW), rtol=1e-5, atol=1e-6)
+    assert program.ram_bytes == program.report.ram_of_all_bytes
+    with pytest.raises(InputError, match=r"not float32 of shape \(2, 36\)"):
+        program.predict(X[:2])
+
+
+def test_a_program_without_entry_points_says_so(tmp_path: Path) -> None:
+    program = poetc.compile(step, (WEIGHTS, X, Y))
+    with pytest.raises(InputError, match="has no entry point predict"):
+        program.predict(X)
+    both = poetc.compile(step, (WEIGHTS, X, Y), predict=(predict, (WEIGHTS, X)))
+    with pytest.raises(InputError, match="--emit=ir has none"):
+        both.save(tmp_path / "m.mlir", "ir")
+    with pytest.raises(InputError, match="runs plans, and a plan, have no other entry points"):
+        poetc.compile(step, (WEIGHTS, X, Y), predict=(predict, (WEIGHTS, X)), executor="plan")
+
+
+def test_a_module_of_pytorch_predicts_in_this_process() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(3)
+    module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU())
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    x, y, new = torch.randn(5, 6), torch.randn(5, 8), torch.randn(2, 6)
+    loss = torch.nn.functional.mse_loss
+    program = poetc.compile(module, (x, y), loss=loss, optimiser=optimiser, predict=new)
+    program.step(x, y)
+    loss(module(x), y).backward()
+    optimiser.step()
+    expected = module.eval()(new).detach().numpy()
+    np.testing.assert_allclose(program.predict(new), expected, rtol=1e-4, atol=1e-5)

@@ -98,11 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(f"{other} and --{name} write the same file {path}")
     name, data = read(arguments.input)
 
-    from poetc.ir.text import make_context, read_module
+    from poetc.ir.text import entry_functions, make_context, read_module
 
     module = read_module(data, name)
     if arguments.passes is None:
-        emit.check_entries(module, arguments.emit, backend, asked)
+        others = [function.sym_name.data for function in entry_functions(module)[1:]]
+        emit.check_entries(others, arguments.emit, asked)
     observer = Observer(arguments.print_ir_after_all, arguments.time_passes)
     if arguments.passes is not None:
         return run_passes_alone(arguments, make_context(), module, observer)

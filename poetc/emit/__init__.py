@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -13,8 +13,6 @@ from poetc.errors import InputError
 from poetc.options import Given
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
     from poetc.backends.c.emit import Executor
     from poetc.compilation import CompiledStep
     from poetc.request import Options
@@ -85,17 +83,14 @@ def refuse_others(given: Given, backend: Backend) -> None:
             raise InputError(f"{' '.join(unused)} {other.says}")
 
 
-def check_entries(module: ModuleOp, name: str, backend: Backend, given: Given) -> None:
-    """Raises InputError for a module with several entry points where only a step can be written."""
-    from poetc.ir.graph import graphs
-    from poetc.ir.text import entry_functions
-
-    others = [] if graphs(module) else entry_functions(module)[1:]
+def check_entries(others: Sequence[str], name: str, given: Given) -> None:
+    """Raises InputError for `others`, entry points beside the step, where only that is written."""
+    backend = load(name)
     what = f"--emit={name}" if not backend.has_entries else ""
     if backend.plans(given):
         what = "a plan"
     if others and what:
-        named = ", ".join(f"@{function.sym_name.data}" for function in others)
+        named = ", ".join(f"@{other}" for other in others)
         raise InputError(
             f"{named}: other entry points than the step are for --emit=c, whose schedule is code, "
             f"and --emit=report; {what} has none"

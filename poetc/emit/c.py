@@ -52,7 +52,6 @@ def _check_compiled_kernels(given: Given) -> None:
 
 def _emit(job: Job) -> None:
     from poetc.backends.c.emit import emit
-    from poetc.backends.c.entries import EntryPoint
 
     given, compiled = job.given, job.step.compiled
     options = compiled.options
@@ -75,10 +74,7 @@ def _emit(job: Job) -> None:
         executor=options.executor,
         compiler=compiler,
         step=job.data,
-        entries=[
-            EntryPoint(entry.name, entry.compiled.module, entry.compiled.graph, entry.parameters)
-            for entry in compiled.entries
-        ],
+        entries=[entry.point for entry in compiled.entries],
     )
 
 

@@ -9,8 +9,8 @@ expected results, `out0`, ..., if they were asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -45,7 +45,8 @@ class Lowered:
     `names` are those of the arguments in flat order, `updates` tells for each that the step updates
     the number of the result that is its new value. `results` are those that are known, in flat
     order. `tops` are the names of the arguments of the function itself, `structure` and
-    `result_structure` the pytrees (`PyTreeDef`) of all of them and of what it returns.
+    `result_structure` the pytrees (`PyTreeDef`) of all of them and of what it returns. `entries`
+    are other entry points, which are in the text, too.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Lowered:
     tops: tuple[str, ...]
     structure: Any
     result_structure: Any
+    entries: Mapping[str, Lowered] = field(default_factory=dict)
 
     def write(self, path: str | os.PathLike[str]) -> Exported:
         """Write the two files of the step. Raises InputError if one cannot be written."""

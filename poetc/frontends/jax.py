@@ -200,6 +200,7 @@ def lower(
         tuple(arguments_named),
         structure,
         jax.tree.structure(out),
+        {name: entry.lowered for name, entry in others.items()},
     )
 
 
@@ -208,7 +209,7 @@ class _Entry:
     """An entry point in StableHLO, and for each of its arguments the parameter of the step that it
     is by the array given for it."""
 
-    text: str
+    lowered: Lowered
     parameters: tuple[str | None, ...]
 
 
@@ -230,7 +231,7 @@ def _entry(name: str, entry: Any, parameters: Mapping[int, str], lines: bool) ->
             f"{name} reads no parameter of the step: none of its arguments is an array that the "
             f"step updates or that is frozen, nor called like one: {', '.join(sorted(known))}"
         )
-    return _Entry(found.text, same)
+    return _Entry(found, same)
 
 
 def _check_leaves(names: Sequence[str], leaves: Sequence[Any]) -> None:
@@ -433,7 +434,7 @@ def _add_entry(module: Any, name: str, entry: _Entry) -> None:
         if ir.StringAttr(function.attributes["sym_name"]).value == name:
             ir.SymbolTable.replace_all_symbol_uses(name, f"main_{name}", module.operation)
             ir.SymbolTable.set_symbol_name(function.operation, f"main_{name}")
-    other = ir.Module.parse(entry.text, module.context)
+    other = ir.Module.parse(entry.lowered.text, module.context)
     functions = list(other.body.operations)
     for function in functions:
         old = ir.StringAttr(function.attributes["sym_name"]).value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.backends.c.layout import TensorPlace, argument_places
 from poetc.backends.c.printer import print_function
 from poetc.backends.c.program import Kernel
 from poetc.backends.c.scheduled import ScheduledProgram
@@ -41,10 +42,7 @@ class EntryProgram(ScheduledProgram):
                 self.callers[argument] = step.at(place.offset)
             elif j in step.frozen:
                 self.callers[argument] = step.frozen_name(j)
-        self.arguments = tuple(
-            step.arguments[entry.parameters[i]] if i in entry.parameters else place
-            for i, place in enumerate(self.arguments)
-        )
+        self.arguments = entry_arguments(entry, step.arguments)
         self.has_pointers = any(p.of_caller for p in (*self.arguments, *self.results))
         self.kernels = [self._shared(kernel, step) for kernel in self.kernels]
         self.by_symbol = {k.function.sym_name.data: k for k in self.kernels}
@@ -64,6 +62,14 @@ class EntryProgram(ScheduledProgram):
             tuple(self.parameters.get(i) for i in range(len(self.arguments))),
             self.arena_bytes,
         )
+
+
+def entry_arguments(entry: EntryPoint, of_step: Sequence[TensorPlace]) -> tuple[TensorPlace, ...]:
+    """The arguments of an entry point; those that are the step's are where they are `of_step`."""
+    return tuple(
+        of_step[entry.parameters[i]] if i in entry.parameters else place
+        for i, place in enumerate(argument_places(entry.graph))
+    )
 
 
 def _text(kernel: Kernel) -> str:

@@ -25,6 +25,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from poetc.backends.c.emit import Executor, generate
+from poetc.backends.c.entries import EntryPoint, entry_arguments
 from poetc.backends.c.layout import TensorPlace, argument_places, result_places
 from poetc.backends.c.libraries.library import OPTIONS
 from poetc.backends.c.runtime_files import RUNTIME
@@ -42,6 +43,38 @@ KEPT_DAYS = 30
 """Of a library that is not used."""
 
 _GLUE = Path(__file__).parent / "shared.c"
+_ENTRY = """\
+/* An entry point beside the step. */
+#include "model.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+poetc_store *poetc_shared_store(void);
+EXPORTED void *poetc_shared_{name}_argument(uint32_t i);
+EXPORTED const void *poetc_shared_{name}_result(uint32_t i);
+EXPORTED poetc_status poetc_shared_{name}_step(const void *const *arguments, void *const *results);
+
+void *poetc_shared_{name}_argument(uint32_t i)
+{{
+    return model_{name}_argument(i);
+}}
+
+const void *poetc_shared_{name}_result(uint32_t i)
+{{
+    return model_{name}_result(i);
+}}
+
+poetc_status poetc_shared_{name}_step(const void *const *arguments, void *const *results)
+{{
+#ifdef MODEL_{macro}_ON
+    return MODEL_{macro}_ON(poetc_shared_store(), arguments, results);
+#else
+    (void)arguments;
+    (void)results;
+    return model_{name}(poetc_shared_store());
+#endif
+}}
+"""
 _REQUIRED = ("-std=c99", "-fPIC", "-shared", "-fvisibility=hidden", *OPTIONS)
 _LEFT_OUT = ("main.c", "store_file.c", "store_thread.c")
 """What the program has for a process of its own."""
@@ -134,24 +167,25 @@ def _prune(directory: Path) -> None:
                 library.unlink()
 
 
-class SharedProgram:
-    """A program in this process, with an arena and a storage of its own.
+class SharedFunction:
+    """A step in this process, or another entry point: `arguments` and `results` say where each
+    is."""
 
-    `arguments` and `results` say where each is. `storage` are the bytes of the page store, whose
-    image is laid out as `image` says (None: no parameters are there). Not for several threads at
-    once.
-    """
-
-    def __init__(self, module: ModuleOp, graph: GraphOp, executor: Executor | None = None) -> None:
-        """Builds the one graph of a scheduled and planned module. Raises InputError as `build`."""
-        self.arguments = argument_places(graph)
-        self.results = result_places(graph)
-        self.image: ImageLayout | None = layout_of(graph)
-        self._library = _loaded(self, build(generate(module, executor=executor)))
-        self.storage = np.zeros(self._library.poetc_shared_storage_bytes(), np.uint8)
-        self._library.poetc_shared_init(_address(self.storage))
-        at_argument = self._library.poetc_shared_argument
-        at_result = self._library.poetc_shared_result
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        prefix: str,
+        arguments: tuple[TensorPlace, ...],
+        results: tuple[TensorPlace, ...],
+    ) -> None:
+        """The functions of `library` that begin with `prefix`."""
+        self.arguments, self.results, self._library = arguments, results, library
+        at_argument, at_result = library[f"{prefix}argument"], library[f"{prefix}result"]
+        for function in (at_argument, at_result):
+            function.argtypes, function.restype = [ctypes.c_uint32], ctypes.c_void_p
+        self._step = library[f"{prefix}step"]
+        self._step.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._step.restype = ctypes.c_int
         self._arguments = [_view(p, at_argument(i)) for i, p in enumerate(self.arguments)]
         self._results = [_view(p, at_result(i)) for i, p in enumerate(self.results)]
         self._argument_buffers = (ctypes.c_void_p * (len(self.arguments) + 1))()
@@ -177,6 +211,10 @@ class SharedProgram:
         self._held[i] = held
         self._argument_buffers[i] = _address(held)
 
+    def share_argument(self, i: int, other: SharedFunction, j: int) -> None:
+        """Lets argument `i` be argument `j` of another function, where that is in a buffer."""
+        self._argument_buffers[i] = other._argument_buffers[j]
+
     def step(self) -> list[np.ndarray | None]:
         """Does a step, without the lock of the interpreter. Returns the results that are no new
         values of arguments, as new arrays; None in place of others.
@@ -188,7 +226,7 @@ class SharedProgram:
             if place.of_caller:
                 fresh[k] = _aligned(np.empty(place.shape, dtype_of(place.type.element_type)))
                 self._result_buffers[k] = _address(fresh[k])
-        status = self._library.poetc_shared_step(self._argument_buffers, self._result_buffers)
+        status = self._step(self._argument_buffers, self._result_buffers)
         if status:
             text = self._library.poetc_shared_text(status).decode()
             raise StepError(f"the step failed: {text}", statuses()[status])
@@ -202,6 +240,43 @@ class SharedProgram:
         return results
 
 
+class SharedProgram(SharedFunction):
+    """A program in this process, with an arena and a storage of its own; itself, it is the step.
+
+    `storage` are the bytes of the page store, whose image is laid out as `image` says (None: no
+    parameters are there). `entries` are other entry points by name. Not for several threads at
+    once.
+    """
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        graph: GraphOp,
+        executor: Executor | None = None,
+        entries: Sequence[EntryPoint] = (),
+    ) -> None:
+        """Builds the one graph of a scheduled and planned module, with other entry points. Raises
+        InputError as `build`."""
+        files = generate(module, executor=executor, entries=entries)
+        files |= {
+            f"shared_{e.name}.c": _ENTRY.format(name=e.name, macro=e.name.upper()) for e in entries
+        }
+        library = _loaded(self, build(files))
+        super().__init__(library, "poetc_shared_", argument_places(graph), result_places(graph))
+        self.image: ImageLayout | None = layout_of(graph)
+        self.storage = np.zeros(library.poetc_shared_storage_bytes(), np.uint8)
+        library.poetc_shared_init(_address(self.storage))
+        self.entries = {
+            e.name: SharedFunction(
+                library,
+                f"poetc_shared_{e.name}_",
+                entry_arguments(e, self.arguments),
+                result_places(e.graph),
+            )
+            for e in entries
+        }
+
+
 def _loaded(owner: object, library: Path) -> ctypes.CDLL:
     """The library, for `owner` alone: the loader gives the same file, and so the same arena, to all
     that ask for it, so this one is of a copy."""
@@ -212,15 +287,9 @@ def _loaded(owner: object, library: Path) -> ctypes.CDLL:
         copy.write(library.read_bytes())
         copy.flush()
         loaded = ctypes.CDLL(copy.name)
-    for name in ("argument", "result"):
-        function = loaded[f"poetc_shared_{name}"]
-        function.argtypes, function.restype = [ctypes.c_uint32], ctypes.c_void_p
-        setattr(loaded, f"poetc_shared_{name}", function)
     loaded.poetc_shared_storage_bytes.restype = ctypes.c_uint32
     loaded.poetc_shared_init.argtypes = [ctypes.c_void_p]
     loaded.poetc_shared_init.restype = None
-    loaded.poetc_shared_step.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    loaded.poetc_shared_step.restype = ctypes.c_int
     loaded.poetc_shared_text.argtypes = [ctypes.c_int]
     loaded.poetc_shared_text.restype = ctypes.c_char_p
     unload = ctypes.CDLL(None).dlclose

@@ -8,6 +8,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
+poetc_store *poetc_shared_store(void);
 EXPORTED uint32_t poetc_shared_storage_bytes(void);
 EXPORTED void poetc_shared_init(void *storage);
 EXPORTED void *poetc_shared_argument(uint32_t i);
@@ -16,6 +17,11 @@ EXPORTED poetc_status poetc_shared_step(const void *const *arguments, void *cons
 EXPORTED const char *poetc_shared_text(poetc_status status);
 
 static poetc_memory_store memory;
+
+poetc_store *poetc_shared_store(void)
+{
+    return &memory.store;
+}
 
 uint32_t poetc_shared_storage_bytes(void)
 {
