@@ -412,7 +412,9 @@ def test_a_program_in_this_process_predicts(options: dict[str, Any]) -> None:
     )
     assert program.entries["predict"].inputs == ("x",)
     for _ in range(2):
+        stored = program._shared.storage.copy()
         found = program.predict(NEW)["scores"]
+        np.testing.assert_array_equal(program._shared.storage, stored)
         np.testing.assert_allclose(found, whole(head, body, NEW)["scores"], rtol=1e-5, atol=1e-6)
         program.step(X, Y)
         head, _ = head_step(head, body, X, Y)

@@ -391,7 +391,10 @@ STEPS = ("main", "step")
 
 
 def entry_functions(module: ModuleOp) -> list[FuncOp]:
-    """The public functions of a module that `check_entry` has passed, the step first."""
+    """The public functions of a module that `check_entry` has passed, the step first; none of poet
+    IR, whose functions are kernels."""
+    if any(op.name == "poet.graph" for op in module.ops):
+        return []
     functions = [op for op in module.ops if isinstance(op, FuncOp)]
     public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
     return sorted(public, key=lambda f: f.sym_name.data not in STEPS)
