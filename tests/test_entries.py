@@ -412,6 +412,7 @@ def test_a_program_in_this_process_predicts(options: dict[str, Any]) -> None:
     )
     assert program.entries["predict"].inputs == ("x",)
     for _ in range(2):
+        assert program.parameters  # so that they are there
         stored = program._shared.storage.copy()
         found = program.predict(NEW)["scores"]
         np.testing.assert_array_equal(program._shared.storage, stored)
