@@ -23,7 +23,7 @@ static bool move(const char *directory, char model, const char *kind, uint32_t i
 }
 
 #define MODEL(name, macro, letter) \
-    static bool name##_load(const char *directory, bool first) \
+    static bool fill_##name(const char *directory, bool first) \
     { \
         bool good = true; \
         for (uint32_t i = 0; i < macro##_ARGUMENTS; ++i) { \
@@ -34,7 +34,7 @@ static bool move(const char *directory, char model, const char *kind, uint32_t i
         } \
         return good; \
     } \
-    static bool name##_save(const char *directory) \
+    static bool write_##name(const char *directory) \
     { \
         static uint8_t copy[macro##_ARENA_BYTES + 1]; \
         bool good = true; \
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     poetc_memory_store_init(&a_store, a_pages, A_STORAGE_BYTES);
     poetc_memory_store_init(&b_store, b_pages, B_STORAGE_BYTES);
     for (int step = 0; step < atoi(argv[2]); ++step) {
-        if (!a_load(argv[1], step == 0) || !b_load(argv[1], step == 0)) {
+        if (!fill_a(argv[1], step == 0) || !fill_b(argv[1], step == 0)) {
             return 3;
         }
         const poetc_status one = a_step(&a_store.store);
@@ -74,5 +74,5 @@ int main(int argc, char **argv)
             return 4;
         }
     }
-    return a_save(argv[1]) && b_save(argv[1]) ? 0 : 5;
+    return write_a(argv[1]) && write_b(argv[1]) ? 0 : 5;
 }

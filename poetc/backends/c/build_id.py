@@ -21,7 +21,7 @@ from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.description import header_name
 
 _C = (".c", ".h", ".ino")
-_HASH_COMMENTS = (".txt", ".properties", ".yml", ".conf")
+_HASH_COMMENTS = (".txt", ".properties", ".yml", ".yaml", ".conf")
 _HASH_COMMENT_NAMES = ("Makefile", "Kconfig")
 _C_COMMENTS = (".s", ".ld")
 
@@ -135,4 +135,6 @@ def _comment(file: str) -> str | None:
         return "/* {} */\n"
     if path.suffix in _HASH_COMMENTS or path.name in _HASH_COMMENT_NAMES:
         return "\n# {}\n"
+    if path.suffix == ".md":
+        return "\n<!-- {} -->\n"
     return None

@@ -30,6 +30,7 @@ def arrange(library: Library) -> dict[str, str]:
         macro=library.macro,
         runtime_id=library.runtime_id,
         sources=sources(model),
+        runtime=[f"runtime/{file}" for file in sources(core)],
         step=library.step,
     )
     runtime = render(
@@ -48,5 +49,8 @@ def arrange(library: Library) -> dict[str, str]:
         "example/main.c": library.files["main.c"],
         **{f"example/{file}": text for file, text in compares.items()},
         "runtime/CMakeLists.txt": runtime,
+        "idf_component.yml": render(
+            "cmake/idf_component.yml", version=__version__, ram_bytes=library.ram_bytes
+        ),
         "CMakeLists.txt": text,
     }

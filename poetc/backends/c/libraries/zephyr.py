@@ -50,6 +50,7 @@ def arrange(library: Library) -> dict[str, str]:
         "CMakeLists.txt": render("zephyr/CMakeLists.txt", **values),
         "Kconfig": render("zephyr/Kconfig", **values),
         f"{_SAMPLE}/CMakeLists.txt": render("zephyr/sample_CMakeLists.txt", **values),
+        f"{_SAMPLE}/sample.yaml": render("zephyr/sample.yaml", **values),
         f"{_SAMPLE}/prj.conf": render("zephyr/prj.conf", **values),
         f"{_SAMPLE}/src/main.c": library.source("zephyr/main.c"),
         f"{_SAMPLE}/src/serial_steps.h": library.source("common/serial_steps.h"),

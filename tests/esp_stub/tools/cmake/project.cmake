@@ -31,6 +31,7 @@ function(idf_component_register)
 endfunction()
 
 macro(project name)
+    set(ESP_PLATFORM 1)
     _project(${name} C)
     file(GLOB components components/*)
     foreach(component ${components} main)
