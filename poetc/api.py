@@ -43,6 +43,7 @@ class CompileOptions(TypedDict, total=False):
     io: str | None
     time_limit: float | str | None
     stop: str | None
+    threads: int | str | None
     gap: float | str | None
     stack: Size | None
     board: str | None

@@ -33,6 +33,10 @@ def _trials(text: str, option: str) -> int:
     return parse_count(text, option, "trials")
 
 
+def _threads(text: str, option: str) -> int:
+    return parse_count(text, option, "cores")
+
+
 @dataclass(frozen=True)
 class Option:
     """An option of the command `poetc`.
@@ -214,6 +218,15 @@ _TABLE = (
         takers=_ALL,
     ),
     Option(
+        "threads",
+        "cores that a search uses (default {default}; pareto: 1 for each worker); the "
+        "result is the same",
+        choices=("1", "2"),
+        default="2",
+        parse=_threads,
+        takers=_ALL,
+    ),
+    Option(
         "gap",
         "stop this close to optimal (default {default})",
         "FRACTION",
@@ -352,7 +365,8 @@ class SearchOptions:
     """How to search for a schedule; these mean nothing where nothing is searched.
 
     `gap` is the optimality gap to stop at, relative to the energy. With `stop` "work" a search
-    ends after the work that the time limit stands for, with "clock" at the time limit.
+    ends after the work that the time limit stands for, with "clock" at the time limit. `threads`
+    are the cores that a search uses.
     """
 
     strategy: str = default("strategy")
@@ -360,6 +374,7 @@ class SearchOptions:
     remat: bool = default("remat")
     time_limit_s: float = default("time_limit")
     stop: str = default("stop")
+    threads: int = default("threads")
     gap: float = default("gap")
     ram_scope: str = default("ram_scope")
 

@@ -56,7 +56,7 @@ def test_poet_schedule_of_relax_has_them_too() -> None:
 
     parameters = inspect.signature(PoetSchedule).parameters
     assert set(taken_by(RELAX)) == set(parameters) - {"functions"}
-    for name in ("paging", "remat", "strategy", "time_limit", "stop", "gap"):
+    for name in ("paging", "remat", "strategy", "time_limit", "stop", "threads", "gap"):
         assert parameters[name].default == OPTIONS[name].value(), name
 
 

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.model.rebuild import Event
 from poetc.schedule.params import DEFAULTS, SearchParams
+from poetc.schedule.search.portfolio import Large
 from poetc.schedule.search.state import Search
 from poetc.schedule.solve import solve
 
@@ -75,6 +77,26 @@ def test_a_slower_machine_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     slow = solve(problem, gap=0.0, time_limit_s=40, effort_s=2, params=params)
     assert next(rounds) > 5
     assert (slow.steps, slow.bound_nj) == (fast.steps, fast.bound_nj)
+
+
+def test_one_core_finds_what_two_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = layered(60, SHAPES["narrow"])
+    problem = replace(problem, ram_bytes=int(0.9 * peak_bytes(problem)))
+    beside: list[bool] = []
+    together = Large._together
+
+    def counted(self: Large, *arguments: Any, **options: Any) -> None:
+        beside.append(self.search.params.threads > 1)
+        together(self, *arguments, **options)
+
+    monkeypatch.setattr(Large, "_together", counted)
+    params = SearchParams(tiny=0, small=10)
+    two, one = (
+        solve(problem, gap=0.0, time_limit_s=60, effort_s=3, params=replace(params, threads=n))
+        for n in (2, 1)
+    )
+    assert beside == [True, False]
+    assert (two.steps, two.bound_nj, two.status) == (one.steps, one.bound_nj, one.status)
 
 
 def test_effort_is_counted_and_ends() -> None:

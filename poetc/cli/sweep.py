@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from poetc.budget import Deadline
 from poetc.cli.arguments import Parser, given
 from poetc.errors import InputError
-from poetc.options import OPTIONS
+from poetc.options import OPTIONS, Given
 from poetc.streams import check_writable, file_name, read, write
 from poetc.terminal import is_terminal, say, warn
 from poetc.units import format_energy, format_time, parse_bytes, parse_count
@@ -41,6 +41,7 @@ ASKED = (
     "io",
     "time_limit",
     "stop",
+    "threads",
     "gap",
     "stack",
     "board",
@@ -97,7 +98,11 @@ def run(command: str, arguments: argparse.Namespace) -> int:
     workers = _workers(arguments.workers, command)
     arguments.output = file_name(arguments.output)
     check_writable(arguments.output)
-    options = options_of(given(arguments), warn)
+    texts = dict(given(arguments).texts)
+    if command == PARETO:
+        # There are points for all cores.
+        texts.setdefault("threads", "1")
+    options = options_of(Given(texts), warn)
     cache = sweep.Cache(arguments.cache)
     step = sweep.Step(*read(arguments.input), options)
     if command == PARETO:

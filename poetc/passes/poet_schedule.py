@@ -48,6 +48,7 @@ class PoetSchedulePass(ModulePass):
     remat: bool = default("remat")
     time_limit: int | float = default("time_limit")
     stop: str = default("stop")
+    threads: int = default("threads")
     gap: int | float = default("gap")
     device: str | None = None
     profile: str | None = None

@@ -24,6 +24,7 @@ from poetc.schedule.model.errors import (
     StrategyUndefinedError,
 )
 from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.params import DEFAULTS
 from poetc.schedule.solve import Progress, solve
 
 ProgressCallback = Callable[[Progress], bool | None]
@@ -104,6 +105,7 @@ class Solver:
                     effort_s=effort_s if options.stop == "work" else None,
                     clock=options.clock,
                     enough_nj=self.enough_nj,
+                    params=replace(DEFAULTS, threads=options.threads),
                     gap=options.gap,
                     remat=options.remat,
                     paging=options.paging,

@@ -138,8 +138,9 @@ class SearchParams:
     """Nodes of branch and bound in a block."""
     block_progress: float = 0.1
     """Of what is missing, what a pass gains at least to be followed by another."""
-    block_threads: int = 2
-    """Blocks that are solved at a time, while no other thread is at work."""
+    threads: int = 2
+    """Cores: how many blocks are solved at a time, and whether bounds are proven beside a search
+    for better schedules, or first. What is found is the same."""
     checkpoint_counts: tuple[int, ...] = (10, 20)
     """Stages in models of checkpoints, and in those on the other core."""
     ladder_counts: tuple[int, ...] = (20, 30, 40)

@@ -59,6 +59,7 @@ def PoetSchedule(
     strategy: str = default("strategy"),
     time_limit: float = default("time_limit"),
     stop: str = default("stop"),
+    threads: int = default("threads"),
     gap: float = default("gap"),
     functions: str | Sequence[str] | None = None,
 ) -> tvm.transform.Pass:
@@ -72,7 +73,7 @@ def PoetSchedule(
     deadline: for a call, by these costs: nanoseconds, a time such as "20ms", or "1.5x" the time
         that it takes with unlimited RAM.
     paging, remat: whether tensors may go to storage; whether kernels may run again.
-    strategy, time_limit (seconds, for each function), stop, gap: as in `poetc`.
+    strategy, time_limit (seconds, for each function), stop, threads, gap: as in `poetc`.
     functions: names, or one; None: all functions that can be called from outside.
 
     The module is legalized (`LegalizeOps`) and its functions are rewritten; the kernels stay as
@@ -109,6 +110,7 @@ def PoetSchedule(
         strategy=strategy,
         time_limit_s=time_limit,
         stop=stop,
+        threads=threads,
         gap=gap,
     )
 

@@ -70,7 +70,7 @@ class Bounding:
         self.fixed = False
         self.usable = True
         # Blocks that are solved at a time.
-        self.threads = search.params.block_threads
+        self.threads = search.params.threads
         # Another thread may set it.
         self.halt = threading.Event()
         self.tight = Tight(self.model, self._on_outcome)

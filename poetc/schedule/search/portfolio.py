@@ -120,7 +120,7 @@ class Large:
             if search.params.ladder:
                 checkpointed(other, search.params.ladder_counts, 1.0)
             # What blocks say does not depend on how many are solved at a time.
-            bounding.threads = search.params.block_threads
+            bounding.threads = search.params.threads
 
         self._together(lambda: bounding.tighten(effort), side, race=True)
 
@@ -153,17 +153,22 @@ class Large:
                 bounding.halt.set()
 
         thread = threading.Thread(target=run, daemon=True)
-        thread.start()
+        at_once = search.params.threads > 1
+        if at_once:
+            thread.start()
         interrupted = True
         try:
             prove()
             if not (search.optimal or search.ended()):
+                if not at_once:
+                    thread.start()
                 thread.join()
             interrupted = False
         finally:
             other.stop.set()
             # A thread that does not stop is left behind: it works for `other` only.
-            thread.join(search.params.join_s)
+            if thread.ident is not None:
+                thread.join(search.params.join_s)
             if interrupted or race or not search.optimal:
                 search.join(other)
             search.most_nj = math.inf
