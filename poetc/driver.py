@@ -150,7 +150,8 @@ def _compile_entry(
     try:
         found = _compile(ctx, module, own, progress, observe, settle=settle)
     except UnscheduledError as error:
-        raise UnscheduledError.of(replace(error.diagnosis, subject=f"@{name}")) from error
+        beside = f", beside parameters of {base_bytes:,} B" if base_bytes else ""
+        raise UnscheduledError.of(replace(error.diagnosis, subject=f"@{name}{beside}")) from error
     check_shared(found.graph, step.graph, binding.parameters)
     return Entry(name, found, binding.parameters)
 

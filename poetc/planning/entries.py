@@ -7,6 +7,7 @@ them, in the bank that is the current one.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr, i64
@@ -33,9 +34,9 @@ from poetc.schedule.arena.memory import lay_out
 
 def parameters_first(graph: GraphOp, align: int) -> None:
     """Moves what is in RAM for the whole step, its parameters, to the beginning of the arena that
-    was planned for a scheduled graph; the others keep their order, and the arena its size.
+    was planned for a scheduled graph; the others keep their order.
 
-    Where that would break an alignment, all stays where it is.
+    Where that would take more RAM, for alignment, all stays where it is.
     """
     offsets = planned_offsets(graph)
     view = view_scheduled(graph, align=align)
@@ -51,27 +52,39 @@ def parameters_first(graph: GraphOp, align: int) -> None:
         and (layout.first[buffer], layout.last[buffer]) == (-1, end)
     }
     widest = max((align, *layout.align))
-    size = {b: round_up(layout.bytes[b], align) for b in kept}
-    if any(bytes % widest for bytes in size.values()):
-        return
     moved = list(offsets)
     total = 0
-    for buffer in sorted(kept, key=lambda b: offsets[b]):
-        moved[buffer], total = total, total + size[buffer]
+    for b in sorted(kept, key=lambda b: (-max(align, layout.align[b]), offsets[b])):
+        moved[b] = total = round_up(total, max(align, layout.align[b]))
+        total += layout.bytes[b]
+    # What lies between two of them moves as a whole, by a multiple of the widest alignment.
+    ends = sorted(offsets[b] for b in kept)
+    islands: dict[int, list[int]] = {}
     for b, offset in enumerate(offsets):
-        if b not in kept:
-            moved[b] = offset + total - sum(size[k] for k in kept if offsets[k] < offset)
-    graph.attributes[PLANNED] = DenseArrayBase.from_list(i64, moved)
+        if b not in kept and layout.bytes[b]:
+            islands.setdefault(bisect(ends, offset), []).append(b)
+    for _, buffers in sorted(islands.items()):
+        start = min(offsets[b] for b in buffers)
+        further = round_up(total, widest) + start % widest
+        further -= widest if further - widest >= total else 0
+        for b in buffers:
+            moved[b] = offsets[b] - start + further
+        total = max(moved[b] + layout.bytes[b] for b in buffers)
+    arena_bytes = max(o + layout.bytes[b] for b, o in enumerate(offsets))
+    if total <= max(arena_bytes, graph.ram or 0):
+        graph.attributes[PLANNED] = DenseArrayBase.from_list(i64, moved)
 
 
 def kept_bytes(graph: GraphOp, align: int) -> int:
-    """The bytes of the arena of a planned step up to the end of the last parameter in it."""
+    """The bytes of the arena of a planned step up to the end of the last parameter in it, where
+    tensors of any alignment may begin."""
     ends = [
         (graph.offset(i) or 0) + round_up(tensor_bytes(argument.type), align)
         for i, argument in enumerate(graph.arguments)
         if graph.role(i) == "param" and not graph.is_stored(i)
     ]
-    return round_up(max(ends, default=0), max(align, 2 * ALIGN_BYTES))
+    widest = max(align, 2 * ALIGN_BYTES, graph.cache_line_bytes or 1)
+    return round_up(max(ends, default=0), widest)
 
 
 def share_places(
