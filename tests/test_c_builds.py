@@ -52,6 +52,12 @@ def _clang(triple: str, *options: str) -> tuple[str, ...]:
     )
 
 
+WARNINGS = (
+    *("-Werror", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Wcast-align"),
+    "-Wdouble-promotion",
+)
+"""None of them is given for anything that is generated."""
+
 M4 = ("arm-none-eabi-gcc", *CPU_FLAGS["cortex-m4"])
 TARGETS = {
     "gcc": Target(("gcc",), bare=False),
@@ -85,6 +91,7 @@ EXPRESSIONS = "FLOAT_EXPRESSIONS"
 # Outcomes: SAME; the status that the check gives; or what the compiler says.
 BUILDS: Sequence[tuple[str, str, str]] = (
     # Levels, standards, link-time optimisation, and what is the compiler's own choice.
+    ("gcc", "-O0 -std=c11", SAME),
     ("gcc", "-O1 -std=c99", SAME),
     ("gcc", "-O2 -std=c11", SAME),
     ("gcc", "-O3 -std=gnu17 -march=native", SAME),
@@ -92,6 +99,8 @@ BUILDS: Sequence[tuple[str, str, str]] = (
     ("gcc", "-O2 -std=gnu99 -flto -march=native", SAME),
     ("gcc", "-O3 -funroll-loops -frounding-math -fno-trapping-math -march=native", SAME),
     ("clang", "-O0 -std=c99", SAME),
+    ("clang", "-O1 -std=c11", SAME),
+    ("clang", "-Os -std=c99 -flto -fuse-ld=lld-14", SAME),
     ("clang", "-O2 -std=c11", SAME),
     ("clang", "-O3 -std=gnu17 -march=native", SAME),
     ("clang", "-Oz -std=c99 -march=native", SAME),
@@ -170,9 +179,10 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(generated: Path, target: Target, flags: str, program: Path) -> str:
     """Compiles and links; what the compiler says of errors, or nothing."""
-    units = ("model.c", "model_kernels.c", "poetc_math.c", "poetc_store.c")
+    units = ("model.c", "model_kernels.c", "model_save.c", "poetc_math.c", "poetc_store.c")
+    units = (*units, "poetc_image.c")
     sources = [generated / unit for unit in units] + [TESTS / "build_driver.c"]
-    command = [*target.compiler, "-Wall", "-Wextra", "-Werror", f"-I{generated}", f"-I{TESTS}"]
+    command = [*target.compiler, *WARNINGS, f"-I{generated}", f"-I{TESTS}"]
     command += flags.split()
     if target.bare:
         memory = RUNTIME.parent / "boards" / "common" / "memory.c"
@@ -236,6 +246,18 @@ def test_build(
     else:
         assert done.returncode == statuses()[outcome]
         assert done.stdout == b""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_headers_in_cpp(compiler: str, generated: Path, tmp_path: Path) -> None:
+    """Those for programs, with their inline functions, without a warning."""
+    private = ("poetc_check.h", "poetc_math.h", "poetc_scalar.h", "_kernels.h", "arguments.h")
+    headers = sorted(p.name for p in generated.glob("*.h") if not p.name.endswith(private))
+    assert {"model.h", "poetc_store.h", "poetc_image.h", "store_thread.h"} <= {*headers}
+    lines = [f'#include "{name}"' for name in headers]
+    (tmp_path / "all.cpp").write_text("\n".join([*lines, "int main() { return 0; }", ""]))
+    command = [compiler, "-std=c++17", *WARNINGS, f"-I{generated}", "-fsyntax-only"]
+    subprocess.run([*command, tmp_path / "all.cpp"], check=True)
 
 
 CONTROLS = {

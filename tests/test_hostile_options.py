@@ -43,7 +43,7 @@ CONTEXT = {
     **dict.fromkeys(("tuning", "target"), TVM),
     "tune": (*TVM, "--tuning=records"),
     "cc": ("--stack=measure",),
-    "emit": ("-o", "made"),
+    **dict.fromkeys(("emit", "to"), ("-o", "made")),
 }
 """What an option means something with."""
 
@@ -67,7 +67,7 @@ def test_hostile_values(
     monkeypatch.chdir(tmp_path)
     Path("step.mlir").write_text(SMALL)
     _, words = COMMANDS[command]
-    context = CONTEXT.get(dest, ()) if command == "compile" else ()
+    context = CONTEXT.get(dest, ()) if command in ("compile", "pack") else ()
     splits = SPLITS if dest == "split" else ()
     for value in (*EMPTY, *NUMBERS, *WORDS, *splits):
         out, err = io.StringIO(), io.StringIO()

@@ -84,7 +84,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert board is not None
     for name, text in board_sources(board).items():
         (directory / name).write_text(text)
-    for name in ("poetc_store.h", "poetc_store.c"):
+    for name in ("poetc_store.h", "poetc_store.c", "poetc_version.h"):
         (directory / name).write_text((RUNTIME / name).read_text())
     for model in Path(__file__).parent.glob("sd_card_model.*"):
         (directory / model.name).write_text(model.read_text())
