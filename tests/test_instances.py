@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from c_support import STRICT
 from conftest import MODELS, load_arrays
+from jax import numpy as jnp
+from jax import tree, value_and_grad
 from test_two_models import alone, check, plain, run, scheduled, units, write
 
 from poetc.backends.c.libraries.library import OPTIONS
 from poetc.cli import main
+from poetc.frontends.jax import export
 
 __all__ = ["alone", "plain", "scheduled"]
 
@@ -115,6 +118,62 @@ def test_hook(program: Path, tmp_path: Path) -> None:
         f'#include "model.h"\n{hook}\n{{\n    return instance == 0 || compute == 3u;\n}}\n'
     )
     run("gcc", *STRICT, "-DMODEL_HOOK=hook", "-c", "hook.c", "model.c", cwd=tmp_path / "out")
+
+
+PREDICTS = """
+#include <stdio.h>
+#include "model.h"
+
+static model_instance m[2];
+
+int main(void)
+{
+    for (int k = 0; k < 2; ++k) {
+        float *const w = (float *)model_argument(&m[k], MODEL_ARG_PARAMS_W);
+        for (int i = 0; i < 6; ++i) {
+            w[i] = (float)(i + k);
+        }
+    }
+    for (int k = 0; k < 2; ++k) {
+        static const float x[3] = {1.0f, 2.0f, -0.5f};
+        float y[2];
+        if (model_predict_set_x(&m[k], x, 3) != POETC_OK || model_predict(&m[k], NULL) != POETC_OK
+            || model_predict_get_result(&m[k], y, 2) != POETC_OK) {
+            return 1;
+        }
+        (void)printf("%.9g %.9g\\n", (double)y[0], (double)y[1]);
+    }
+    return 0;
+}
+"""
+
+
+def test_entry_points(tmp_path: Path) -> None:
+    """A prediction reads the parameters of its instance."""
+    parameters = {"w": np.zeros((3, 2), np.float32)}
+    x, y = np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float32)
+
+    def predict(params, x):  # type: ignore[no-untyped-def]
+        return x @ params["w"]
+
+    def step(params, x, y):  # type: ignore[no-untyped-def]
+        def loss_of(params):  # type: ignore[no-untyped-def]
+            return jnp.mean((predict(params, x) - y) ** 2)
+
+        loss, gradient = value_and_grad(loss_of)(params)
+        return tree.map(lambda a, b: a - b, params, gradient), loss
+
+    example = (parameters, np.zeros((1, 3), np.float32))
+    export(step, (parameters, x, y), str(tmp_path / "model"), predict=(predict, example))
+    out = tmp_path / "out"
+    words = [str(tmp_path / "model.mlir"), "--emit=c", "-q", "--arena=caller", "-o", str(out)]
+    assert main(words) == 0
+    (out / "predicts.c").write_text(PREDICTS)
+    names = ("predicts", "model", "model_kernels", "poetc_store", "poetc_math")
+    run("gcc", *STRICT, *OPTIONS, *(f"{name}.c" for name in names), "-o", "predicts", cwd=out)
+    for k, line in enumerate(run(out / "predicts").splitlines()):
+        expected = np.array([1, 2, -0.5]) @ (np.arange(6).reshape(3, 2) + k)
+        np.testing.assert_allclose([float(word) for word in line.split()], expected, rtol=1e-6)
 
 
 def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
