@@ -42,9 +42,10 @@ is."""
 
 _TAKEN = re.compile(
     r"(step|check|argument|result|compute|arena|static|stack|ram|storage|bank|layout|caller|build|"
-    r"arg|plan|hook|kernel|frozen|shared|load|section|set|get|init|version|size|align).*"
+    r"arg|plan|hook|kernel|frozen|shared|load|section|set|get|init|version|size|align)"
+    r"s?([_\d].*)?"
 )
-"""Begins the names of other symbols of a model."""
+"""Words with which names of other symbols of a model begin."""
 
 
 def separate(module: ModuleOp) -> dict[str, ModuleOp]:

@@ -267,6 +267,7 @@ func.func public @step(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32, poet.nam
             "@predict: argument 0 is to be updated by result 0; only the step updates parameters",
         ),
         ('@result(%a: tensor<4xf32> {poet.name = "w"})', "@result cannot be an entry point"),
+        ('@arg_max(%a: tensor<4xf32> {poet.name = "w"})', "@arg_max cannot be an entry point"),
         ('@Predict(%a: tensor<4xf32> {poet.name = "w"})', "@Predict cannot be an entry point"),
     ],
 )
