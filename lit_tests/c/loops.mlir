@@ -60,12 +60,12 @@ func.func private @conv(%x: memref<1x6xf32>, %w: memref<3x2xf32>, %out: memref<1
 }
 
 //      CHECK:    for (int32_t i = 0; i < 6; ++i) {
+// CHECK-NEXT:        const int32_t k_first = i <= 1 ? 1 - i : 0;
+// CHECK-NEXT:        const int32_t k_end = i >= 4 ? 7 - i : 3;
 // CHECK-NEXT:        float acc = 0.0f;
-// CHECK-NEXT:        for (int32_t k = 0; k < 3; ++k) {
-// CHECK-NEXT:            if (i + k >= 1 && i + k <= 6) {
-// CHECK-NEXT:                for (int32_t c = 0; c < 2; ++c) {
-// CHECK-NEXT:                    acc += x[i + k - 1] * w[2 * k + c];
-// CHECK-NEXT:                }
+// CHECK-NEXT:        for (int32_t k = k_first; k < k_end; ++k) {
+// CHECK-NEXT:            for (int32_t c = 0; c < 2; ++c) {
+// CHECK-NEXT:                acc += x[i + k - 1] * w[2 * k + c];
 // CHECK-NEXT:            }
 // CHECK-NEXT:        }
 // CHECK-NEXT:        out[i] = acc;

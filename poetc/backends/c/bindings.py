@@ -43,7 +43,10 @@ class Bindings:
 
     def name(self, value: SSAValue, default: str) -> str:
         """A new C name for a value, after its name in the IR."""
-        base = c_identifier(value.name_hint or default)
+        return self.fresh(c_identifier(value.name_hint or default))
+
+    def fresh(self, base: str) -> str:
+        """A new C name like this one."""
         name = base
         number = 1
         while name in self.names:

@@ -33,6 +33,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
 from poetc.backends.c.bindings import LONG, Bindings
+from poetc.backends.c.bounds import Bounds, bounds_of, known_in
 from poetc.backends.c.expressions import (
     Expression,
     Level,
@@ -168,6 +169,9 @@ class _Function:
         self.bindings = Bindings(map(c_identifier, self.tables))
         # Constant tables that are stored as bits.
         self.bit_tables: set[SSAValue] = set()
+        # Bounds of loops that are known already, and where those of which loops will be.
+        self.bounds: dict[affine.ForOp, Bounds] = {}
+        self.ranges = known_in(function)
         # The variables that the yield at the end of a block assigns.
         self.targets: dict[Operation, Sequence[str]] = {}
         for argument in self.block.args:
@@ -274,10 +278,6 @@ class _Function:
         self.bindings.line(f"{self.element(buffer, indices)} = {text};")
 
     def loop(self, op: affine.ForOp) -> None:
-        if len(op.lowerBoundMap.data.results) != 1 or len(op.upperBoundMap.data.results) != 1:
-            raise InputError("affine.for with a minimum or maximum as bound is not supported")
-        first = self.bindings.map(op.lowerBoundMap.data, op.lowerBoundOperands)[0]
-        end = self.bindings.map(op.upperBoundMap.data, op.upperBoundOperands)[0]
         variable, *carried = op.body.block.args
         targets: list[str] = []
         for init, argument, result in zip(op.inits, carried, op.results, strict=True):
@@ -293,17 +293,15 @@ class _Function:
             self.bindings.holds[target] = argument
             self.bindings.bind(argument, target, changing=True)
             targets.append(target)
+        bounds = self.bounds.pop(op, None) or bounds_of(op, self.bindings)
         with self.bindings.scope():
             name = self.bindings.name(variable, "i")
-            high = end.bounds[1]
-            last = None if high is None else high - 1
-            self.bindings.indices[variable] = Index.of(Variable(name, first.bounds[0], last))
-            step = op.step.value.data
-            advance = f"++{name}" if step == 1 else f"{name} += {step}"
-            start, stop = to_c(first, self.bindings.facts), to_c(end, self.bindings.facts)
-            head = f"for (int32_t {name} = {start}; {name} < {stop}; {advance}) {{"
+            head, facts = bounds.head(op, name, self.bindings)
             self.bindings.line(head, depth=self.bindings.depth - 1)
-            self.assigning(op.body.block, targets)
+            for inner in self.ranges.get(op, ()):
+                self.bounds[inner] = bounds_of(inner, self.bindings)
+            with self.bindings.known(facts):
+                self.assigning(op.body.block, targets)
         self.bindings.line("}")
         for target, result in zip(targets, op.results, strict=True):
             self.bindings.holds[target] = result
@@ -395,6 +393,11 @@ class _Function:
 
     def inline(self, block: Block, results: Sequence[SSAValue]) -> None:
         """Prints a block that always runs where it stands."""
+        uses = {use.operation for result in results for use in result.uses}
+        for use in uses & self.targets.keys():
+            # What it hands on is handed on at once: the same variables are assigned.
+            if tuple(use.operands) == tuple(results) and block.last_op is not None:
+                self.targets[block.last_op] = self.targets[use]
         self.operations(block)
         for result, value in zip(results, yielded(block), strict=True):
             self.bindings.define(result, self.bindings.expression(value))

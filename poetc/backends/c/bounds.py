@@ -1,0 +1,139 @@
+"""Bounds of loops in which there is only a guard, by what the guard lets through.
+
+    for (int32_t k = 0; k < 3; ++k) {          const int32_t k_first = i <= 1 ? 1 - i : 0;
+        if (i + k >= 1) {                      for (int32_t k = k_first; k < 3; ++k) {
+            acc += x[i + k - 1] * w[k];            acc += x[i + k - 1] * w[k];
+        }                                      }
+    }
+
+Compilers leave what is chosen in the loops, so it stands in the outermost one where it is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import affine, func
+from xdsl.ir import Operation
+
+from poetc.backends.c.bindings import Bindings
+from poetc.backends.c.indexing import (
+    Facts,
+    Index,
+    Variable,
+    comparison,
+    constraints_of,
+    divide,
+    to_c,
+)
+from poetc.backends.c.prepare import yielded
+from poetc.backends.c.text import c_identifier
+from poetc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where a loop starts and stops, as C, if that is not where its own bounds are."""
+
+    start: str | None = None
+    stop: str | None = None
+    conditions: tuple[tuple[int, Index], ...] = ()
+    """`factor * counter + rest >= 0` in the loop."""
+
+    def head(self, op: affine.ForOp, name: str, bindings: Bindings) -> tuple[str, Facts]:
+        """The first line of the loop, whose variable has that name then, and what holds in it."""
+        first, end = _given(op, bindings)
+        high = end.bounds[1]
+        last = None if high is None else high - 1
+        counter = Index.of(Variable(name, first.bounds[0], last))
+        bindings.indices[op.body.block.args[0]] = counter
+        step = op.step.value.data
+        advance = f"++{name}" if step == 1 else f"{name} += {step}"
+        start = self.start or to_c(first, bindings.facts)
+        stop = self.stop or to_c(end, bindings.facts)
+        inside = [counter * factor + rest for factor, rest in self.conditions]
+        head = f"for (int32_t {name} = {start}; {name} < {stop}; {advance}) {{"
+        return head, bindings.facts.and_(inside)
+
+
+def _given(op: affine.ForOp, bindings: Bindings) -> tuple[Index, Index]:
+    """Where a loop starts and stops by itself."""
+    if len(op.lowerBoundMap.data.results) != 1 or len(op.upperBoundMap.data.results) != 1:
+        raise InputError("affine.for with a minimum or maximum as bound is not supported")
+    (first,) = bindings.map(op.lowerBoundMap.data, op.lowerBoundOperands)
+    (end,) = bindings.map(op.upperBoundMap.data, op.upperBoundOperands)
+    return first, end
+
+
+def known_in(function: func.FuncOp) -> dict[affine.ForOp, list[affine.ForOp]]:
+    """The loops the bounds of which are known in each loop, and in none around it."""
+    found: dict[affine.ForOp, list[affine.ForOp]] = {}
+    for op in function.walk():
+        if not isinstance(op, affine.ForOp) or (guard := _only_guard(op)) is None:
+            continue
+        used = {value.owner for value in guard.args} - {op.body.block}
+        around: Operation | None = op.parent_op()
+        while around is not None and not used.intersection(
+            block for region in around.regions for block in region.blocks
+        ):
+            around = around.parent_op()
+        if isinstance(around, affine.ForOp):
+            found.setdefault(around, []).append(op)
+    return found
+
+
+def bounds_of(op: affine.ForOp, bindings: Bindings) -> Bounds:
+    """The bounds of a loop, with variables for what has to be chosen."""
+    guard = _only_guard(op)
+    variable = op.body.block.args[0]
+    if guard is None or op.lowerBoundOperands or op.upperBoundOperands or op.step.value.data != 1:
+        return Bounds()
+    first, end = _given(op, bindings)
+    name = variable.name_hint or "i"
+    counter = Variable("", first.constant, end.constant - 1)
+    indices = [
+        Index.of(counter) if value is variable else bindings.index(value) for value in guard.args
+    ]
+    start = stop = None
+    conditions: list[tuple[int, Index]] = []
+    for index, equal in constraints_of(guard.condition.data, indices, bindings.facts):
+        factor = dict(index.terms).get(counter, 0)
+        rest = index - Index(((counter, factor),))
+        taken = start if factor > 0 else stop
+        depends = counter.name in rest.variables or bindings.changing(rest)
+        if equal or not factor or depends or taken is not None:
+            continue
+        conditions.append((factor, rest))
+        whole, _ = divide(rest, abs(factor), bindings.facts)
+        if factor > 0:
+            start = _chosen(whole * -1, first, whole * -1 - first, f"{name}_first", bindings)
+        else:
+            behind = whole + Index((), 1)
+            stop = _chosen(behind, end, end - behind, f"{name}_end", bindings)
+    return Bounds(start, stop, tuple(conditions))
+
+
+def _only_guard(op: affine.ForOp) -> affine.IfOp | None:
+    """The guard that is all there is in a loop, if nothing happens where it does not hold."""
+    guard, *others = op.body.block.ops
+    if not isinstance(guard, affine.IfOp) or any(not isinstance(o, affine.YieldOp) for o in others):
+        return None
+    carried = tuple(op.body.block.args[1:])
+    other = tuple(yielded(guard.else_region.block)) if guard.else_region.blocks else ()
+    is_empty = not guard.else_region.blocks or len(guard.else_region.block.ops) <= 1
+    handed_on = tuple(yielded(op.body.block)) == tuple(guard.results)
+    return guard if is_empty and handed_on and other == carried else None
+
+
+def _chosen(bound: Index, given: Index, above: Index, name: str, bindings: Bindings) -> str:
+    """`bound` where `above` is not negative, else `given`."""
+    facts = bindings.facts
+    low, high = facts.low(above), facts.high(above)
+    if low is not None and low >= 0:
+        return to_c(bound, facts)
+    if high is not None and high <= 0:
+        return to_c(given, facts)
+    name = bindings.fresh(c_identifier(name))
+    choice = f"{comparison(above, '>=', facts)} ? {to_c(bound, facts)} : {to_c(given, facts)}"
+    bindings.line(f"const int32_t {name} = {choice};")
+    return name
