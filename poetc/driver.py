@@ -67,6 +67,17 @@ class Compiled:
         return max(map(static_ram_bytes, graphs))
 
     @property
+    def points(self) -> tuple[EntryPoint, ...]:
+        """The other entry points as the C backend takes them."""
+        return tuple(entry.point for entry in self.entries)
+
+    @property
+    def ram_bytes(self) -> int:
+        """All of the RAM that the program takes on the device."""
+        budget = replace(self.options.budget, stack_bytes=self.stack_bytes)
+        return budget.used_bytes(self.arena_bytes)
+
+    @property
     def stack_bytes(self) -> int:
         """The stack that is reserved, for whichever entry point takes most."""
         all_of = (self, *(entry.compiled for entry in self.entries))

@@ -97,9 +97,7 @@ class Program:
     @property
     def ram_bytes(self) -> int:
         """All of the RAM that the program takes on the device."""
-        compiled = self._step.compiled
-        budget = replace(compiled.options.budget, stack_bytes=compiled.stack_bytes)
-        return budget.used_bytes(compiled.arena_bytes)
+        return self._step.compiled.ram_bytes
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -168,8 +166,7 @@ class Program:
 
     @cached_property
     def entries(self) -> dict[str, EntryCall]:
-        """Other entry points of the module, by name: functions of their inputs, which read the
-        parameters and change none."""
+        """Other entry points by name: functions of their inputs, which change no parameter."""
         return {e.name: EntryCall(self, e) for e in self._step.compiled.entries}
 
     def predict(self, *inputs: Any, **named: Any) -> Any:
@@ -317,13 +314,8 @@ class Program:
 
     @cached_property
     def _shared(self) -> SharedProgram:
-        compiled = self._step.compiled
-        return SharedProgram(
-            compiled.module,
-            compiled.graph,
-            compiled.options.executor,
-            [entry.point for entry in compiled.entries],
-        )
+        c = self._step.compiled
+        return SharedProgram(c.module, c.graph, c.options.executor, c.points)
 
     @cached_property
     def _state(self) -> State:

@@ -74,7 +74,7 @@ def _emit(job: Job) -> None:
         executor=options.executor,
         compiler=compiler,
         step=job.data,
-        entries=[entry.point for entry in compiled.entries],
+        entries=compiled.points,
     )
 
 
