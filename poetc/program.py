@@ -241,17 +241,8 @@ class Program:
 
         Raises InputError for what cannot be written, TypeError for options that there are not.
         """
-        if form not in emit.names():
-            raise InputError(f"no form {form!r}; there are {', '.join(emit.names())}")
-        backend = emit.load(form)
-        own = Given.of(options)
-        takes = {*backend.takes, *backend.borrows} - {"data"}
-        if other := sorted(own.texts.keys() - takes):
-            raise InputError(f"{', '.join(other)} do not say how {form!r} is written")
-        # What says how another form is written means nothing here.
-        hows = {name for other in map(emit.load, emit.names()) for name in other.takes} - takes
-        known = {name: text for name, text in self._given.texts.items() if name not in hows}
-        given, output = Given({**known, **own.texts}), os.fspath(path)
+        given = _given_to_write(form, options, self._given)
+        backend, output = emit.load(form), os.fspath(path)
         backend.check(given, output)
         emit.check_entries([*self.entries], form, given)
         if backend.plans(given) and self._step.compiled.options.executor is None:
@@ -361,6 +352,21 @@ class EntryCall:
                 shared.set_argument(i, array)
             results = shared.step()
         return self._signature.results(results)
+
+
+def _given_to_write(form: str, options: Mapping[str, Any], compiled: Given) -> Given:
+    """The options with which a program is written in a form: those given for that, and those that
+    it was compiled with. Raises InputError for another form, and for options of others."""
+    if form not in emit.names():
+        raise InputError(f"no form {form!r}; there are {', '.join(emit.names())}")
+    backend, own = emit.load(form), Given.of(options)
+    takes = {*backend.takes, *backend.borrows} - {"data"}
+    if other := sorted(own.texts.keys() - takes):
+        raise InputError(f"{', '.join(other)} do not say how {form!r} is written")
+    # What says how another form is written means nothing here.
+    hows = {name for other in map(emit.load, emit.names()) for name in other.takes} - takes
+    known = {name: text for name, text in compiled.texts.items() if name not in hows}
+    return Given({**known, **own.texts})
 
 
 def _as_given(held: np.ndarray, leaf: Any) -> np.ndarray:

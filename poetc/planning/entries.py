@@ -175,11 +175,8 @@ def _pages(graph: GraphOp) -> set[tuple[int, str, tuple[int, ...], bool]]:
 def check_shared(graph: GraphOp, step: GraphOp, parameters: Mapping[int, int]) -> None:
     """Raises AssertionError unless an entry reads the parameters of the step where the step has
     them, writes none, and has nothing of its own over those in RAM."""
-    pages = {
-        (t.offset, t.dtype, t.shape, t.updated) for t in getattr(layout_of(step), "tensors", ())
-    }
-    for t in getattr(layout_of(graph), "tensors", ()):
-        assert (t.offset, t.dtype, t.shape, t.updated) in pages, f"no page of the step is {t.label}"
+    other = sorted(_pages(graph) - _pages(step))
+    assert not other, f"no pages of the step: {other}"
     assert all(graph.new_page(i) is None for i in range(len(graph.arguments)))
     kept = [
         (offset, offset + tensor_bytes(argument.type))
