@@ -451,7 +451,7 @@ def too_slow(fastest_ns: int) -> UnscheduledError:
     )
 
 
-IN_VAIN = TimeLimitError(Diagnosis(Reason.SEARCH, searched_s=7.0))
+IN_VAIN = TimeLimitError(Diagnosis(Reason.SEARCH, searched_s=7000.0))
 
 
 @pytest.mark.slow
@@ -459,7 +459,7 @@ IN_VAIN = TimeLimitError(Diagnosis(Reason.SEARCH, searched_s=7.0))
     ("errors", "told"),
     [
         # A proof for some splits is none for others.
-        ([too_slow(90), IN_VAIN, too_slow(80)], ("ended after 7.0 s", "that is with")),
+        ([too_slow(90), IN_VAIN, too_slow(80)], ("the search ended after", "that is with")),
         ([too_slow(90), too_slow(70), too_slow(80)], ("takes 70 ns", "that is with --split=1:2, ")),
         ([too_slow(60), too_slow(70)], ("takes 60 ns", "parameters in shards do no better")),
     ],
@@ -480,6 +480,8 @@ def test_what_is_told_of_a_deadline(
     status, text = refused([GESTURE, *words], capsys)
     assert status == 4
     assert all(words in text for words in (*told, "of others nothing is proven"))
+    # How long is said of all attempts together.
+    assert "7000" not in text
 
 
 @pytest.mark.slow
