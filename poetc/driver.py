@@ -123,10 +123,29 @@ def compile_module(
         )
     if others and options.executor is not None:
         raise InputError("a program that runs plans, and a plan, have no other entry points")
-    step = _compile(ctx, module, options, progress, observe, has_entries=bool(others))
-    entries = tuple(
-        _compile_entry(ctx, other, name, step, progress, observe) for name, other in others.items()
-    )
+    has_storage = options.device.storage is not None
+    open_place = options.params == "auto" and options.ram_bytes is not None and has_storage
+    spare = module.clone() if others and open_place else None
+
+    def step_of_all(options: Options) -> Compiled:
+        return _compile(ctx, module, options, progress, observe, has_entries=bool(others))
+
+    def beside(step: Compiled) -> tuple[Entry, ...]:
+        return tuple(
+            _compile_entry(ctx, other.clone(), name, step, progress, observe)
+            for name, other in others.items()
+        )
+
+    step = step_of_all(options)
+    try:
+        entries = beside(step)
+    except UnscheduledError:
+        # Parameters in RAM may leave too little for another entry point.
+        if spare is None or any(map(step.graph.is_stored, range(len(step.graph.arguments)))):
+            raise
+        _become(module, spare)
+        step = step_of_all(replace(options, params="storage"))
+        entries = beside(step)
     return replace(step, entries=entries)
 
 

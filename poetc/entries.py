@@ -42,7 +42,8 @@ is."""
 
 _TAKEN = re.compile(
     r"(step|check|argument|result|compute|arena|static|stack|ram|storage|bank|layout|caller|build|"
-    r"arg|plan|hook|kernel|frozen|shared|load|section|set|get|init|version|size|align)"
+    r"arg|plan|hook|kernel|frozen|shared|load|section|set|get|init|version|size|align|save|open|"
+    r"instance|parameter|image)"
     r"s?([_\d].*)?"
 )
 """Words with which names of other symbols of a model begin."""
@@ -51,16 +52,24 @@ _TAKEN = re.compile(
 def separate(module: ModuleOp) -> dict[str, ModuleOp]:
     """Leaves the step in `module`, as `@main`; the others, each as `@main` of a module, by name.
 
-    Raises InputError for names that C functions cannot have.
+    Raises InputError for names that C functions cannot have, or that would look like others.
     """
     step, *others = entry_functions(module)
     found: dict[str, ModuleOp] = {}
     for entry in others:
         name = entry.sym_name.data
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or _TAKEN.fullmatch(name):
+        first = name.split("_")[0]
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name):
+            why = "lower-case letters, digits and _ make one, 41 at most"
+        elif _TAKEN.fullmatch(name):
+            why = f"functions of the model that begin with {first} are others"
+        elif shorter := [e.sym_name.data for e in others if name.startswith(f"{e.sym_name.data}_")]:
+            why = f"functions of @{shorter[0]} begin like that"
+        else:
+            why = ""
+        if why:
             raise InputError(
-                f"@{name} cannot be an entry point: a function of C is called after it, and that "
-                "would be no name for one, or look like another function of the model",
+                f"@{name} cannot be an entry point, as a function of C is called after it: {why}",
                 source_location(entry),
             )
         copy = module.clone()

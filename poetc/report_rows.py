@@ -112,7 +112,7 @@ def _asked(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _ram(summary: Summary) -> Iterator[tuple[str, str]]:
     ram, peak = summary.ram, summary.ram.peak
-    yield "RAM used", format_bytes(ram.total_bytes)
+    yield "RAM of the step" if summary.entries else "RAM used", format_bytes(ram.total_bytes)
     yield "  arena", format_bytes(ram.arena_bytes)
     yield "  static data", format_bytes(ram.static_bytes)
     if ram.stack_chain is None:

@@ -67,6 +67,7 @@ static bool refused(void)
     a_instance *instance = &arena.a;
     bool good = a_open(&arena, A_ARENA_BYTES - 1, &instance) == POETC_TOO_SMALL && instance == NULL;
     uint8_t *const odd = arena.a.bytes + 1;
+    good = good && a_open(NULL, A_ARENA_BYTES, &instance) == POETC_TOO_SMALL && instance == NULL;
     good = good && a_open(odd, A_ARENA_BYTES, &instance) == POETC_MISALIGNED && instance == NULL;
     return good && a_open(&arena, A_ARENA_BYTES, &instance) == POETC_OK && instance == &arena.a
            && a_argument(instance, A_ARGUMENTS) == NULL && a_argument_bytes(A_ARGUMENTS) == 0

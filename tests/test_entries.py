@@ -269,6 +269,8 @@ func.func public @step(%w: tensor<4xf32> {tf.aliasing_output = 0 : i32, poet.nam
         ('@result(%a: tensor<4xf32> {poet.name = "w"})', "@result cannot be an entry point"),
         ('@arg_max(%a: tensor<4xf32> {poet.name = "w"})', "@arg_max cannot be an entry point"),
         ('@Predict(%a: tensor<4xf32> {poet.name = "w"})', "@Predict cannot be an entry point"),
+        ('@save(%a: tensor<4xf32> {poet.name = "w"})', "that begin with save are others"),
+        ('@open(%a: tensor<4xf32> {poet.name = "w"})', "that begin with open are others"),
     ],
 )
 def test_faults_of_entry_points(
@@ -281,6 +283,15 @@ def test_faults_of_entry_points(
     error = capsys.readouterr().err
     assert said in error and str(source) in error
     assert not (tmp_path / "out").exists()
+
+
+def test_names_that_begin_with_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "m.mlir"
+    entry = 'func.func public @{}(%a: tensor<4xf32> {{poet.name = "w"}}) -> tensor<4xf32> {{\n'
+    entry += "  return %a : tensor<4xf32>\n}}\n"
+    source.write_text(SCALE + entry.format("predict") + entry.format("predict_result"))
+    assert main([str(source), "--emit=c", "-o", str(tmp_path / "out")]) == 2
+    assert "functions of @predict begin like that" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -297,10 +308,15 @@ def test_what_has_no_entry_points_says_so(
 def test_too_little_ram_for_an_entry_point(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where the step fits and another does not, it says which."""
-    many = np.repeat(NEW, 90, 0)
+    """Where the step fits and another does not, it says which; where that is because of parameters
+    in RAM, and nothing says that they have to be there, they are on storage."""
+    many = np.repeat(NEW, 12, 0)
     export(step, (WEIGHTS, X, Y), tmp_path / "m", predict=(predict, (WEIGHTS, many)))
-    assert main([str(tmp_path / "m.mlir"), "--ram=9600B", "--emit=report", "-q"]) in (3, 4)
+    words = [str(tmp_path / "m.mlir"), "--ram=9600B", "--emit=report", "-q"]
+    output = tmp_path / "report.json"
+    assert main([*words, "-o", str(output)]) == 0
+    assert json.loads(output.read_text())["params"] == "storage"
+    assert main([*words, "--params=ram"]) in (3, 4)
     said = capsys.readouterr().err
     assert "poetc: error: @predict, beside parameters of 7,256 B: no schedule fits into" in said
 

@@ -109,7 +109,8 @@ def _main(module: ModuleOp) -> FuncOp:
     if len(public) > 1:
         names = ", ".join(f"@{f.sym_name.data}" for f in public)
         raise InputError(
-            f"one public function expected, found {len(public)}: {names}",
+            f"a step alone is taken here, and there are {len(public)} public functions: {names}; "
+            "poetc itself and poetc.compile take entry points beside the step",
             source_location(public[1]),
         )
     (main,) = public

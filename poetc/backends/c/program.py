@@ -53,7 +53,7 @@ _OPEN = """\
 poetc_status {name}_open(void *memory, uint32_t bytes, {name}_instance **instance)
 {{
     *instance = NULL;
-    if (bytes < sizeof **instance) {{
+    if (memory == NULL || bytes < sizeof **instance) {{
         return POETC_TOO_SMALL;
     }}
     if ((uintptr_t)memory % {macro}_ARENA_ALIGNMENT != 0u) {{
