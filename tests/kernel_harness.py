@@ -99,7 +99,7 @@ def compile_functions(
     tables: Sequence[memref.GlobalOp] = (),
 ) -> ctypes.CDLL:
     """The functions, with the tables they read, as a shared library. Buffers may overlap."""
-    text = ['#include "poetc_scalar.h"', *map(print_table, tables)]
+    text = ['#include "poetc_scalar.h"', "#define IN_SECTION", *map(print_table, tables)]
     text += [print_function(f, Signature(name)) for name, f in mathlib.functions().items()]
     for function in functions:
         everything = frozenset(range(len(function.body.block.args)))

@@ -7,7 +7,7 @@ func.func private @main() {
 
 // -----
 
-// CHECK: one public function expected, found 2: @main, @eval
+// CHECK: a step alone is taken here, and there are 2 public functions: @main, @eval
 func.func public @main() {
   func.return
 }

@@ -115,10 +115,10 @@ def broken(text: str, indent: str) -> list[str]:
     target, equals, value = text.partition(" = ")
     if equals and len(INDENT) + len(value) <= room:
         return [f"{indent}{target} =", f"{indent}{INDENT}{value}"]
-    # Before the last operator that fits, of those in the fewest parentheses.
+    # Before the last operator that fits, or behind a comma, of those in the fewest parentheses.
     places = [
         (text.count("(", 0, m.start()) - text.count(")", 0, m.start()), -m.start())
-        for m in re.finditer(r" (?=[-+*/?:|&]{1,2} )", text)
+        for m in re.finditer(r" (?=[-+*/?:|&]{1,2} )|(?<=,) ", text)
         if m.start() <= room
     ]
     if not places:
