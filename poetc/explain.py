@@ -16,6 +16,7 @@ from poetc.compilation import compile_step
 from poetc.costmodel.device import NO_STORAGE
 from poetc.diagnosis import Diagnosis, Reason
 from poetc.driver import front_passes_of
+from poetc.entries import separate
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import graphs, tensor_bytes
 from poetc.ir.kinds import tensor_kinds
@@ -212,6 +213,7 @@ def _try(module: ModuleOp, name: str, given: Given, change: Change) -> Outcome |
 
 
 def _unscheduled(module: ModuleOp, options: Options) -> GraphOp:
+    separate(module)  # What holds the RAM of a step is shown of the step.
     passes = front_passes_of(module, options)
     run_passes(make_context(), module, passes, lambda step, module, seconds: None)
     return graphs(module)[0]

@@ -470,3 +470,10 @@ def test_a_module_of_pytorch_predicts_in_this_process() -> None:
     optimiser.step()
     expected = module.eval()(new).detach().numpy()
     np.testing.assert_allclose(program.predict(new), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_holds_the_ram_is_explained(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["explain", f"{model}.mlir", "--ram=5KB", "--params=ram", "--time-limit=1"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "There is no schedule as asked" in said and "needs at once" in said
