@@ -209,6 +209,7 @@ def test_the_record_of_a_transfer(tmp_path: Path) -> None:
     """The DMA writes the trailer: its line has nothing else, and a record has whole lines."""
     header = (RUNTIME / "poetc_store.h").read_text()
     (tmp_path / "poetc_store.h").write_text(on_lines(header, LINE))
+    (tmp_path / "poetc_version.h").write_text((RUNTIME / "poetc_version.h").read_text())
     (tmp_path / "record.c").write_text(
         f"""
 #include "poetc_store.h"

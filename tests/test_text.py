@@ -126,9 +126,13 @@ module @m {
         (GOOD.replace("f32", "f64"), 2, "operand 0 has elements of type f64"),
         (GOOD.replace("add %arg0, %arg0 : tensor<2x", "iota dim = 0 : tensor<3x"), 4, "operand is"),
         (GOOD.replace("}) -> tensor<2xf32>", "}) -> tensor<3xf32>"), 2, "tensor<3xf32>"),
-        (GOOD.replace("private", "public"), 7, "public functions are: @main (line 2), @f (line 7)"),
+        (
+            GOOD.replace("private", "public").replace("@main", "@first"),
+            7,
+            "public functions are: @first (line 2), @f (line 7)",
+        ),
         (GOOD.replace("public", "private"), 1, "public functions are: none"),
-        (GOOD.replace("@main", "@step"), 2, "public functions are: @step (line 2)"),
+        (GOOD.replace("@main", "@train"), 2, "public functions are: @train (line 2)"),
         (GOOD.replace("@f(%0)", "@g(%0)"), 4, "could not be found in symbol table"),
         ("module {\n}", 1, "the module has no function"),
         (

@@ -11,6 +11,7 @@ Compilers leave what is chosen in the loops, so it stands in the outermost one w
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from xdsl.dialects import affine, func
@@ -39,6 +40,11 @@ class Bounds:
     stop: str | None = None
     conditions: tuple[tuple[int, Index], ...] = ()
     """`factor * counter + rest >= 0` in the loop."""
+
+    def are_in(self, text: str) -> bool:
+        """Whether a loop with these bounds is in the C."""
+        names = [name for name in (self.start, self.stop) if name is not None]
+        return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
     def head(self, op: affine.ForOp, name: str, bindings: Bindings) -> tuple[str, Facts]:
         """The first line of the loop, whose variable has that name then, and what holds in it."""

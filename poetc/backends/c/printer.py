@@ -293,15 +293,23 @@ class _Function:
             self.bindings.holds[target] = argument
             self.bindings.bind(argument, target, changing=True)
             targets.append(target)
-        bounds = self.bounds.pop(op, None) or bounds_of(op, self.bindings)
+        bounds = self.bounds.get(op) or bounds_of(op, self.bindings)
         with self.bindings.scope():
             name = self.bindings.name(variable, "i")
             head, facts = bounds.head(op, name, self.bindings)
             self.bindings.line(head, depth=self.bindings.depth - 1)
+            lines = self.bindings.lines
+            places: list[tuple[Bounds, int, int]] = []
             for inner in self.ranges.get(op, ()):
+                begin = len(lines)
                 self.bounds[inner] = bounds_of(inner, self.bindings)
+                places.append((self.bounds[inner], begin, len(lines)))
             with self.bindings.known(facts):
                 self.assigning(op.body.block, targets)
+            for bounds, begin, end in reversed(places):
+                # A loop behind a guard that never holds is not printed.
+                if not bounds.are_in("\n".join(lines[end:])):
+                    del lines[begin:end]
         self.bindings.line("}")
         for target, result in zip(targets, op.results, strict=True):
             self.bindings.holds[target] = result
