@@ -23,6 +23,7 @@ from poetc.budget import Deadline
 from poetc.diagnosis import Reason
 from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.files import write_whole
+from poetc.ir.garbage import collect_less
 from poetc.request import GIVE_UNSCHEDULED, Options
 
 if TYPE_CHECKING:
@@ -247,6 +248,8 @@ def _by_dask(
             raise InputError(f"--workers={workers}: no Dask scheduler there") from error
         with client:
             try:
+                if isinstance(workers, int):
+                    client.run(collect_less)
                 asked = {client.submit(answer, step, p, pure=False): p for p in points}
                 for future in as_completed(asked):
                     point = asked[future]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -10,14 +9,11 @@ from collections.abc import Sequence
 
 from poetc.cli import compile, devices, explain, image, profile, sweep
 from poetc.errors import InputError, PoetcError
+from poetc.ir.garbage import collect_less
 from poetc.terminal import drop_output, flush, say
 
 LEAVE_S = 0.5
 """Seconds that the end of the process waits for a solver that was left behind."""
-
-GARBAGE = (10_000, 20, 20)
-"""When Python looks for garbage: less often than by default, as IR is many small objects that live
-long, which it would look through each time."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     is to end then."""
     if argv is not None:
         return _main(list(argv))
-    gc.set_threshold(*GARBAGE)
+    collect_less()
     status = _main(sys.argv[1:])
     # There is nothing left to interrupt; Python would print where it is in ending its threads.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
