@@ -12,6 +12,8 @@ Compilers leave what is chosen in the loops, so it stands in the outermost one w
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xdsl.dialects import affine, func
@@ -117,6 +119,24 @@ def bounds_of(op: affine.ForOp, bindings: Bindings) -> Bounds:
             behind = whole + Index((), 1)
             stop = _chosen(behind, end, end - behind, f"{name}_end", bindings)
     return Bounds(start, stop, tuple(conditions))
+
+
+@contextmanager
+def declared(
+    loops: Iterable[affine.ForOp], known: dict[affine.ForOp, Bounds], bindings: Bindings
+) -> Iterator[None]:
+    """Declares the bounds of `loops`, which are printed inside, and adds them to those `known`."""
+    lines = bindings.lines
+    places: list[tuple[Bounds, int, int]] = []
+    for loop in loops:
+        begin = len(lines)
+        known[loop] = bounds_of(loop, bindings)
+        places.append((known[loop], begin, len(lines)))
+    yield
+    for bounds, begin, end in reversed(places):
+        # A loop behind a guard that never holds is not printed.
+        if not bounds.are_in("\n".join(lines[end:])):
+            del lines[begin:end]
 
 
 def _only_guard(op: affine.ForOp) -> affine.IfOp | None:

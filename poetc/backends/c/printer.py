@@ -33,7 +33,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
 from poetc.backends.c.bindings import LONG, Bindings
-from poetc.backends.c.bounds import Bounds, bounds_of, known_in
+from poetc.backends.c.bounds import Bounds, bounds_of, declared, known_in
 from poetc.backends.c.expressions import (
     Expression,
     Level,
@@ -298,18 +298,9 @@ class _Function:
             name = self.bindings.name(variable, "i")
             head, facts = bounds.head(op, name, self.bindings)
             self.bindings.line(head, depth=self.bindings.depth - 1)
-            lines = self.bindings.lines
-            places: list[tuple[Bounds, int, int]] = []
-            for inner in self.ranges.get(op, ()):
-                begin = len(lines)
-                self.bounds[inner] = bounds_of(inner, self.bindings)
-                places.append((self.bounds[inner], begin, len(lines)))
-            with self.bindings.known(facts):
+            inner = declared(self.ranges.get(op, ()), self.bounds, self.bindings)
+            with inner, self.bindings.known(facts):
                 self.assigning(op.body.block, targets)
-            for bounds, begin, end in reversed(places):
-                # A loop behind a guard that never holds is not printed.
-                if not bounds.are_in("\n".join(lines[end:])):
-                    del lines[begin:end]
         self.bindings.line("}")
         for target, result in zip(targets, op.results, strict=True):
             self.bindings.holds[target] = result
