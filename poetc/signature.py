@@ -74,7 +74,7 @@ class Signature:
         names = [part.name for part in self._positional]
         if len(inputs) > len(names):
             raise TypeError(
-                f"a step takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}"
+                f"there are {len(names)} inputs ({', '.join(names)}), not {len(inputs)}"
             )
         given = dict(zip(names, inputs, strict=False))
         if twice := sorted(given.keys() & named.keys()):
@@ -83,7 +83,7 @@ class Signature:
             raise TypeError(f"no input {', '.join(unknown)}; there are {', '.join(self.inputs)}")
         given |= named
         if missing := [name for name in names if name not in given]:
-            raise TypeError(f"a step needs {', '.join(missing)}")
+            raise TypeError(f"no value for {', '.join(missing)}")
         found: dict[int, np.ndarray] = {}
         for name, value in given.items():
             arrays = self.arrays(self._parts[name], value)

@@ -171,8 +171,8 @@ def test_what_does_not_fit_the_step() -> None:
         with pytest.raises(poetc.InputError, match=message):
             program.step(*inputs)
     for inputs, named, message in (
-        ((X,), {}, "a step needs labels"),
-        ((X, LABELS, X), {}, r"takes 2 inputs \(x, labels\), not 3"),
+        ((X,), {}, "no value for labels"),
+        ((X, LABELS, X), {}, r"there are 2 inputs \(x, labels\), not 3"),
         ((X, LABELS), {"x": X}, "x: given by position and by name"),
         ((X, LABELS), {"y": X}, "no input y; there are x, labels"),
     ):

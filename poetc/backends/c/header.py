@@ -81,7 +81,7 @@ def _places(program: Program) -> list[str]:
     inputs = (
         "inputs are buffers of the caller."
         if program.graph.io == "caller"
-        else "inputs are written before each step, which reuses their bytes."
+        else "inputs are written before each call, which reuses their bytes."
     )
     offsets = "Offsets are in bytes from the start of the arena"
     if not program.fixed_places:

@@ -139,10 +139,10 @@ class ScheduledProgram(Program):
         if not computes:
             return ""
         about = (
-            f"With {macro}_HOOK defined, for all files, as the name of a function: a step calls it "
+            f"With {macro}_HOOK defined, for all files, as the name of a function: it is called "
             f"before each compute, with its number from 0 on, and with {macro}_COMPUTES at the "
-            "end, before new parameters become the current ones. If it returns anything but 0 the "
-            "step ends with POETC_CANCELLED."
+            "end, before new parameters, if there are any, become the current ones. If it returns "
+            "anything but 0 all ends with POETC_CANCELLED."
         )
         parameters = ", ".join([*(f"const {each}" for each in self.first()), "uint32_t compute"])
         return f"""\
