@@ -378,9 +378,23 @@ class SearchOptions:
     gap: float = default("gap")
     ram_scope: str = default("ram_scope")
 
+    @property
+    def counted(self) -> bool:
+        """Whether work ends a search, not the clock."""
+        return self.stop == "work"
+
 
 SEARCH = {field.name: field.name.removesuffix("_s") for field in fields(SearchOptions)}
 """Fields of `SearchOptions`, and the options that they are."""
+
+
+def check_search(options: SearchOptions) -> None:
+    """Raises InputError for a `stop` and a number of `threads` that there are not: passes and
+    callers in Python give what they like."""
+    for name in ("stop", "threads"):
+        choices, given = OPTIONS[name].choices or (), getattr(options, name)
+        if str(given) not in choices:
+            raise InputError(f"{name} is {' or '.join(choices)}, not {given}")
 
 
 def search_fields(options: SearchOptions) -> dict[str, Any]:

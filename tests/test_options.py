@@ -7,11 +7,14 @@ import inspect
 import runpy
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from poetc.cli.compile import build_parser
 from poetc.cli.profile import build_parser as profile_parser
+from poetc.errors import InputError
+from poetc.ir.text import make_context, parse_module
 from poetc.options import OPTIONS, PASS, PROFILE, RELAX, Option
 from poetc.passes.poet_schedule import PoetSchedulePass
 from poetc.planning.problem import ScheduleOptions
@@ -78,3 +81,26 @@ def test_the_command_knows_no_backend_by_name() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Compare) and "emit" in ast.unparse(node.left):
                 assert not any(isinstance(c, ast.Constant) for c in node.comparators), path
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stop": "soon"}, "stop is work or clock, not soon"),
+        ({"threads": 0}, "threads is 1 or 2, not 0"),
+        ({"threads": -1}, "threads is 1 or 2, not -1"),
+    ],
+)
+def test_what_no_search_has_is_refused(given: dict[str, Any], said: str) -> None:
+    """By passes, too, which take any text and any number."""
+    module = parse_module(
+        "poet.graph @main(%x: tensor<4xf32>) -> (tensor<4xf32>) {\n"
+        "  poet.return %x : tensor<4xf32>\n}"
+    )
+    with pytest.raises(InputError, match=said):
+        PoetSchedulePass(**given).apply(make_context(), module)
+    pytest.importorskip("tvm")
+    from poetc.tvm.schedule import PoetSchedule
+
+    with pytest.raises(InputError, match=said):
+        PoetSchedule(**given)

@@ -39,8 +39,8 @@ _LARGEST_PART = 4
 
 
 class ByRows:
-    """A scatter that can be done by rows. Attributes `rows`, and `extents` of the space of updates
-    without dimensions of size 1."""
+    """A scatter that can be done by rows: `rows` and `updates` are how many there are, `axes` those
+    of the space of updates, but for those of size 1."""
 
     def __init__(self, op: stablehlo.ScatterOp) -> None:
         self.op = op

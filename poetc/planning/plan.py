@@ -19,7 +19,7 @@ from poetc.errors import InfeasibleError, InputError, TimeLimitError, Unschedule
 from poetc.ir.graph import GraphView, view_scheduled, write_schedule
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers, split_transfers
-from poetc.options import OPTIONS
+from poetc.options import check_search
 from poetc.planning.memory import (
     PLANNED,
     plan_graph_memory,
@@ -83,14 +83,13 @@ def schedule_and_plan(
 def _checked(graph: GraphOp, options: ScheduleOptions) -> ScheduleOptions:
     """The options with the only place for parameters in shards, which is storage.
 
-    Raises InputError where they are to be in RAM and for an unknown `stop`, and InfeasibleError
+    Raises InputError where they are to be in RAM and as `check_search` does, and InfeasibleError
     where nothing is left for tensors.
     """
     if graph.has_shards and (options.params == "ram" or options.ram_scope != "all"):
         limits = "params=ram" if options.params == "ram" else f"ram-scope={options.ram_scope}"
         raise InputError(f"parameters in shards are on storage; they cannot go with {limits}")
-    if options.stop not in (stops := OPTIONS["stop"].choices or ()):
-        raise InputError(f"stop is {' or '.join(stops)}, not {options.stop}")
+    check_search(options)
     if options.arena_bytes is not None and options.arena_bytes <= 0 < options.budget.reserved_bytes:
         raise InfeasibleError(replace(diagnosis(graph, options, Reason.RESERVED), proven=True))
     return replace(options, params="storage") if graph.has_shards else options

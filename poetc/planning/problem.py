@@ -51,7 +51,7 @@ class ScheduleOptions(SearchOptions):
 
     def new_clock(self) -> Clock:
         """A clock of the time limit."""
-        return Clock(self.time_limit_s, counted=self.stop == "work")
+        return Clock(self.time_limit_s, counted=self.counted)
 
     @property
     def now_s(self) -> float:

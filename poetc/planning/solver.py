@@ -102,7 +102,7 @@ class Solver:
                     strategy=options.strategy,
                     time_limit_s=time_limit_s,
                     patience=patient_s / effort_s,
-                    effort_s=effort_s if options.stop == "work" else None,
+                    effort_s=effort_s if options.counted else None,
                     clock=options.clock,
                     enough_nj=self.enough_nj,
                     params=replace(DEFAULTS, threads=options.threads),

@@ -19,7 +19,7 @@ from poetc.budget import Budget, Deadline
 from poetc.costmodel.device import Device, load_device, with_storage
 from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InfeasibleError, InputError, TimeLimitError, UnscheduledError
-from poetc.options import SearchOptions, default, search_fields
+from poetc.options import SearchOptions, check_search, default, search_fields
 from poetc.passes.poet_verify import verify_graph
 from poetc.planning.order import order_graph
 from poetc.planning.plan import schedule_and_plan
@@ -113,6 +113,7 @@ def PoetSchedule(
         threads=threads,
         gap=gap,
     )
+    check_search(options)
 
     def transform(module: ir.IRModule, _: tvm.transform.PassContext) -> ir.IRModule:
         try:

@@ -70,7 +70,7 @@ uint32_t poetc_crc32(const void *data, uint32_t length)
     };
     const uint8_t *bytes = data;
     uint32_t crc = 0xffffffffu;
-    /* A word at a time takes a third fewer instructions than a byte at a time. */
+    /* A word at a time takes fewer instructions than a byte at a time. */
     for (; length >= 4u; length -= 4u) {
         crc ^= poetc_get_u32(bytes);
         bytes += 4;

@@ -1,7 +1,7 @@
 /* Addition, subtraction and multiplication of floats for a Cortex-M0, in place of those of the
- * compiler's library, whose results they give in about half of the instructions: IEEE 754 single
- * precision, rounded to the nearest, ties to even, with denormals. A NaN is an operand that is one,
- * made quiet, or the positive default one.
+ * compiler's library, whose results they give in fewer instructions: IEEE 754 single precision,
+ * rounded to the nearest, ties to even, with denormals. A NaN is an operand that is one, made
+ * quiet, or the positive default one.
  *
  * The names are those of the run-time ABI for the Arm architecture (IHI 0043), section 4.1.2.
  */
