@@ -374,6 +374,11 @@ def values_bytes(tensor: ImageTensor, values: np.ndarray) -> bytes:
     return np.ascontiguousarray(values).astype(_little(tensor)).tobytes()
 
 
+def values_of(tensor: ImageTensor, data: bytes) -> np.ndarray:
+    """The values of a tensor whose page has these bytes."""
+    return np.frombuffer(data, _little(tensor)).reshape(tensor.shape).astype(tensor.dtype)
+
+
 def record_offset(sequence: int, unit_bytes: int) -> int:
     """Where the record of the state with that sequence number is in an image."""
     return (sequence & 1) * unit_bytes
@@ -430,7 +435,7 @@ def _values(
     data = bytes(image[offset:end])
     if image[end : end + PAGE_TRAILER_BYTES] != page_trailer(data, tag):
         raise InputError(f"{tensor.label} is damaged: the CRC of its page at {offset} is wrong")
-    return np.frombuffer(data, _little(tensor)).reshape(tensor.shape).astype(tensor.dtype)
+    return values_of(tensor, data)
 
 
 def current_state(layout: ImageLayout, image: bytes | bytearray) -> State:

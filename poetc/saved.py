@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from poetc.errors import InputError
-from poetc.image import ImageParameter, ImageTensor, arrays_of, values_bytes
+from poetc.image import ImageParameter, ImageTensor, arrays_of, values_bytes, values_of
 from poetc.page import PAGE_TRAILER_BYTES, page_trailer
 from poetc.tensors import ProgramTensors
 
@@ -102,6 +102,5 @@ def load(layout: SavedLayout, data: bytes) -> list[np.ndarray]:
         value = data[tensor.offset : end]
         if data[end : end + PAGE_TRAILER_BYTES] != page_trailer(value, tag):
             raise InputError(f"{tensor.label} is damaged: the CRC at {end} is wrong")
-        dtype = np.dtype(tensor.dtype).newbyteorder("<")
-        arrays.append(np.frombuffer(value, dtype).reshape(tensor.shape).astype(tensor.dtype))
+        arrays.append(values_of(tensor, value))
     return arrays

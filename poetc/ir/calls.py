@@ -10,6 +10,12 @@ from poetc.errors import InputError
 from poetc.ir.locations import source_location
 
 
+def public_functions(module: ModuleOp) -> list[FuncOp]:
+    """The functions that can be called from outside, in their order."""
+    functions = [op for op in module.ops if isinstance(op, FuncOp)]
+    return [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
+
+
 def calls_in(function: FuncOp) -> Iterator[CallOp]:
     """The calls in the body of a function."""
     return (op for op in function.body.walk() if isinstance(op, CallOp))

@@ -31,7 +31,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from poetc.errors import InputError, SourceLocation, collected
 from poetc.ir.aliasing import aliasing_faults
 from poetc.ir.bytecode import MAGIC
-from poetc.ir.calls import callees_first
+from poetc.ir.calls import callees_first, public_functions
 from poetc.ir.dialects import DIALECTS
 from poetc.ir.framework_names import FRAMEWORK_NAMES
 from poetc.ir.locations import Lines, SourceLines, source_location
@@ -367,7 +367,7 @@ def _entry_faults(module: ModuleOp) -> Iterator[InputError]:
     for op in module.ops:
         if not isinstance(op, FuncOp | MeshOp):
             yield InputError(f"{op.name} beside functions is not supported", source_location(op))
-    public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
+    public = public_functions(module)
     names = [f.sym_name.data for f in public]
     if names != ["main"] and [name in STEPS for name in names].count(True) != 1:
         have = ", ".join(f"@{f.sym_name.data} (line {_line(f)})" for f in public) or "none"
@@ -395,9 +395,7 @@ def entry_functions(module: ModuleOp) -> list[FuncOp]:
     IR, whose functions are kernels."""
     if any(op.name == "poet.graph" for op in module.ops):
         return []
-    functions = [op for op in module.ops if isinstance(op, FuncOp)]
-    public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
-    return sorted(public, key=lambda f: f.sym_name.data not in STEPS)
+    return sorted(public_functions(module), key=lambda f: f.sym_name.data not in STEPS)
 
 
 def _line(op: Operation) -> str:

@@ -43,6 +43,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.errors import InputError, collected
 from poetc.ir.aliasing import aliasing_faults, updates_of
+from poetc.ir.calls import public_functions
 from poetc.ir.locations import source_location
 from poetc.ir.poet import IO_PLACES, SHARD, STORED, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
@@ -102,8 +103,7 @@ class StableHLOToPoetPass(ModulePass):
 
 
 def _main(module: ModuleOp) -> FuncOp:
-    functions = [op for op in module.ops if isinstance(op, FuncOp)]
-    public = [f for f in functions if f.sym_visibility is None or f.sym_visibility.data == "public"]
+    public = public_functions(module)
     if not public:
         raise InputError("no public function @main", source_location(module))
     if len(public) > 1:

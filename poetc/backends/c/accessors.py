@@ -69,7 +69,7 @@ def _named(places: Sequence[TensorPlace], kind: str) -> list[tuple[TensorPlace, 
 def _setter(program: Program, i: int, name: str) -> str:
     place = program.arguments[i]
     type_ = element_c_type(place.type.element_type)
-    data = f"{program.name}_argument({_first(program)}{i}u)"
+    data = f"{program.name}_argument({program.instance}{i}u)"
     function = f"{program.name}_set_{name}"
     if not place.shape:
         return f"""\
@@ -78,24 +78,14 @@ static inline void {function}({_parameters(program, f"{type_} value")})
     *({type_} *){data} = value;
 }}
 """
-    elements = math.prod(place.shape)
-    parameters = _parameters(program, f"const {type_} *values", "uint32_t count")
-    return f"""\
-static inline poetc_status {function}({parameters})
-{{
-    {type_} *const to = ({type_} *){data};
-    for (uint32_t k = 0; k < count && count == {elements}u; ++k) {{
-        to[k] = values[k];
-    }}
-    return count == {elements}u ? POETC_OK : POETC_WRONG_SIZE;
-}}
-"""
+    there = f"{type_} *const to = ({type_} *){data};"
+    return _copying(program, function, f"const {type_} *", place, there, "to[k] = values[k];")
 
 
 def _getter(program: Program, i: int, name: str) -> str:
     place = program.results[i]
     type_ = element_c_type(place.type.element_type)
-    data = f"{program.name}_result({_first(program)}{i}u)"
+    data = f"{program.name}_result({program.instance}{i}u)"
     function = f"{program.name}_get_{name}"
     if not place.shape:
         return f"""\
@@ -104,22 +94,26 @@ static inline {type_} {function}({_parameters(program) or "void"})
     return *(const {type_} *){data};
 }}
 """
+    there = f"const {type_} *const from = (const {type_} *){data};"
+    return _copying(program, function, f"{type_} *", place, there, "values[k] = from[k];")
+
+
+def _copying(
+    program: Program, function: str, pointer: str, place: TensorPlace, there: str, copy: str
+) -> str:
+    """A function that copies the elements of a tensor: `there` declares where it is in the arena,
+    and `copy` does it for element k."""
     elements = math.prod(place.shape)
-    parameters = _parameters(program, f"{type_} *values", "uint32_t count")
     return f"""\
-static inline poetc_status {function}({parameters})
+static inline poetc_status {function}({_parameters(program, f"{pointer}values", "uint32_t count")})
 {{
-    const {type_} *const from = (const {type_} *){data};
+    {there}
     for (uint32_t k = 0; k < count && count == {elements}u; ++k) {{
-        values[k] = from[k];
+        {copy}
     }}
     return count == {elements}u ? POETC_OK : POETC_WRONG_SIZE;
 }}
 """
-
-
-def _first(program: Program) -> str:
-    return "instance, " if program.instances else ""
 
 
 def _parameters(program: Program, *others: str) -> str:

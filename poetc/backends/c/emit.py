@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -123,57 +123,60 @@ class KernelCompiler(Protocol):
         ...
 
 
-def emit(
-    module: ModuleOp,
-    directory: str | Path,
-    *,
-    name: str = DEFAULT_NAME,
-    stack_bytes: int = DEFAULT_STACK_BYTES,
-    static_bytes: int | None = None,
-    board: Board | None = None,
-    ram_bytes: int | None = None,
-    layout: str = DEFAULT_LAYOUT,
-    executor: Executor | None = None,
-    compiler: KernelCompiler | None = None,
-    step: StepData | None = None,
-    entries: Sequence[EntryPoint] = (),
-    instances: bool = False,
-) -> None:
-    """Writes the one graph of `module` to `directory`, which appears complete or not at all.
+class EmitOptions(TypedDict, total=False):
+    """How C is generated, by keyword.
 
     `name` begins all symbols of the model and names its files. `stack_bytes` is what is reserved
     for the stack, `static_bytes` for static data beside the arena (by default, what the stores of
     the layout or the board need); on a host both only enter the reported RAM. With a `board` the
     program is firmware that links into `ram_bytes` (by default, all that the board has), otherwise
     a library whose `layout` is one of libraries/. With an `executor` the schedule is not printed as
-    C: the program runs plans (backends/plan/). With a `compiler`, kernels are assembly. With a
-    `step`, its data are in the directory, and what runs it and compares the results. `entries` are
-    other entry points, which read the parameters of the step. With `instances` the arena is the
+    C: the program runs plans (backends/plan/). With a `compiler`, kernels are assembly. `entries`
+    are other entry points, which read the parameters of the step. With `instances` the arena is the
     caller's, and functions take a pointer to it.
+    """
+
+    name: str
+    stack_bytes: int
+    static_bytes: int | None
+    board: Board | None
+    ram_bytes: int | None
+    layout: str
+    executor: Executor | None
+    compiler: KernelCompiler | None
+    entries: Sequence[EntryPoint]
+    instances: bool
+
+
+def emit(
+    module: ModuleOp,
+    directory: str | Path,
+    *,
+    step: StepData | None = None,
+    **options: Unpack[EmitOptions],
+) -> None:
+    """Writes the one graph of `module` to `directory`, which appears complete or not at all.
+
+    The `options` are `EmitOptions`. With a `step`, its data are in the directory, and what runs it
+    and compares the results.
     If `directory` exists, generated files in it are replaced, the directory itself and other files
     are kept. Raises InputError for what cannot be generated or written, and if files that are not
     generated would be overwritten.
     """
-    files, data = _generate(
-        module,
-        name,
-        stack_bytes,
-        static_bytes,
-        board,
-        ram_bytes,
-        layout,
-        executor,
-        compiler,
-        step,
-        entries,
-        instances,
-    )
+    files, data = _generate(module, step, **options)
     # Data first: where files are replaced one by one, nothing builds until all are there.
     write_generated({**data, **files}, directory)
 
 
-def generate(
+def generate(module: ModuleOp, **options: Unpack[EmitOptions]) -> dict[str, str]:
+    """The content of every generated file by its path."""
+    files, _ = _generate(module, None, **options)
+    return files
+
+
+def _generate(
     module: ModuleOp,
+    step: StepData | None,
     *,
     name: str = DEFAULT_NAME,
     stack_bytes: int = DEFAULT_STACK_BYTES,
@@ -185,38 +188,6 @@ def generate(
     compiler: KernelCompiler | None = None,
     entries: Sequence[EntryPoint] = (),
     instances: bool = False,
-) -> dict[str, str]:
-    """The content of every generated file by its path; the options are those of `emit`."""
-    files, _ = _generate(
-        module,
-        name,
-        stack_bytes,
-        static_bytes,
-        board,
-        ram_bytes,
-        layout,
-        executor,
-        compiler,
-        None,
-        entries,
-        instances,
-    )
-    return files
-
-
-def _generate(
-    module: ModuleOp,
-    name: str,
-    stack_bytes: int,
-    static_bytes: int | None,
-    board: Board | None,
-    ram_bytes: int | None,
-    layout: str,
-    executor: Executor | None,
-    compiler: KernelCompiler | None,
-    step: StepData | None,
-    entries: Sequence[EntryPoint],
-    instances: bool,
 ) -> tuple[dict[str, str], dict[str, bytes]]:
     """What `generate` gives, and the data for one run."""
     check_library(name, layout, board)

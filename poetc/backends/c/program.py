@@ -229,9 +229,14 @@ class Program:
         """The first parameter of functions that need the arena."""
         return [f"{self.model}_instance *instance"] if self.instances else []
 
+    @property
+    def instance(self) -> str:
+        """What the arguments of those functions begin with in a call."""
+        return "instance, " if self.instances else ""
+
     def at(self, offset: int | str) -> str:
         """Where something is in the arena, in C."""
-        return f"at(instance, {offset})" if self.instances else f"at({offset})"
+        return f"at({self.instance}{offset})"
 
     def about(self) -> str:
         """What the model has, as comments say it."""

@@ -55,7 +55,7 @@ def save_source(program: Program, layout: SavedLayout) -> str:
     """`model_save.c`."""
     n, macro = program.name, program.macro
     parameters = ", ".join([*program.first(), "poetc_store *store", "uint32_t offset"])
-    data = f"{n}_argument({'instance, ' if program.instances else ''}argument[k])"
+    data = f"{n}_argument({program.instance}argument[k])"
     count = len(layout.tensors)
     arguments = local_table("uint32_t", "argument", [str(t.argument) for t in layout.tensors])
     offsets = local_table("uint32_t", "place", [str(t.offset) for t in layout.tensors])

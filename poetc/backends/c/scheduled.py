@@ -164,7 +164,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             end = "status = POETC_CANCELLED; goto failed;"
         names = [f'"{c_identifier(compute.label.data)}"' for compute in self.graph.computes]
         text = _BEFORE.format(
-            instance="instance, " if self.instances else "",
+            instance=self.instance,
             macro=self.macro,
             name=self.name,
             end=end,
