@@ -6,26 +6,13 @@
 
 #include "a.h"
 #include "b.h"
+#include "model_data.h"
 #include "store_memory.h"
 
 static union {
     a_instance a;
     b_instance b;
 } arena;
-
-static bool move(const char *directory, char model, const char *kind, uint32_t i, void *data,
-                 uint32_t bytes, bool in)
-{
-    char path[1024];
-    (void)snprintf(path, sizeof path, "%s/%c/%s%lu.bin", directory, model, kind, (unsigned long)i);
-    FILE *const file = fopen(path, in ? "rb" : "wb");
-    if (file == NULL) {
-        perror(path);
-        return false;
-    }
-    const size_t done = in ? fread(data, 1, bytes, file) : fwrite(data, 1, bytes, file);
-    return fclose(file) == 0 && done == bytes;
-}
 
 #define MODEL(name, macro, letter) \
     static bool name##_run(const char *directory, bool first, bool last) \

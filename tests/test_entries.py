@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from conftest import MODELS
 from firmware import run, sections, write_data
 
 import poetc
+from poetc import entries
 from poetc.cli import main
 from poetc.entries import separate
 from poetc.errors import InputError
@@ -477,3 +479,27 @@ def test_what_holds_the_ram_is_explained(model: Path, capsys: pytest.CaptureFixt
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "There is no schedule as asked" in said and "needs at once" in said
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--params=ram",),
+        ("--params=ram", "--arena=caller"),
+        ("--params=storage", "--ram=9600"),
+        ("--params=storage", "--ram=9600", "--io=caller"),
+        ("--params=ram", "--executor=plan"),
+    ],
+)
+def test_no_entry_point_is_called_like_another_function(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Whatever a header declares, no entry point may have the name that follows the model's."""
+    words = [str(MODELS / "gesture_mlp.mlir"), *options, "--emit=c", "-q", "--time-limit=5"]
+    assert main([*words, "-o", str(tmp_path / "out")]) == 0
+    header = (tmp_path / "out" / "model.h").read_text()
+    declared = set(
+        re.findall(r"\bmodel_([a-z0-9_]+)\b", re.sub(r"/\*.*?\*/", "", header, flags=re.S))
+    )
+    assert len(declared) > 8
+    assert not [name for name in declared if entries._TAKEN.fullmatch(name) is None]
