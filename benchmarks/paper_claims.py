@@ -292,7 +292,7 @@ def _cheap(graphs: Sequence[Graph], graph: str, strategy: str) -> str:
         return f"{strategy} comes near the best schedule where it has one."
     return (
         f"Half of the bytes of {graph} are made by kernels that take {most:.2%} of the energy. "
-        f"Where {strategy} has a schedule it remakes those, too, and little is left to save."
+        f"Where {strategy} has a schedule it recomputes those, too, and little is left to save."
     )
 
 

@@ -64,7 +64,7 @@ def front_passes(
     Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
     are, `frozen` which arguments are never written, `train` which parameters are trained, `pages`
     how weights are held. Costs that were made for another device than `device`, or may be from
-    another profile, are made again; costs without a device, written by hand, are kept.
+    another profile, are annotated again; costs without a device, written by hand, are kept.
     """
     profile = _profile_path(device)
     split = splits_text(splits) if splits else None
