@@ -235,7 +235,7 @@ def test_without_data_a_step_takes_a_pointer(models: Path, tmp_path: Path) -> No
     out, step = tmp_path / "out", np.load(models / "returned.npz")
     assert main([str(models / "returned.mlir"), "--emit=c", "-q", "-o", str(out)]) == 0
     header = " ".join((out / "model.h").read_text().replace("*", "").split())
-    assert "const float argument1" in header and "inputs are written before each step" in header
+    assert "const float argument1" in header and "inputs are written before each call" in header
     assert "buffers of the caller, aligned to 4 bytes, that overlap neither" in header
     assert "else: frozen arguments, which are left as they are. " in header
     for i in range(4):
