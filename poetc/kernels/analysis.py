@@ -4,9 +4,7 @@ Both read nothing but the function (docs/kernels.md says what it may contain) an
 work is counted from trip counts, aliasing is proven from index maps. A kernel may also come from
 the text of a user, so what is not as our own lowering makes it is an InputError that says where.
 
-The index maps of lowered kernels have loop variables as dimensions. In the text of an affine load
-or store these are not told from symbols, and xDSL reads all of them as symbols; hence dimensions
-and symbols are the same here.
+Dimensions and symbols of maps and sets are the same here (linear.py says why).
 """
 
 from __future__ import annotations
@@ -29,15 +27,14 @@ from xdsl.ir.affine import (
     AffineConstraintKind,
     AffineDimExpr,
     AffineExpr,
-    AffineMap,
     AffineSet,
-    AffineSymExpr,
 )
 
 from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.locations import source_location
 from poetc.ir.types import buffer_type, element_bytes
+from poetc.kernels.linear import Linear, access_indices
 
 # Work
 
@@ -395,18 +392,6 @@ def _extent_of(variable: SSAValue) -> int:
 # Aliasing
 
 
-@dataclass(frozen=True)
-class _Linear:
-    """`Σ coefficient · loop variable + rest`. A rest of None is any number, at each evaluation
-    another one."""
-
-    terms: Mapping[SSAValue, int]
-    rest: int | None = 0
-
-
-_UNKNOWN = _Linear({}, None)
-
-
 def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> bool:
     """Whether the kernel still computes the same if this result and this operand are one buffer.
 
@@ -448,7 +433,7 @@ def _reads_first(load: affine.LoadOp | memref.LoadOp, store: affine.StoreOp) -> 
     common = [op for op in inside_load if op in inside_store and isinstance(op, affine.ForOp)]
     variables = [op.body.block.args[0] for op in common]
     pinned: set[SSAValue] = {v for v in variables if _extent_of(v) <= 1}
-    maps = list(zip(_indices(store), _indices(load), strict=True))
+    maps = list(zip(access_indices(store), access_indices(load), strict=True))
     grown = True
     while grown:
         before = len(pinned)
@@ -486,7 +471,7 @@ def _comes_first(first: Operation, second: Operation, above_first: Sequence[Oper
 
 
 def _pins(
-    stored: _Linear, loaded: _Linear, variables: Sequence[SSAValue], pinned: set[SSAValue]
+    stored: Linear, loaded: Linear, variables: Sequence[SSAValue], pinned: set[SSAValue]
 ) -> set[SSAValue]:
     """The common loop variables that equal indices `stored` and `loaded` force to be equal: where
     they are the leading digits of a mixed-radix number whose last digits are the rest."""
@@ -506,7 +491,7 @@ def _pins(
     return set(digits)
 
 
-def _range(index: _Linear, without: Sequence[SSAValue]) -> tuple[int, int]:
+def _range(index: Linear, without: Sequence[SSAValue]) -> tuple[int, int]:
     """Least and greatest value of a known index without these loop variables."""
     assert index.rest is not None
     low = high = index.rest
@@ -515,53 +500,6 @@ def _range(index: _Linear, without: Sequence[SSAValue]) -> tuple[int, int]:
             reach = c * (_extent_of(v) - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
     return low, high
-
-
-def _indices(op: affine.LoadOp | affine.StoreOp | memref.LoadOp) -> list[_Linear]:
-    if isinstance(op, memref.LoadOp):
-        return [_linear_value(index) for index in op.indices]
-    return [_linear(expr, op.map.data, op.indices) for expr in op.map.data.results]
-
-
-def _linear_value(value: SSAValue) -> _Linear:
-    """An index that is an SSA value."""
-    owner = value.owner
-    if isinstance(value, BlockArgument) and isinstance(value.block.parent_op(), affine.ForOp):
-        if value.index == 0:
-            return _Linear({value: 1})
-    elif isinstance(owner, affine.ApplyOp):
-        return _linear(owner.map.data.results[0], owner.map.data, owner.mapOperands)
-    elif isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return _Linear({}, owner.value.value.data)
-    return _UNKNOWN
-
-
-def _linear(expr: AffineExpr, map: AffineMap, operands: Sequence[SSAValue]) -> _Linear:
-    match expr:
-        case AffineConstantExpr():
-            return _Linear({}, expr.value)
-        case AffineDimExpr():
-            return _linear_value(operands[expr.position])
-        case AffineSymExpr():
-            return _linear_value(operands[map.num_dims + expr.position])
-        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
-            a, b = _linear(expr.lhs, map, operands), _linear(expr.rhs, map, operands)
-            if a.rest is None or b.rest is None:
-                return _UNKNOWN
-            terms = dict(a.terms)
-            for v, c in b.terms.items():
-                terms[v] = terms.get(v, 0) + c
-            return _Linear(terms, a.rest + b.rest)
-        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul):
-            a, b = _linear(expr.lhs, map, operands), _linear(expr.rhs, map, operands)
-            if a.rest is None or b.rest is None or (a.terms and b.terms):
-                return _UNKNOWN
-            # Either factor may be the constant one.
-            factor, scaled = (a.rest, b) if b.terms else (b.rest, a)
-            assert factor is not None and scaled.rest is not None
-            terms = {v: c * factor for v, c in scaled.terms.items()}
-            return _Linear(terms, scaled.rest * factor)
-    return _UNKNOWN
 
 
 __all__ = [
