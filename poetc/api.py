@@ -46,6 +46,7 @@ class CompileOptions(TypedDict, total=False):
     threads: int | str | None
     gap: float | str | None
     stack: Size | None
+    flash: str | None
     board: str | None
     layout: str | None
     arena: str | None

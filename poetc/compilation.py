@@ -25,11 +25,14 @@ from poetc.ir.text import make_context
 from poetc.options import SEARCH, Given
 from poetc.pipeline import Observer
 from poetc.planning.solver import ProgressCallback
-from poetc.report import Summary, summarize
+from poetc.report import Summary, caller_bytes, summarize
 from poetc.request import GIVE_UNSCHEDULED, Options
+from poetc.units import format_bytes
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
+
+    from poetc.backends.c.flash import FlashUse
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,18 @@ class CompiledStep:
 
     name: str
     compiled: Compiled
+    flash: FlashUse | None = None
 
     @cached_property
     def summary(self) -> Summary:
         """What is reported of it; made when it is first asked for, which takes seconds."""
-        return summarize(self.compiled, self.name)
+        return replace(summarize(self.compiled, self.name), flash=self.flash)
 
     @cached_property
     def brief(self) -> Summary:
         """The same without the search for the least RAM, which takes most of that time."""
-        return summarize(self.compiled, self.name, least_ram=False)
+        found = summarize(self.compiled, self.name, least_ram=False)
+        return replace(found, flash=self.flash)
 
 
 def _quiet(message: str) -> None:
@@ -83,7 +88,35 @@ def compile_step(
             "no result is the new value of an argument, so nothing is kept from step to step; "
             "lower the step with donate_argnums"
         )
-    return CompiledStep(name, compiled)
+    flash = _flash(compiled)
+    if flash is not None and not flash.fits:
+        warn(
+            f"the program takes {format_bytes(flash.total_bytes)} of flash, and "
+            f"{options.device.name} has {format_bytes(flash.device_bytes or 0)}; frozen weights "
+            "can be on storage (--frozen=storage), and --cc with -Os makes code smaller"
+        )
+    return CompiledStep(name, compiled, flash)
+
+
+def _flash(compiled: Compiled) -> FlashUse | None:
+    """The flash of the step and of other entry points with what they read in flash, if it is to be
+    measured."""
+    options = compiled.options
+    if options.flash_compiler is None:
+        return None
+    from poetc.backends.c.emit import DEFAULT_NAME, generate
+    from poetc.backends.c.flash import measure_flash
+
+    files = generate(
+        compiled.module, board=options.board, executor=options.executor, entries=compiled.points
+    )
+    names = ("step", *(point.name for point in compiled.points))
+    use = measure_flash(
+        files, options.flash_compiler, DEFAULT_NAME, [f"{DEFAULT_NAME}_{name}" for name in names]
+    )
+    has_bytes = options.device.flash_bytes if options.board is None else options.board.flash_bytes
+    weights_bytes = caller_bytes(compiled.graph)["frozen"]
+    return replace(use, weights_bytes=weights_bytes, device_bytes=has_bytes or None)
 
 
 def _for_scheduled(

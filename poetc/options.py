@@ -244,6 +244,12 @@ _TABLE = (
         unit="bytes",
     ),
     Option(
+        "flash",
+        "measure: the summary says what the program takes of flash, found out with the C compiler",
+        choices=("off", "measure"),
+        default="off",
+    ),
+    Option(
         "board",
         "firmware for a board, with --emit=c; --ram is all of its RAM, by default what it has",
         "NAME",
@@ -285,7 +291,7 @@ _TABLE = (
     ),
     Option(
         "cc",
-        "C compiler for --stack=measure, with its options (default: gcc or cc)",
+        "C compiler for --stack=measure and --flash=measure, with its options (default: gcc or cc)",
         "COMMAND",
     ),
     Option(

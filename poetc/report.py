@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
@@ -39,6 +39,9 @@ from poetc.planning.problem import ScheduleOptions, alignment_of, problem_view, 
 from poetc.report_rows import as_html, as_text
 from poetc.request import Options
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place
+
+if TYPE_CHECKING:
+    from poetc.backends.c.flash import FlashUse
 
 KINDS = (*TENSOR_KINDS[:4], "workspace", "transfer_buffers", *TENSOR_KINDS[4:])
 """Kinds of live bytes in the arena."""
@@ -144,7 +147,7 @@ class Summary:
     """Everything the driver reports. Times in ns, energies in nJ, sizes in bytes.
 
     What only the scheduler knows is None for a graph that was scheduled before and does not say it.
-    `entries` are other entry points by name.
+    `flash` is None if it was not measured. `entries` are other entry points by name.
     """
 
     input: str
@@ -176,6 +179,7 @@ class Summary:
     tried: tuple[Tried, ...] | None = None
     solver_seconds: float | None = None
     interrupted: bool = False
+    flash: FlashUse | None = None
     entries: dict[str, Summary] = field(default_factory=dict)
 
     @property
@@ -195,6 +199,7 @@ class Summary:
             "ram": self.ram.to_json(),
             "timeline": timeline,
             "tried": tried,
+            "flash": None if self.flash is None else self.flash.to_json(),
             "entries": {name: entry.to_json() for name, entry in self.entries.items()},
             "ram_of_all_bytes": self.ram_of_all_bytes,
         }
@@ -368,11 +373,12 @@ def ram_report(
         at_peak=at_peak,
         most=most,
         least=least,
-        caller_bytes=_caller_bytes(graph),
+        caller_bytes=caller_bytes(graph),
     )
 
 
-def _caller_bytes(graph: GraphOp) -> dict[str, int]:
+def caller_bytes(graph: GraphOp) -> dict[str, int]:
+    """Bytes of a graph's inputs and outputs in buffers of the caller, and of what is frozen."""
     callers = graph.caller_values()
     frozen = {a for a in graph.arguments if graph.is_frozen(a.index)}
     inputs = {value for value in graph.arguments if value in callers - frozen}

@@ -10,6 +10,7 @@ from poetc.options import default
 from poetc.units import format_bytes, format_energy, format_time
 
 if TYPE_CHECKING:
+    from poetc.backends.c.flash import FlashUse
     from poetc.diagnosis import Tried
     from poetc.ir.timeline import Timeline
     from poetc.report import LeastRam, Summary
@@ -148,6 +149,22 @@ def _ram(summary: Summary) -> Iterator[tuple[str, str]]:
     for at, least in enumerate(ram.least):
         yield "" if at else "Least possible RAM", _least_text(least)
     yield "Storage used", format_bytes(summary.storage_bytes)
+    if summary.flash is not None:
+        yield from flash_rows(summary.flash)
+
+
+def flash_rows(flash: FlashUse) -> Iterator[tuple[str, str]]:
+    """The flash of a program, and what it is for."""
+    has = f" of {format_bytes(flash.device_bytes)}" if flash.device_bytes is not None else ""
+    said = "" if flash.fits else ", does not fit"
+    yield "Flash", f"{format_bytes(flash.total_bytes)}{has}{said}"
+    yield "  kernels", format_bytes(flash.kernels_bytes)
+    yield "  step", format_bytes(flash.step_bytes)
+    yield "  runtime", format_bytes(flash.runtime_bytes)
+    yield "  compiler's library", format_bytes(flash.library_bytes)
+    yield "  constants", format_bytes(flash.constants_bytes)
+    if flash.weights_bytes:
+        yield "  frozen weights", format_bytes(flash.weights_bytes)
 
 
 def _schedule(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -41,7 +41,8 @@ class Options(SearchOptions):
     stablehlo-train (None: all parameters), `pages` how weights are held. With `io="caller"`, inputs
     and results are in buffers of the caller, which are not counted; None is what the input says, or
     "arena". With `stack_compiler`, a C compiler and its options, the stack is measured instead of
-    given, for a `board` with the page store that it has. The program that `executor` makes has more
+    given, for a `board` with the page store that it has; with `flash_compiler` the flash is. The
+    program that `executor` makes has more
     static data, which depends on the model; None: the schedule is printed as code.
     """
 
@@ -54,6 +55,7 @@ class Options(SearchOptions):
     stack_bytes: int = 0
     params: str = default("params")
     stack_compiler: tuple[str, ...] | None = None
+    flash_compiler: tuple[str, ...] | None = None
     io: str | None = None
     board: Board | None = None
     executor: Executor | None = None
@@ -169,7 +171,8 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
     if ram is not None and ram_bytes < 1024 and ram.strip().isdigit() and ram_scope == "all":
         warn(f"--ram={ram} is {ram_bytes} bytes; did you mean {ram}KB?")
     board = load_board(given.text("board"))
-    stack_bytes, stack_compiler = _stack(given, board)
+    compilers = _compilers(given, board)
+    measured = compilers["stack"] is not None
     storage = given.text("storage")
     device = device_of(given.text("device"), given.text("profile"), default("device"), storage)
     device_name = given.value("device")
@@ -200,9 +203,10 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
         ram_bytes=ram_bytes,
         deadline=given.value("deadline"),
         static_bytes=static_bytes,
-        stack_bytes=stack_bytes,
+        stack_bytes=default("stack") if measured else given.value("stack"),
         params=given.value("params"),
-        stack_compiler=stack_compiler,
+        stack_compiler=compilers["stack"],
+        flash_compiler=compilers["flash"],
         io=given.text("io"),
         frozen=given.value("frozen"),
         train=given.value("train"),
@@ -213,17 +217,23 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
     )
 
 
-def _stack(given: Given, board: Board | None) -> tuple[int, tuple[str, ...] | None]:
-    """The stack in bytes, or the compiler that is to measure it."""
-    if given.text("stack") == "measure":
-        from poetc.backends.c.stack import find_compiler
+def _compilers(given: Given, board: Board | None) -> dict[str, tuple[str, ...] | None]:
+    """The C compiler that is to measure the stack, and the one for the flash; None if none is."""
+    from poetc.backends.c.compiler import find_compiler
 
-        known = None if board is None else board.compiler
-        asked = given.text("cc")
-        return default("stack"), find_compiler(known if asked is None else asked)
-    if given.flags("cc"):
-        raise InputError("--cc is the compiler that --stack=measure runs; give that, too")
-    return given.value("stack"), None
+    known = None if board is None else board.compiler
+    asked = given.text("cc")
+    measured = [name for name in ("stack", "flash") if given.text(name) == "measure"]
+    if asked is not None and not measured:
+        raise InputError(
+            "--cc is the compiler that --stack=measure and --flash=measure run; give one of them, "
+            "too"
+        )
+    command = known if asked is None else asked
+    return {
+        name: find_compiler(command, f"--{name}=measure") if name in measured else None
+        for name in ("stack", "flash")
+    }
 
 
 def check_parameters(graph: GraphOp, options: Options) -> None:

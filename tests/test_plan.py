@@ -48,8 +48,9 @@ from storage_step import C, V, W, X, expected, storage_module
 from test_passes_schedule import DEVICES
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.backends.c.compiler import find_compiler
 from poetc.backends.c.emit import emit
-from poetc.backends.c.stack import find_compiler, measure_stack
+from poetc.backends.c.stack import measure_stack
 from poetc.backends.plan.check import check
 from poetc.backends.plan.codec import decode, encode
 from poetc.backends.plan.plan import Plan, PlanError, Run, Wait

@@ -14,9 +14,10 @@ from compiled import DEVICE, Model, prepare
 from conftest import MODELS, TRAINED
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.backends.c.compiler import find_compiler
 from poetc.backends.c.emit import emit
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
-from poetc.backends.c.stack import find_compiler, measure_stack
+from poetc.backends.c.stack import measure_stack
 from poetc.cli import main
 from poetc.costmodel.device import load_device
 from poetc.driver import Compiled, compile_module

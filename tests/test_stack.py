@@ -12,14 +12,11 @@ from compiled import Model, prepare
 from conftest import MODELS
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.backends.c.compiler import FLAGS, find_compiler
 from poetc.backends.c.emit import emit
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
-from poetc.backends.c.stack import (
-    FLAGS,
-    call_graph,
-    find_compiler,
-    measure_stack,
-)
+from poetc.backends.c.stack import FLAGS as FRAMES
+from poetc.backends.c.stack import call_graph, measure_stack
 from poetc.cli import main
 from poetc.costmodel import device as devices
 from poetc.errors import InputError
@@ -29,6 +26,8 @@ from poetc.planning.plan import schedule_and_plan
 from poetc.planning.stack import expected_stack
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
+
+COMPILED = (*FLAGS, *FRAMES)
 
 PAINTED = """\
 #include <stdio.h>
@@ -90,7 +89,7 @@ def painted(model: Model, module: ModuleOp, directory: Path, compiler: str) -> i
         arguments = [directory / "image.bin"]
     sources = [path for path in sorted(directory.glob("*.c")) if path.name != "main.c"]
     # Resolving a call at its first use would take more stack than the step.
-    flags = [flag for flag in FLAGS if flag not in ("-c", "-std=c99")]
+    flags = [flag for flag in COMPILED if flag != "-std=c99"]
     build_c((compiler, *flags, "-std=gnu99"), sources, directory / "painted", "-Wl,-z,now")
     done = subprocess.run(
         [directory / "painted", *arguments], capture_output=True, text=True, check=True
@@ -158,7 +157,7 @@ def test_the_deepest_chain_is_that_of_the_frames(tmp_path: Path) -> None:
     emit(module, tmp_path / "out")
     frames: dict[str, int] = {}
     for name in ("model", "model_kernels", "poetc_math"):
-        subprocess.run(["gcc", *FLAGS, f"{name}.c"], cwd=tmp_path / "out", check=True)
+        subprocess.run(["gcc", *COMPILED, "-c", f"{name}.c"], cwd=tmp_path / "out", check=True)
         for line in (tmp_path / "out" / f"{name}.su").read_text().splitlines():
             where, frame, _ = line.split("\t")
             frames[where.rsplit(":", 1)[1]] = int(frame)

@@ -37,9 +37,12 @@ def _check_compiled_kernels(given: Given) -> None:
     layout = given.value("layout")
     reasons = {
         "--profile": "it has the costs of kernels in C" if given.text("profile") else "",
-        "--stack=measure": "a C compiler measures the stack"
-        if given.text("stack") == "measure"
-        else "",
+        **{
+            f"--{name}=measure": f"a C compiler measures the {name}"
+            if given.text(name) == "measure"
+            else ""
+            for name in ("stack", "flash")
+        },
         f"--layout={layout}": (
             "they are built by a Makefile" if layout != default("layout") else ""
         ),

@@ -186,6 +186,8 @@ def storage_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     frozen = summary.ram.caller_bytes["frozen"]
     if frozen:
         yield "frozen weights, in flash", format_bytes(frozen)
+    if summary.flash is not None:
+        yield "all of the flash", format_bytes(summary.flash.total_bytes)
     yield "storage", format_bytes(summary.storage_bytes)
     written = summary.page_out_bytes
     if written:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.backends.c.compiler import HOSTED, workshop
 from poetc.backends.c.emit import generate
-from poetc.backends.c.libraries.library import OPTIONS
 from poetc.errors import InputError
 from poetc.ir.graph import round_up
 from poetc.ir.poet import GraphOp
@@ -29,8 +27,11 @@ if TYPE_CHECKING:
     from poetc.backends.c.boards import Board
     from poetc.backends.c.emit import Executor
 
-FLAGS = ("-std=c99", "-O2", *OPTIONS, "-fstack-usage", "-c")
-"""With these the sources are compiled; those of the generated Makefile, and frame sizes."""
+WHAT = "--stack=measure"
+"""What the compiler is needed for, in messages."""
+
+FLAGS = ("-fstack-usage",)
+"""With these the sources are compiled, beside those of `compiler`."""
 
 NO_RED_ZONE = "-mno-red-zone"
 """For x86-64, where a function that calls no other may use 128 bytes below its frame. With this
@@ -50,7 +51,6 @@ _INDIRECT = re.compile(r"->\s*(\w+)\(")
 _TABLE = re.compile(r"^\s*\.(\w+)\s*=\s*(\w+)\s*,", re.M)
 _CALL = re.compile(r"(?<![\w>.])(\w+)\s*\(")
 _COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
-_HOSTED = re.compile(r"#include <(?:pthread|stdio|stdlib|unistd)\.h>")
 
 
 @dataclass(frozen=True)
@@ -59,26 +59,6 @@ class StackUse:
 
     bytes: int
     chain: tuple[str, ...]
-
-
-def find_compiler(
-    command: str | None, what: str = "--stack=measure", option: str = "--cc"
-) -> tuple[str, ...]:
-    """The C compiler as a command with options: `command`, or gcc or cc on the PATH.
-
-    Raises InputError where there is none, saying `what` needs it, and which `option` names it.
-    """
-    try:
-        words = tuple(shlex.split(command)) if command is not None else ()
-    except ValueError as error:
-        raise InputError(f"{option}={command}: not a command: {error}") from error
-    candidates = words[:1] if command is not None else ("gcc", "cc")
-    for name in candidates:
-        if shutil.which(name) is not None:
-            return (name, *words[1:])
-    if command is None:
-        raise InputError(f"{what} needs a C compiler, and neither gcc nor cc is here; {option}")
-    raise InputError(f"{option}={command}: there is no such compiler")
 
 
 def measure_stack(
@@ -98,7 +78,7 @@ def measure_stack(
     sources = {
         file: _COMMENT.sub(" ", text)
         for file, text in files.items()
-        if file.endswith((".c", ".h")) and not _HOSTED.search(text)
+        if file.endswith((".c", ".h")) and not HOSTED.search(text)
     }
     calls = call_graph(sources)
     units = [file for file in sources if file.endswith(".c")]
@@ -106,7 +86,7 @@ def measure_stack(
     unknown = frames.keys() - calls.keys()
     if unknown:
         raise InputError(
-            f"--stack=measure: {shlex.join(compiler)} adds functions that are in no source: "
+            f"{WHAT}: {shlex.join(compiler)} adds functions that are in no source: "
             f"{', '.join(sorted(unknown))}"
         )
     return _deepest(f"{name}_step", calls, frames)
@@ -142,23 +122,14 @@ def _frames(
 ) -> dict[str, int]:
     """The frame of each function that the compiler did not inline everywhere."""
     frames: dict[str, int] = {}
-    with tempfile.TemporaryDirectory(prefix="poetc-stack-") as name:
-        directory = Path(name)
-        for file, text in files.items():
-            (directory / file).write_text(text, encoding="utf-8")
-        # For compilers that come without a C library.
-        library = directory / "library"
-        library.mkdir()
-        (library / "string.h").write_text(
-            "#include <stddef.h>\nvoid *memcpy(void *, const void *, size_t);\n"
-        )
-        (directory / "probe.c").write_text("void probe(void);\nvoid probe(void)\n{\n}\n")
-        flags = _target_flags(compiler)
+    probe = {"probe.c": "void probe(void);\nvoid probe(void)\n{\n}\n"}
+    with workshop({**files, **probe}, compiler, WHAT) as place:
+        flags = (*FLAGS, *_target_flags(compiler))
         for unit in ("probe.c", *units):
-            found = _compile(unit, directory, compiler, flags)
+            place.compile(unit, *flags)
+            found = _frames_of(place.directory / Path(unit).with_suffix(".su"), compiler)
             if unit == "probe.c" and not found:
-                shown = shlex.join(compiler)
-                raise InputError(f"--stack=measure: {shown} does not know -fstack-usage")
+                raise InputError(f"{WHAT}: {shlex.join(compiler)} does not know -fstack-usage")
             frames |= found
     extra = 0 if frames.pop("probe") else RETURN_ADDRESS_BYTES
     return {function: frame + extra for function, frame in frames.items()}
@@ -171,17 +142,7 @@ def _target_flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
     return (NO_RED_ZONE,) if done.stdout.startswith(("x86_64", "amd64")) else ()
 
 
-def _compile(
-    unit: str, directory: Path, compiler: tuple[str, ...], flags: Sequence[str]
-) -> dict[str, int]:
-    command = [*compiler, *FLAGS, *flags, "-idirafter", "library", unit]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    shown = shlex.join(compiler)
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        message = next((line for line in lines if "error" in line), lines[-1])
-        raise InputError(f"--stack=measure: {shown} does not compile {unit}: {message}")
-    usage = directory / Path(unit).with_suffix(".su")
+def _frames_of(usage: Path, compiler: tuple[str, ...]) -> dict[str, int]:
     if not usage.exists():
         # Nor does clang write one where there are no functions.
         return {}
@@ -190,7 +151,8 @@ def _compile(
         where, frame, kind = line.split("\t")
         function = re.sub(r"\..*", "", where.rsplit(":", 1)[1])
         if kind not in ("static", "dynamic,bounded"):
-            raise InputError(f"--stack=measure: {shown} finds no bound for the stack of {function}")
+            shown = shlex.join(compiler)
+            raise InputError(f"{WHAT}: {shown} finds no bound for the stack of {function}")
         # Parts that were split off a function may be on the stack together with it.
         frames[function] = frames.get(function, 0) + int(frame)
     return frames

@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.backends.c.compiler import find_compiler
 from poetc.backends.c.emit import Executor, generate
 from poetc.backends.c.entries import EntryPoint, entry_arguments
 from poetc.backends.c.layout import TensorPlace, argument_places, result_places
 from poetc.backends.c.libraries.library import OPTIONS
 from poetc.backends.c.runtime_files import RUNTIME
-from poetc.backends.c.stack import find_compiler
 from poetc.errors import InputError, StepError
 from poetc.files import write_whole
 from poetc.image import ImageLayout, layout_of
