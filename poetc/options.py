@@ -211,10 +211,10 @@ _TABLE = (
     ),
     Option(
         "stop",
-        "what ends a search while the gap is open: the work that the time limit stands for, with "
-        "the same result on every machine (default), or the clock",
-        choices=("work", "clock"),
-        default="work",
+        "what ends a search while the gap is open: the time limit (default), or the work that it "
+        "stands for, with the same result on every machine",
+        choices=("clock", "work"),
+        default="clock",
         takers=_ALL,
     ),
     Option(

@@ -38,10 +38,12 @@ from poetc.planning.inplace import inplace_candidates
 from poetc.planning.problem import ScheduleOptions, alignment_of, problem_view, storage_of
 from poetc.report_rows import as_html, as_text
 from poetc.request import Options
+from poetc.schedule import strategies
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place
 
 if TYPE_CHECKING:
     from poetc.backends.c.flash import FlashUse
+    from poetc.planning.report import ScheduleReport
 
 KINDS = (*TENSOR_KINDS[:4], "workspace", "transfer_buffers", *TENSOR_KINDS[4:])
 """Kinds of live bytes in the arena."""
@@ -147,7 +149,8 @@ class Summary:
     """Everything the driver reports. Times in ns, energies in nJ, sizes in bytes.
 
     What only the scheduler knows is None for a graph that was scheduled before and does not say it.
-    `flash` is None if it was not measured. `entries` are other entry points by name.
+    With `ended_by_clock` the time limit ended the search while the gap was open. `flash` is None if
+    it was not measured. `entries` are other entry points by name.
     """
 
     input: str
@@ -179,6 +182,7 @@ class Summary:
     tried: tuple[Tried, ...] | None = None
     solver_seconds: float | None = None
     interrupted: bool = False
+    ended_by_clock: bool = False
     flash: FlashUse | None = None
     entries: dict[str, Summary] = field(default_factory=dict)
 
@@ -250,10 +254,17 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         page_out_bytes=sum(sizes[PageOut]),
         solver_seconds=report.solve_s if report is not None else None,
         interrupted=report is not None and report.interrupted,
+        ended_by_clock=report is not None and _ended_by_clock(report, options),
         timeline=timeline_of(graph, options),
         entries={e.name: summarize(e.compiled, input_name, False) for e in compiled.entries},
         **_left_by_scheduler(graph),
     )
+
+
+def _ended_by_clock(report: ScheduleReport, options: Options) -> bool:
+    """Whether a search went on until its time limit, so that another run may differ."""
+    searched = not strategies.load(options.strategy).constructs
+    return searched and not options.counted and report.status != "optimal"
 
 
 def timeline_of(graph: GraphOp, options: Options) -> Timeline | None:

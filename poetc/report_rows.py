@@ -191,6 +191,8 @@ def _schedule(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.strategy is not None:
         took = "" if summary.solver_seconds is None else f", {summary.solver_seconds:.1f} s"
         yield "Solver", f"{summary.strategy}{took}"
+    if summary.ended_by_clock and not summary.interrupted:
+        yield "Note", "the time limit ended the search; --stop=work makes every run the same"
     if summary.interrupted:
         yield "Note", "interrupted: the best schedule found so far"
 

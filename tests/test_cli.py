@@ -472,7 +472,7 @@ def test_a_longer_search_is_proposed_if_it_was_cut_off(
     module = prepare("gesture_mlp").module
     monkeypatch.setattr(search, "plan_graph", plan)
     device = load_device("nrf52840")
-    options = Options(device, "nrf52840", ram_bytes=9000, time_limit_s=10.0)
+    options = Options(device, "nrf52840", ram_bytes=9000, time_limit_s=10.0, stop="work")
     with pytest.raises(TimeLimitError) as error:
         compile_module(make_context(), module, options)
     assert ("a longer --time-limit" in error.value.message) is longer

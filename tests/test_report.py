@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -457,3 +458,23 @@ def emit_and_compare(result: Compiled, summary: Summary, directory: Path) -> Non
     assert int(found["MODEL_STACK_BYTES"]) == summary.ram.stack_bytes
     assert int(found["MODEL_STATIC_BYTES"]) == summary.ram.static_bytes
     assert int(found["MODEL_STORAGE_BYTES"]) == summary.storage_bytes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [(), ("--stop=work",)])
+def test_a_search_that_the_clock_ended_is_told(
+    stop: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default it goes on until then, as another schedule may be found by another run."""
+    limit_s = 2.0
+    words = [str(MODELS / "dscnn.mlir"), "--ram=200KB", "--params=storage", "--gap=0%", *stop]
+    words += [f"--time-limit={limit_s}", "--emit=report", "-o", "-"]
+    began_s = time.monotonic()
+    assert main(words) == 0
+    seconds = time.monotonic() - began_s
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert report["gap"] > 0 and report["status"] == "feasible"
+    assert report["ended_by_clock"] == ("time limit ended the search" in printed.err) == (not stop)
+    # A part is left to the search for an arena.
+    assert stop or seconds >= 0.75 * limit_s
