@@ -6,7 +6,7 @@ bits. An operation finds its function by its name: `math.exp` is `poetc_expf`.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -55,11 +55,15 @@ _CMPI: tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], ...] = (
     lambda a, b: a >= b,
 )  # the signed comparisons, in the order of the `predicate` attribute
 
+_UNSIGNED_CMPI = 6
+"""The predicate of the first comparison of numbers without a sign; four less has one."""
+
 _SIMPLE: Mapping[type[Operation], Callable[..., np.ndarray]] = {
     arith.AddfOp: np.add,
     arith.SubfOp: np.subtract,
     arith.MulfOp: np.multiply,
     arith.DivfOp: np.divide,
+    arith.NegfOp: np.negative,
     arith.AddiOp: np.add,
     arith.SubiOp: np.subtract,
     arith.MuliOp: np.multiply,
@@ -190,18 +194,35 @@ def _call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
                 result = _call(op.callee.root_reference.data, operands)
             case arith.ConstantOp():
                 result = np.broadcast_to(_constant(op), size)
-            case arith.CmpfOp():
-                result = _CMPF[op.predicate.value.data](*operands)
-            case arith.CmpiOp():
-                result = _CMPI[op.predicate.value.data](*operands)
             case arith.BitcastOp():
                 result = np.ascontiguousarray(operands[0]).view(_dtype(op.result.type))
             case arith.SIToFPOp() | arith.FPToSIOp() | arith.ExtUIOp():
                 result = operands[0].astype(_dtype(op.results[0].type))
             case _:
-                result = _SIMPLE[type(op)](*operands)
+                result = arithmetic(op, operands)
         values[op.results[0]] = result
     raise AssertionError(f"{symbol} does not return")
+
+
+def arithmetic(op: Operation, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """The result of a comparison, a choice or an operation on numbers of one type.
+
+    Raises KeyError for any other operation."""
+    match op:
+        case arith.CmpfOp():
+            return _CMPF[op.predicate.value.data](*operands)
+        case arith.CmpiOp():
+            predicate = op.predicate.value.data
+            if predicate >= _UNSIGNED_CMPI:
+                return _CMPI[predicate - 4](*map(unsigned, operands))
+            return _CMPI[predicate](*operands)
+        case _:
+            return _SIMPLE[type(op)](*operands)
+
+
+def unsigned(array: np.ndarray) -> np.ndarray:
+    """The same bits as numbers without a sign."""
+    return array.view(f"u{array.itemsize}") if array.dtype.kind == "i" else array
 
 
 def _constant(op: arith.ConstantOp) -> np.generic:

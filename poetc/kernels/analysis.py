@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, math, memref
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -293,6 +293,10 @@ _BUFFERS = ("inputs", "results", "workspace")
 ITERATION = "poet.iteration"
 """Attribute of a part of a loop's kernel: its last argument is the number of the step."""
 
+TILES = "poet.tiles"
+"""Attribute of a tile function: trip count and tile of each loop that begins at one of its last
+arguments, in their order."""
+
 SEQUENTIAL = "poet.sequential"
 """Attribute of an `affine.for` whose iterations run in order: they read what others write."""
 
@@ -306,6 +310,7 @@ def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
     arguments = function.body.block.args if len(function.body.blocks) == 1 else ()
     if ITERATION in function.attributes:
         arguments = arguments[:-1]
+    arguments = arguments[: len(arguments) - len(tiles_of(function))]
     if len(function.body.blocks) != 1 or sum(counts) != len(arguments):
         raise _error(
             function,
@@ -315,6 +320,13 @@ def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
     at = _BUFFERS.index(kind)
     first = sum(counts[:at])
     return tuple(arguments[first : first + counts[at]])
+
+
+def tiles_of(function: func.FuncOp) -> tuple[tuple[int, int], ...]:
+    """Trip count and tile of each loop that runs in tiles, if it is a tile function."""
+    attribute = function.attributes.get(TILES)
+    numbers = attribute.get_values() if isinstance(attribute, DenseArrayBase) else ()
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _count(function: func.FuncOp, name: str) -> int:

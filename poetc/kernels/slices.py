@@ -1,0 +1,255 @@
+"""Slices of the buffers of a nest that runs in tiles: what a tile touches, from its starts on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import affine, func, memref
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from poetc.errors import PoetcError
+from poetc.kernels.access import Access, access_indices, loops_around
+from poetc.kernels.analysis import IN_ALL, extent
+from poetc.kernels.index import ZERO, Index, Quotient, Var, affine_map, constant
+
+_STORES = (affine.StoreOp, memref.StoreOp)
+
+
+class NotTileable(PoetcError):  # noqa: N818
+    """A nest cannot run in these tiles, or not with this buffer on storage."""
+
+
+@dataclass(frozen=True)
+class TiledLoops:
+    """The loops of a nest that run in several tiles, the outermost one over tiles first: iterations
+    in a tile, and the start of a tile. `sums` are the loops of its sum."""
+
+    loops: tuple[affine.ForOp, ...]
+    sizes: tuple[int, ...]
+    variables: tuple[Var, ...]
+    sums: tuple[affine.ForOp, ...]
+
+    @property
+    def before_sum(self) -> int:
+        """How many loops over tiles are outside of those of the sum."""
+        places = (i for i, loop in enumerate(self.loops) if loop in self.sums)
+        return next(places, len(self.loops))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Part of a buffer that a tile function takes in its place.
+
+    `argument` is that buffer, as an argument of the nest. The part begins at `starts`, in terms of
+    `Tiled.variables`, of which the first `depth` decide it; where it goes beyond the buffer there
+    is nothing. `read` and `written` say what tiles do to it.
+    """
+
+    argument: int
+    type: MemRefType
+    starts: tuple[Index, ...]
+    depth: int
+    read: bool
+    written: bool
+
+
+def _known(tiled: TiledLoops, op: Operation, depth: int) -> dict[SSAValue, Index]:
+    """The variables of the loops around: those of the first `depth` loops over tiles begin at
+    their starts, others at 0."""
+    found: dict[SSAValue, Index] = {}
+    for loop in loops_around(op):
+        if IN_ALL in loop.attributes:
+            continue
+        number = -len(found) - 1
+        place = tiled.loops.index(loop) if loop in tiled.loops else depth
+        if place < depth:
+            inside = Index.of(Var(number, tiled.sizes[place]))
+            index = Index.of(tiled.variables[place]) + inside
+        else:
+            index = Index.of(Var(number, extent(loop)))
+        found[loop.body.block.args[0]] = index
+    return found
+
+
+def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, list[Access]]]:
+    """The slices of a buffer, each with the accesses to it: one for all that move alike.
+
+    Raises NotTileable where no slices have what tiles make of it."""
+    assert isinstance(argument.type, MemRefType)
+    shape = argument.type.get_shape()
+    accesses = [use.operation for use in argument.uses]
+    accesses = [op for op in accesses if isinstance(op, Access)]
+    written = any(isinstance(op, _STORES) for op in accesses)
+    depth = tiled.before_sum if written else len(tiled.loops)
+    groups: dict[tuple[tuple[tuple[object, int], ...], ...], list[tuple[Access, list[_Span]]]]
+    groups = {}
+    for op in accesses:
+        known = _known(tiled, op, depth)
+        spans = [
+            _whole(size) if index is None else _span(index, set(tiled.variables), size)
+            for index, size in zip(access_indices(op, known), shape, strict=True)
+        ]
+        key = tuple(span.start.terms for span in spans)
+        groups.setdefault(key, []).append((op, spans))
+    if written and len(groups) > 1:
+        raise NotTileable(f"no slice of %{argument.name_hint} has all that a tile makes of it")
+    found: list[tuple[Slice, list[Access]]] = []
+    for group in groups.values():
+        starts, sizes = [], []
+        for dim, size in enumerate(shape):
+            spans = [each[dim] for _, each in group]
+            first = min(spans, key=lambda span: span.start.const).start
+            end = max(span.start.const + span.width for span in spans)
+            width = end - first.const + 1
+            whole = width >= size
+            starts.append(ZERO if whole else first)
+            sizes.append(size if whole else width)
+        moving = [v for start in starts for v in start.vars()]
+        at = max((tiled.variables.index(v) + 1 for v in moving), default=0)
+        stored = [op for op, _ in group if isinstance(op, _STORES)]
+        for op in stored:
+            _check_filled(tiled, op, depth, shape, argument)
+        part = Slice(
+            argument.index,
+            MemRefType(argument.type.element_type, sizes),
+            tuple(starts),
+            at,
+            any(not isinstance(op, _STORES) for op, _ in group) and not written,
+            written,
+        )
+        found.append((part, [op for op, _ in group]))
+    return found
+
+
+def _check_filled(
+    tiled: TiledLoops, op: Access, depth: int, shape: Sequence[int], argument: SSAValue
+) -> None:
+    """A store fills its slice: in each dimension positions are the digits of a number, and no
+    loop is in two dimensions. What is past the end of a loop is outside of the buffer."""
+    refused = NotTileable(
+        f"what is stored to %{argument.name_hint} fills no slice of it, so it stays in RAM"
+    )
+    loops = loops_around(op)
+    if any(not isinstance(parent, affine.ForOp) for parent in _parents(op)):
+        raise refused
+    full: dict[SSAValue, Index] = {
+        loop.body.block.args[0]: Index.of(Var(n, extent(loop))) for n, loop in enumerate(loops)
+    }
+    used: set[Var] = set()
+    for index, size in zip(access_indices(op, full), shape, strict=True):
+        if index is None:
+            raise refused
+        terms = sorted(index.terms, key=lambda term: abs(term[1]))
+        reach = 1
+        for place, (variable, coefficient) in enumerate(terms):
+            if not isinstance(variable, Var) or variable in used or abs(coefficient) != reach:
+                raise refused
+            used.add(variable)
+            loop = loops[variable.number]
+            partly = loop in tiled.loops[:depth]
+            if partly and place < len(terms) - 1:
+                raise refused
+            reach *= variable.extent
+        if reach != size or (index.low, index.high) != (0, size - 1):
+            raise refused
+    if len(used) != sum(extent(loop) > 1 for loop in loops if loop not in tiled.sums):
+        raise refused
+
+
+def take_slice(op: Access, new: SSAValue, part: Slice, tiled: TiledLoops) -> None:
+    """Lets an access take a slice in place of the whole buffer. Raises NotTileable."""
+    if isinstance(op, memref.StoreOp):
+        raise NotTileable("a store at a position from memory is to a whole buffer")
+    if isinstance(op, memref.LoadOp):
+        for place, (value, start) in enumerate(zip(op.indices, part.starts, strict=True)):
+            if start == ZERO:
+                continue
+            known = _named(tiled, op)
+            index = access_indices(op, known)[place]
+            assert index is not None
+            attribute, operands = affine_map([index - start])
+            apply = affine.ApplyOp(operands, attribute)
+            parent = op.parent_block()
+            assert parent is not None
+            parent.insert_op_before(apply, op)
+            op.operands[op.operands.index(value)] = apply.result
+        op.operands[0] = new
+        return
+    indices = access_indices(op, _named(tiled, op))
+    assert all(index is not None for index in indices)
+    moved = [i - start for i, start in zip(indices, part.starts, strict=True) if i is not None]
+    attribute, operands = affine_map(moved)
+    if isinstance(op, affine.LoadOp):
+        replacement: Operation = affine.LoadOp(new, operands, attribute)
+    else:
+        replacement = affine.StoreOp(op.value, new, operands, attribute)
+    parent = op.parent_block()
+    assert parent is not None
+    parent.insert_op_before(replacement, op)
+    for result, other in zip(op.results, replacement.results, strict=True):
+        other.name_hint = result.name_hint
+        result.replace_all_uses_with(other)
+    op.detach()
+    op.erase()
+
+
+def _named(tiled: TiledLoops, op: Operation) -> dict[SSAValue, Index]:
+    """The variables of the loops around, as they are."""
+    found: dict[SSAValue, Index] = {}
+    for number, loop in enumerate(loops_around(op)):
+        variable = loop.body.block.args[0]
+        size = 1 << 31 if IN_ALL in loop.attributes else extent(loop)
+        found[variable] = Index.of(Var(len(tiled.variables) + number, size, ssa=variable))
+    return found
+
+
+@dataclass(frozen=True)
+class _Span:
+    """From `start` to `start + width`, both included."""
+
+    start: Index
+    width: int
+
+
+def _whole(size: int) -> _Span:
+    return _Span(ZERO, max(size - 1, 0))
+
+
+def _span(index: Index, fixed: set[Var], size: int) -> _Span:
+    """Where an index may be while the `fixed` variables are as they are; as much as there is if
+    that is not known."""
+    start, width = constant(index.const), 0
+    for atom, coefficient in index.terms:
+        if isinstance(atom, Var):
+            part = _Span(Index.of(atom), 0) if atom in fixed else _Span(ZERO, atom.high)
+        elif isinstance(atom, Quotient):
+            part = _quotient_span(atom, fixed)
+        else:
+            return _whole(size)
+        start = start + part.start * coefficient
+        if coefficient < 0:
+            start = start + part.width * coefficient
+        width += abs(coefficient) * part.width
+    return _Span(start, width)
+
+
+def _quotient_span(atom: Quotient, fixed: set[Var]) -> _Span:
+    inner = _span(atom.of, fixed, 0)
+    if atom.remainder:
+        first = inner.start.const % atom.divisor
+        if inner.start.is_constant and first + inner.width < atom.divisor:
+            return _Span(constant(first), inner.width)
+        return _whole(atom.divisor)
+    if inner.start.is_constant:
+        first = inner.start.const // atom.divisor
+        return _Span(constant(first), (inner.start.const + inner.width) // atom.divisor - first)
+    return _Span(inner.start // atom.divisor, -(-inner.width // atom.divisor))
+
+
+def _parents(op: Operation) -> Iterator[Operation]:
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, func.FuncOp):
+        yield parent
+        parent = parent.parent_op()

@@ -1,0 +1,176 @@
+"""Tile functions: random kernels in random tiles give the bits of the operations that they were
+lowered from, on slices alone, and write each element of a result once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from compiled import prepare
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_harness import Case, interpret, same_bits
+from test_interpreter_kernels import arguments_for, buffers_for, poisoned
+from test_kernels_bodies import random_case
+from xdsl.dialects import affine, func, memref
+from xdsl.ir import Block
+
+from poetc.interpreter.kernels import run_kernel, tables_of
+from poetc.ir.graph import graphs
+from poetc.kernels.analysis import buffers as buffers_of
+from poetc.kernels.distribute import distribute
+from poetc.kernels.index import Index, Quotient, Var
+from poetc.kernels.lower import lower_kernel
+from poetc.kernels.slices import NotTileable, Slice
+from poetc.kernels.tiles import Tiled, nest_loops, tile
+
+Rng = np.random.Generator
+
+
+def value(index: Index, at: dict[Var, int]) -> int:
+    total = index.const
+    for atom, coefficient in index.terms:
+        if isinstance(atom, Quotient):
+            inner = value(atom.of, at)
+            number = inner % atom.divisor if atom.remainder else inner // atom.divisor
+        else:
+            assert isinstance(atom, Var)
+            number = at[atom]
+        total += coefficient * number
+    return total
+
+
+def box(starts: Sequence[int], shape: Sequence[int], whole: Sequence[int]):
+    """What of a slice is in its buffer: there, and in the slice."""
+    outside, inside = [], []
+    for start, size, extent in zip(starts, shape, whole, strict=True):
+        low = min(max(start, 0), extent)
+        high = max(low, min(start + size, extent))
+        outside.append(slice(low, high))
+        inside.append(slice(low - start, high - start))
+    return tuple(outside), tuple(inside)
+
+
+def run_tiled(tiled: Tiled, whole: list[np.ndarray], tables: dict[str, np.ndarray]) -> None:
+    """All tiles in their order; a slice that has not been moved is no numbers."""
+    taken = [whole[b] if isinstance(b, int) else poisoned(b.type) for b in tiled.buffers]
+    written: dict[int, np.ndarray] = {}
+
+    def move(number: int, part: Slice, at: dict[Var, int], out: bool) -> None:
+        buffer = whole[part.argument]
+        starts = [value(index, at) for index in part.starts]
+        outside, inside = box(starts, part.type.get_shape(), buffer.shape)
+        if out:
+            buffer[outside] = taken[number][inside]
+            written.setdefault(part.argument, np.zeros(buffer.shape, int))[outside] += 1
+        else:
+            taken[number] = poisoned(part.type)
+            taken[number][inside] = buffer[outside]
+
+    def loop(depth: int, at: dict[Var, int]) -> None:
+        here = [
+            (n, b)
+            for n, b in enumerate(tiled.buffers)
+            if not isinstance(b, int) and b.depth == depth
+        ]
+        for number, part in here:
+            taken[number] = poisoned(part.type)
+            if isinstance(part, Slice) and part.read:
+                move(number, part, at, False)
+        if depth < len(tiled.variables):
+            variable = tiled.variables[depth]
+            for start in range(0, variable.extent, tiled.tiles[depth]):
+                loop(depth + 1, at | {variable: start})
+        else:
+            positions = [at[variable] for variable in tiled.variables]
+            run_kernel(tiled.function, taken, positions, tables)
+        for number, part in here:
+            if isinstance(part, Slice) and part.written:
+                move(number, part, at, True)
+
+    loop(0, {})
+    assert all((times == 1).all() for times in written.values())
+
+
+def random_tiles(rng: Rng, nest: func.FuncOp) -> list[tuple[int, int]]:
+    """Tiles of some loops in some order, in which sums keep their order."""
+    loops = nest_loops(nest)
+    extents, first = loops.extents, len(loops.parallel)
+    size = {n: int(rng.integers(1, extent)) for n, extent in enumerate(extents) if extent > 1}
+    parallel = [n for n in range(first) if n in size and rng.random() < 0.6]
+    rng.shuffle(parallel)
+    sums: list[int] = []
+    if first < len(extents) and rng.random() < 0.7:
+        last = int(rng.integers(first, len(extents)))
+        sums = [n for n in range(first, last + 1) if n in size]
+        size |= dict.fromkeys(sums[:-1] if last in size else sums, 1)
+    order: list[int] = []
+    while parallel or sums:
+        take = parallel if parallel and (not sums or rng.random() < 0.7) else sums
+        order.append(take.pop(0))
+    return [(n, size[n]) for n in order]
+
+
+def random_tiled(rng: Rng, nest: func.FuncOp, streamable: set[int]) -> Tiled:
+    """Random tiles with random buffers on storage; results that cannot be there are in RAM."""
+    tiles = random_tiles(rng, nest)
+    streamed = frozenset(n for n in streamable if rng.random() < 0.8)
+    try:
+        return tile(nest, "tile", tiles, streamed)
+    except NotTileable:
+        stored = {
+            op.memref for op in nest.walk() if isinstance(op, affine.StoreOp | memref.StoreOp)
+        }
+        arguments = nest.body.block.args
+        read = frozenset(n for n in streamed if arguments[n] not in stored)
+        return tile(nest, "tile", tiles, read)
+
+
+def check_tiles(
+    rng: Rng,
+    function: func.FuncOp,
+    block: Block,
+    args: list[np.ndarray],
+    tables: dict[str, np.ndarray],
+) -> int:
+    """How many buffers were on storage."""
+    distributed = distribute(function)
+    whole = [*buffers_for(function, args), *map(poisoned, distributed.between)]
+    pages = len(buffers_of(function, "inputs")) + len(buffers_of(function, "results"))
+    slices = 0
+    for nest in distributed.nests:
+        streamable = {n for n, buffer in enumerate(nest.buffers) if buffer < pages}
+        tiled = random_tiled(rng, nest.function, streamable)
+        tiled.function.verify()
+        run_tiled(tiled, [whole[buffer] for buffer in nest.buffers], tables)
+        slices += sum(isinstance(part, Slice) for part in tiled.buffers)
+    expected = interpret(block, args)
+    for result, other in zip(whole[len(args) :], expected, strict=False):
+        found = result.astype(bool) if other.dtype == bool else result.view(other.dtype)
+        assert same_bits(found, other), function
+    return slices
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_random_kernels_in_random_tiles(seed: int):
+    rng = np.random.default_rng(seed)
+    case: Case = random_case(rng)
+    kernel = lower_kernel(case.block, "kernel")
+    check_tiles(rng, kernel.function, case.block, case.args, tables_of(kernel.globals))
+
+
+@pytest.mark.parametrize("name", ["lenet5", "kws_conv", "bert_micro"])
+def test_kernels_of_models_in_random_tiles(name: str):
+    module = prepare(name).module
+    tables = tables_of(module.ops)
+    functions = {f.sym_name.data: f for f in module.ops if isinstance(f, func.FuncOp)}
+    rng = np.random.default_rng(5)
+    slices = 0
+    for compute in graphs(module)[0].computes:
+        assert compute.kernel is not None
+        kernel = functions[compute.kernel.string_value()]
+        # The slowest ones are no different from others here.
+        if sum(poisoned(arg.type).size for arg in kernel.body.block.args) < 8_000:
+            args = arguments_for(rng, kernel, len(compute.operands))
+            slices += check_tiles(rng, kernel, compute.block, args, tables)
+    assert slices > 30
