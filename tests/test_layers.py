@@ -20,6 +20,7 @@ LAYERS = (
     ("kernels",),
     ("interpreter",),
     ("simplify", "costmodel", "image", "image_files", "saved", "tensors", "step_data", "compare"),
+    ("variants",),
     ("backends",),
     ("planning",),
     ("passes",),

@@ -113,7 +113,7 @@ def kernel_cost(work: Work, device: Device) -> Cost:
 
 def pagein_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of reading `size_bytes` from storage; InputError if the device has none."""
-    storage = _storage(device)
+    storage = transfer_storage(device)
     if device.profile is not None:
         return _profiled_transfer(False, size_bytes, device, storage)
     rate = storage.read_bytes_per_s
@@ -124,7 +124,7 @@ def pagein_cost(size_bytes: int, device: Device) -> Cost:
 
 def pageout_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of writing `size_bytes` to storage; InputError if the device has none."""
-    storage = _storage(device)
+    storage = transfer_storage(device)
     if device.profile is not None:
         return _profiled_transfer(True, size_bytes, device, storage)
     rate = storage.write_bytes_per_s
@@ -139,7 +139,8 @@ def _profiled_transfer(out: bool, size_bytes: int, device: Device, storage: Stor
     return _transfer(device, storage, _profiled(amount, device))
 
 
-def _storage(device: Device) -> Storage:
+def transfer_storage(device: Device) -> Storage:
+    """The storage of a device; InputError if it has none."""
     if device.storage is None:
         raise InputError(f"device {device.name} has no auxiliary storage")
     return device.storage

@@ -1,0 +1,91 @@
+"""Time and energy of moving slices of pages, a run after another.
+
+A run is a stretch of bytes that is adjacent in the page. Each costs the latency of a transfer and
+the blocks that it touches; what is written to a part of a block, the block is read for first. Where
+runs begin at multiples of an alignment, it is not known in which place of a block: what is counted
+is the average over all places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poetc.costmodel.cost import transfer_storage
+from poetc.costmodel.device import Device
+
+Numbers = np.ndarray
+
+
+@dataclass(frozen=True)
+class Rates:
+    """One direction: nanoseconds of a run, and of a byte of the blocks that it touches."""
+
+    run_ns: float
+    byte_ns: float
+
+
+@dataclass(frozen=True)
+class SliceCosts:
+    """What slices cost on a device. `power_w` is drawn while they are moved."""
+
+    read: Rates
+    write: Rates
+    block_bytes: int
+    power_w: float
+
+    @property
+    def gap_bytes(self) -> float:
+        """Between two runs, reading up to so many bytes costs less than another run."""
+        return self.read.run_ns / self.read.byte_ns if self.read.byte_ns else np.inf
+
+    def read_ns(self, runs: Numbers, run_bytes: Numbers, alignment: Numbers) -> Numbers:
+        """Time of `runs` reads of `run_bytes` each, from multiples of `alignment`."""
+        moved = self._touched_bytes(run_bytes, alignment)
+        return runs * (self.read.run_ns + moved * self.read.byte_ns)
+
+    def write_ns(self, runs: Numbers, run_bytes: Numbers, alignment: Numbers) -> Numbers:
+        """Time of `runs` writes, and of reading the blocks that are written in part."""
+        whole = self._touched_bytes(run_bytes, alignment)
+        # Either end is inside a block, but where it happens to be at the edge of one.
+        unaligned = 1 - np.minimum(alignment, self.block_bytes) / self.block_bytes
+        partial = np.minimum(2 * unaligned, whole / self.block_bytes)
+        again = partial * (self.read.run_ns + self.block_bytes * self.read.byte_ns)
+        return runs * (self.write.run_ns + whole * self.write.byte_ns + again)
+
+    def energy_nj(self, time_ns: Numbers) -> Numbers:
+        """Energy of transfers that take so long."""
+        return time_ns * self.power_w
+
+    def _touched_bytes(self, run_bytes: Numbers, alignment: Numbers) -> Numbers:
+        """Bytes of the blocks that a run touches."""
+        step = np.minimum(alignment, self.block_bytes)
+        return np.where(run_bytes > 0, -(-run_bytes // step) * step + self.block_bytes - step, 0)
+
+
+def slice_costs(device: Device) -> SliceCosts:
+    """What slices cost on `device`; InputError if it has no storage."""
+    storage = transfer_storage(device)
+    power_w = storage.power_w + (0 if device.dma else device.active_power_w)
+    if device.profile is None:
+        read = Rates(storage.read_latency_s * 1e9, 1e9 / storage.read_bytes_per_s)
+        write = Rates(storage.write_latency_s * 1e9, 1e9 / storage.write_bytes_per_s)
+        return SliceCosts(read, write, storage.block_bytes, power_w)
+    measured = device.profile.transfers
+    unit_ns = 1.0
+    if device.profile.unit != "ns":
+        unit_ns = device.cycles_per_instruction * 1e9 / device.clock_hz
+    block_bytes = measured.block_bytes or storage.block_bytes
+    return SliceCosts(
+        Rates(
+            unit_ns * (measured.in_fixed + measured.per_part),
+            unit_ns * (measured.in_per_byte + measured.block_read / block_bytes),
+        ),
+        Rates(
+            unit_ns * (measured.out_fixed + measured.per_part),
+            unit_ns * (measured.out_per_byte + measured.block_write / block_bytes),
+        ),
+        block_bytes,
+        power_w,
+    )

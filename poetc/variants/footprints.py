@@ -1,0 +1,140 @@
+"""What a stream touches in tiles: the slice of one, and how much all slices have together, for each
+dimension in a table over the tile sizes of the loops that move it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from poetc.errors import InputError
+from poetc.variants.nests import Dim, Stream
+
+Numbers = np.ndarray
+
+MOST_POSITIONS = 1 << 20
+"""Of tiles along one dimension; beyond that all slices count as whole ones."""
+
+
+class Spans(NamedTuple):
+    """Of one dimension, for each combination of tile sizes of its loops, in their order.
+
+    `length`: positions in the slice of a tile, at most. `total`: those in all slices together, from
+    one end to the other. `slices`: how many are not empty. `whole`: whether a tile may touch
+    everything; then the slice is everything, and no loop moves it.
+    """
+
+    length: Numbers
+    total: Numbers
+    slices: Numbers
+    whole: Numbers
+
+
+@lru_cache(maxsize=1 << 12)
+def spans(dim: Dim, extents: tuple[int, ...], sizes: tuple[tuple[int, ...], ...]) -> Spans:
+    """The table of a dimension whose loops have `extents` and can have tiles of `sizes`."""
+    shape = tuple(map(len, sizes))
+    size = np.meshgrid(*(np.array(s, np.int64) for s in sizes), indexing="ij")
+    tiles = np.ones(shape, np.int64)
+    for extent, t in zip(extents, size, strict=True):
+        tiles = tiles * -(-extent // t)
+    if dim.rows:
+        reach = np.full(shape, dim.rows, np.int64)
+        for t in size:
+            reach = reach * t
+    else:
+        reach = np.full(shape, dim.high - dim.low + 1, np.int64)
+        for (_, coefficient), t in zip(dim.terms, size, strict=True):
+            reach = reach + abs(coefficient) * (t - 1)
+    whole = reach >= dim.extent
+    if prod(sum(-(-n // t) for t in s) for n, s in zip(extents, sizes, strict=True)) > (
+        MOST_POSITIONS
+    ):
+        total, slices = reach * tiles, tiles
+    else:
+        total, slices = _clipped(dim, extents, sizes)
+    still = tiles == 1
+    length = np.where(whole, dim.extent, np.where(still, total, reach))
+    one = np.minimum(slices, 1)
+    return Spans(
+        length,
+        np.where(whole, dim.extent, total),
+        np.where(whole, 1, np.where(still, one, slices)),
+        whole,
+    )
+
+
+def _clipped(
+    dim: Dim, extents: tuple[int, ...], sizes: tuple[tuple[int, ...], ...]
+) -> tuple[Numbers, Numbers]:
+    """Positions in all slices together, and how many slices are not empty."""
+    dims = len(extents)
+    low, high = np.full((1,) * dims, dim.low, np.int64), np.full((1,) * dims, dim.high, np.int64)
+    rows = np.full((1,) * dims, dim.rows, np.int64)
+    begins: list[Numbers] = []
+    for axis, (extent, own) in enumerate(zip(extents, sizes, strict=True)):
+        starts = [np.arange(0, extent, t) for t in own]
+        start = np.concatenate(starts)
+        last = np.concatenate([np.minimum(s + t, extent) - 1 for s, t in zip(starts, own)])  # noqa: B905
+        begins.append(np.cumsum([0, *(len(s) for s in starts[:-1])]))
+        along = tuple(-1 if axis == other else 1 for other in range(dims))
+        if dim.rows:
+            rows = rows * (last - start + 1).reshape(along)
+        else:
+            coefficient = dim.terms[axis][1]
+            ends = coefficient * start, coefficient * last
+            low = low + np.minimum(*ends).reshape(along)
+            high = high + np.maximum(*ends).reshape(along)
+    if dim.rows:
+        touched = np.minimum(rows, dim.extent)
+    else:
+        touched = np.maximum(np.minimum(high, dim.extent - 1) - np.maximum(low, 0) + 1, 0)
+    found = np.minimum(touched, 1)
+    for axis, at in enumerate(begins):
+        touched = np.add.reduceat(touched, at, axis=axis)
+        found = np.add.reduceat(found, at, axis=axis)
+    return touched, found
+
+
+def slice_of(
+    stream: Stream, sizes: Sequence[int], ranges: Sequence[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """First and last index + 1, along each dimension, of the slice of one tile.
+
+    `sizes` are the iterations in a tile of each loop of the nest, `ranges` first and last iteration
+    + 1 of this tile. Rows that are read by position are not known: InputError.
+    """
+    found: list[tuple[int, int]] = []
+    for dim in stream.dims:
+        if dim.rows:
+            raise InputError("which rows a slice has is in memory")
+        reach = dim.high - dim.low + 1 + sum(abs(c) * (sizes[loop] - 1) for loop, c in dim.terms)
+        if reach >= dim.extent:
+            found.append((0, dim.extent))
+            continue
+        ends = [(c * ranges[loop][0], c * (ranges[loop][1] - 1)) for loop, c in dim.terms]
+        low = dim.low + sum(map(min, ends))
+        high = dim.high + sum(map(max, ends)) + 1
+        found.append((min(max(low, 0), dim.extent), max(min(high, dim.extent), 0)))
+    return tuple(found)
+
+
+def distinct(stream: Stream, extents: Sequence[int]) -> int:
+    """Bytes of a buffer that are touched at all, and so are moved in whatever tiles; at least one
+    row of those that are read by position."""
+    count = 1
+    for dim in stream.dims:
+        if dim.rows:
+            continue
+        loops = tuple(extents[loop] for loop, _ in dim.terms)
+        if prod(loops) > MOST_POSITIONS:
+            count *= min(dim.extent, max(loops))
+            continue
+        positions = np.arange(dim.low, dim.high + 1)
+        for (_, coefficient), extent in zip(dim.terms, loops, strict=True):
+            positions = np.unique(np.add.outer(positions, coefficient * np.arange(extent)))
+        count *= int(((positions >= 0) & (positions < dim.extent)).sum())
+    return count * stream.element_bytes

@@ -1,0 +1,448 @@
+"""The nests of a lowered kernel: loops that can run in tiles, and the slices that a tile touches.
+
+A nest is a chain of loops, parallel ones first, then those of a sum. Where several nests share
+outer loops, they may run one after the other, each with all loops to itself (`Group`): what one
+gives the next, for each iteration of the loops that they shared, is then kept in RAM.
+
+Some loops are not tiled: those that run in order or between positions from memory, those inside a
+sum that are none of it, and, where nests run together, all inside of the loops that they share.
+What is in them runs whole in each tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.dialects import affine, func, memref
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from poetc.ir.types import element_bytes
+from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent, workspace_bytes
+from poetc.kernels.linear import Linear, access_indices
+
+_INDEX_BYTES = 4
+_LOADS = (affine.LoadOp, memref.LoadOp)
+_STORES = (affine.StoreOp, memref.StoreOp)
+_Access = affine.LoadOp | memref.LoadOp | affine.StoreOp | memref.StoreOp
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that can run in tiles: its number among the loops of the kernel, in their order in the
+    text, and its trip count. `resumed_bytes` is what is kept of each sum that is interrupted at it;
+    0 for a parallel loop."""
+
+    number: int
+    extent: int
+    resumed_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Dim:
+    """What is touched of one dimension of a buffer.
+
+    From `Σ coefficient · variable + low` to the same `+ high`, as far as that is in 0 .. extent;
+    `terms` are (loop of the nest, coefficient). With `rows`, the positions were read from memory:
+    at most so many for each iteration of the loops in `terms`.
+    """
+
+    extent: int
+    terms: tuple[tuple[int, int], ...] = ()
+    low: int = 0
+    high: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a nest loads from one buffer, or stores to it.
+
+    `buffer` is the number of an argument of the kernel, an operand or a result. The slice of a tile
+    is needed in each tile of the loops in `needed_in`, and in one tile of each other loop: stores
+    and what is done to a finished sum.
+    """
+
+    buffer: int
+    stored: bool
+    element_bytes: int
+    dims: tuple[Dim, ...]
+    needed_in: frozenset[int]
+    accesses: tuple[Operation, ...] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops from the outermost on, and what they touch.
+
+    `sum_in_result`: bytes of an element of a result that has one for each sum, so that sums that
+    are interrupted can wait in its place; else 0.
+    """
+
+    loops: tuple[Loop, ...]
+    streams: tuple[Stream, ...]
+    sum_in_result: int = 0
+
+    @property
+    def parallel(self) -> int:
+        """How many loops are parallel: the first ones."""
+        return sum(not loop.resumed_bytes for loop in self.loops)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nests that run one after the other, with `kept_bytes` of RAM for what they give each other;
+    or `together`, tile by tile of the loops that they share, if there are any."""
+
+    parts: tuple[Tree, ...]
+    kept_bytes: int
+    together: Nest | None = None
+
+
+Tree = Nest | Group
+
+
+def nests(function: func.FuncOp) -> Tree:
+    """The nests of a kernel. Its workspaces are beside them, in RAM whole (`workspace_bytes`).
+
+    Raises InputError for what is no kernel.
+    """
+    return _Reader(function).tree((), (), list(function.body.block.ops))
+
+
+def streamed_buffers(function: func.FuncOp) -> tuple[int, ...]:
+    """Numbers of the arguments that can be on storage: operands and results."""
+    return tuple(range(len(function.body.block.args) - len(buffers(function, "workspace"))))
+
+
+class _Reader:
+    def __init__(self, function: func.FuncOp) -> None:
+        self.numbers = {
+            op: n for n, op in enumerate(o for o in function.walk() if isinstance(o, affine.ForOp))
+        }
+        self.buffers: dict[SSAValue, int] = {
+            function.body.block.args[n]: n for n in streamed_buffers(function)
+        }
+        self.workspaces = set(buffers(function, "workspace"))
+        workspace_bytes(function)  # all of static shape
+
+    def tree(
+        self,
+        chain: tuple[affine.ForOp, ...],
+        outer: Sequence[Operation],
+        ops: Sequence[Operation],
+    ) -> Tree:
+        """What `ops` do inside of the loops `chain`, and `outer`, which stand further outside."""
+        inside = [loop for op in ops for loop in _outermost_loops(op)]
+        if len(inside) == 1 and _can_tile(chain, inside[0]):
+            (loop,) = inside
+            return self.tree(
+                (*chain, loop), [*outer, *_beside(ops, loop)], list(loop.body.block.ops)
+            )
+        together = self._nest(chain, [*outer, *ops])
+        if len(inside) < 2 or any(loop.inits for loop in chain):
+            return together
+        if any(loop.parent_op() is not ops[0].parent_op() for loop in inside):
+            return together  # some are under guards
+        split = self._distributed(chain, outer, ops)
+        return Group(*split, together if chain else None)
+
+    def _distributed(
+        self, chain: tuple[affine.ForOp, ...], outer: Sequence[Operation], ops: Sequence[Operation]
+    ) -> tuple[tuple[Tree, ...], int]:
+        """A tree for each loop in `ops`, and the bytes kept between them.
+
+        What follows from a loop is done behind it and kept for the later ones; what follows from
+        none is done again wherever it is used.
+        """
+        part_of: dict[SSAValue, int] = {}
+        written: dict[SSAValue, int] = {}
+        parts: list[list[Operation]] = [[]]
+        for op in ops:
+            if isinstance(op, affine.YieldOp | func.ReturnOp):
+                continue
+            after = max((part_of.get(v, 0) for v in _used((op,))), default=0)
+            for load in _of_type(op, _LOADS):
+                after = max(after, written.get(load.memref, 0))
+            if isinstance(op, affine.ForOp):
+                after = len(parts)
+                parts.append([])
+            stores = list(_of_type(op, _STORES))
+            if stores:
+                after = max(after, 1)
+            parts[after].append(op)
+            part_of.update((result, after) for result in op.results)
+            for store in stores:
+                written[store.memref] = max(after, written.get(store.memref, 0))
+        free = [*outer, *parts[0]]
+        times = prod(extent(loop) for loop in chain)
+        kept, trees = 0, []
+        for number, part in enumerate(parts[1:], 1):
+            stored = [op for op in free if any(_of_type(op, _STORES))] if number == 1 else []
+            needed = [op for op in _needed(free, [*stored, *part]) if op not in stored]
+            trees.append(self.tree(chain, [*needed, *stored], part))
+            given = _used(later for p in parts[number + 1 :] for later in p)
+            made = [v for op in part for v in op.results if v in given]
+            kept += times * sum(_value_bytes(value.type) for value in made)
+        return tuple(trees), kept + self._expanded_bytes(chain, parts[1:])
+
+    def _expanded_bytes(
+        self, chain: Sequence[affine.ForOp], parts: Sequence[Sequence[Operation]]
+    ) -> int:
+        """What workspaces need more if one part has filled them before the next one begins."""
+        more = 0
+        for workspace in self.workspaces:
+            users = [
+                number
+                for number, part in enumerate(parts)
+                if any(a.memref is workspace for op in part for a in _of_type(op, _LOADS + _STORES))
+            ]
+            if len(users) < 2:
+                continue
+            used: set[SSAValue] = set()
+            for op in parts[users[0]]:
+                for store in _of_type(op, _STORES):
+                    if store.memref is workspace:
+                        used |= {v for index in access_indices(store) for v in index.terms}
+            times = prod(extent(loop) for loop in chain if loop.body.block.args[0] not in used)
+            assert isinstance(workspace.type, MemRefType)
+            size = prod(workspace.type.get_shape()) * element_bytes(workspace.type.element_type)
+            more += (times - 1) * size
+        return more
+
+    def _nest(self, chain: tuple[affine.ForOp, ...], ops: Sequence[Operation]) -> Nest:
+        loops: list[Loop] = []
+        carried = 0  # of sums around that do not go on in the next loop
+        for depth, op in enumerate(chain):
+            own = sum(_value_bytes(value.type) for value in op.inits)
+            if own and not (depth and _joins(chain[depth - 1], op)):
+                carried += own
+            loops.append(Loop(self.numbers[op], extent(op), carried if own else 0))
+        inside: dict[SSAValue, int] = {
+            op.body.block.args[0]: depth for depth, op in enumerate(chain)
+        }
+        parallel = sum(not loop.resumed_bytes for loop in loops)
+        found: dict[tuple[object, ...], list[tuple[tuple[Dim, ...], Operation]]] = {}
+        for access in (a for op in ops for a in _of_type(op, _LOADS + _STORES)):
+            if access.memref not in self.buffers:
+                continue
+            stored = isinstance(access, _STORES)
+            depth = _depth(access, chain)
+            if stored:
+                needed = range(depth)
+            else:
+                deepest = _deepest_use(access, chain)
+                needed = range(max(parallel, deepest) if deepest > parallel else parallel)
+            dims = _dims(access, inside)
+            shape = tuple((dim.extent, dim.terms, dim.rows, dim.high - dim.low) for dim in dims)
+            key = (self.buffers[access.memref], stored, frozenset(needed), shape)
+            found.setdefault(key, []).append((dims, access))
+        streams = [_stream(key, touched) for key, touched in found.items()]
+        result = next((s.element_bytes for s in streams if _one_for_each(s, loops, parallel)), 0)
+        return Nest(tuple(loops), tuple(streams), result)
+
+
+def _stream(
+    key: tuple[object, ...], touched: Sequence[tuple[tuple[Dim, ...], Operation]]
+) -> Stream:
+    """Accesses that differ in constants only are one slice."""
+    buffer, stored, needed, _ = key
+    assert isinstance(buffer, int) and isinstance(needed, frozenset)
+    dims = [
+        Dim(
+            each[0].extent,
+            each[0].terms,
+            min(dim.low for dim in each),
+            max(dim.high for dim in each),
+            each[0].rows and sum(dim.rows for dim in each),
+        )
+        for each in zip(*(dims for dims, _ in touched), strict=True)
+    ]
+    accesses = tuple(access for _, access in touched)
+    memory = _memref(accesses[0]).type
+    assert isinstance(memory, MemRefType)
+    size = element_bytes(memory.element_type)
+    return Stream(buffer, bool(stored), size, tuple(dims), needed, accesses)
+
+
+def _one_for_each(stream: Stream, loops: Sequence[Loop], parallel: int) -> bool:
+    """Whether a store has one element for each sum."""
+    moved = {loop for dim in stream.dims for loop, _ in dim.terms}
+    return (
+        stream.stored
+        and parallel < len(loops)
+        and stream.needed_in == frozenset(range(parallel))
+        and moved.issuperset(i for i in range(parallel) if loops[i].extent > 1)
+        and all(not dim.rows for dim in stream.dims)
+    )
+
+
+# Loops
+
+
+def _can_tile(chain: Sequence[affine.ForOp], loop: affine.ForOp) -> bool:
+    if SEQUENTIAL in loop.attributes or IN_ALL in loop.attributes:
+        return False
+    return bool(loop.inits) or not any(outside.inits for outside in chain)
+
+
+def _joins(outside: affine.ForOp, loop: affine.ForOp) -> bool:
+    """Whether a sum goes on in a loop where it was in the loop around."""
+    carried = outside.body.block.args[1:]
+    return bool(carried) and all(start in carried for start in loop.inits)
+
+
+def _outermost_loops(op: Operation) -> Iterator[affine.ForOp]:
+    if isinstance(op, affine.ForOp):
+        yield op
+        return
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                yield from _outermost_loops(inner)
+
+
+def _beside(ops: Iterable[Operation], loop: affine.ForOp) -> Iterator[Operation]:
+    """`ops` without a loop; of a guard around it, what stands beside it."""
+    for op in ops:
+        if op is loop:
+            continue
+        if loop in op.walk():
+            for region in op.regions:
+                for block in region.blocks:
+                    yield from _beside(block.ops, loop)
+        else:
+            yield op
+
+
+def _depth(op: Operation, chain: Sequence[affine.ForOp]) -> int:
+    """How many loops of the chain are around."""
+    around = set(_around(op))
+    return sum(loop in around for loop in chain)
+
+
+def _around(op: Operation) -> Iterator[Operation]:
+    parent = op.parent_op()
+    while parent is not None:
+        yield parent
+        parent = parent.parent_op()
+
+
+def _deepest_use(load: Operation, chain: Sequence[affine.ForOp]) -> int:
+    """In how many loops of the chain, at most, stands what uses the value that is loaded."""
+    deepest, seen, pending = _depth(load, chain), {load}, [load]
+    while pending:
+        op = pending.pop()
+        for result in op.results:
+            for use in result.uses:
+                user = use.operation
+                if user in seen:
+                    continue
+                seen.add(user)
+                deepest = max(deepest, _depth(user, chain))
+                if isinstance(user, affine.ForOp):
+                    # The sum starts from it.
+                    deepest = max(deepest, _depth(user, chain) + (user in chain))
+                elif not isinstance(user, affine.YieldOp):
+                    pending.append(user)
+                elif isinstance(guard := user.parent_op(), affine.IfOp):
+                    pending.append(guard)
+    return deepest
+
+
+# Accesses
+
+
+def _memref(access: Operation) -> SSAValue:
+    assert isinstance(access, _LOADS + _STORES)
+    return access.memref
+
+
+def _of_type(op: Operation, types: tuple[type, ...]) -> Iterator[_Access]:
+    return (inner for inner in op.walk() if isinstance(inner, types))  # type: ignore[misc]
+
+
+def _dims(access: _Access, inside: dict[SSAValue, int]) -> tuple[Dim, ...]:
+    memory = _memref(access).type
+    assert isinstance(memory, MemRefType)
+    values = list(access.indices)
+    linear = access_indices(access)
+    shape = memory.get_shape()
+    if len(values) == len(shape) and isinstance(access, memref.LoadOp | memref.StoreOp):
+        sources = [[value] for value in values]
+    else:
+        sources = [values] * len(shape)
+    return tuple(
+        _dim(size, index, from_, inside)
+        for size, index, from_ in zip(shape, linear, sources, strict=True)
+    )
+
+
+def _dim(size: int, index: Linear, sources: Sequence[SSAValue], inside: dict[SSAValue, int]) -> Dim:
+    if index.rest is None:
+        loops, loaded = _comes_from(sources)
+        if not loaded:
+            return Dim(size, (), 0, size - 1)  # a division: all of it
+        known = sorted(inside[v] for v in loops if v in inside)
+        rows = prod(_extent_of(v) for v in loops if v not in inside)
+        return Dim(size, tuple((loop, 1) for loop in known), rows=rows)
+    low = high = index.rest
+    terms: list[tuple[int, int]] = []
+    for variable, coefficient in index.terms.items():
+        if variable in inside:
+            terms.append((inside[variable], coefficient))
+        else:
+            reach = coefficient * (_extent_of(variable) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    return Dim(size, tuple(sorted((loop, c) for loop, c in terms if c)), low, high)
+
+
+def _extent_of(variable: SSAValue) -> int:
+    assert isinstance(variable, BlockArgument)
+    loop = variable.block.parent_op()
+    assert isinstance(loop, affine.ForOp)
+    return max(1, extent(loop))
+
+
+def _comes_from(values: Sequence[SSAValue]) -> tuple[list[SSAValue], bool]:
+    """The loop variables that values depend on, and whether anything is loaded for them."""
+    loops: dict[SSAValue, None] = {}
+    loaded, seen, pending = False, set(values), list(values)
+    while pending:
+        value = pending.pop()
+        owner = value.owner
+        if isinstance(owner, Block):
+            if isinstance(owner.parent_op(), affine.ForOp):
+                loops[value if value is owner.args[0] else owner.args[0]] = None
+            continue
+        loaded |= isinstance(owner, _LOADS)
+        for operand in _used((owner,)):
+            if operand not in seen:
+                seen.add(operand)
+                pending.append(operand)
+    return list(loops), loaded
+
+
+def _used(ops: Iterable[Operation]) -> dict[SSAValue, None]:
+    """Values that are used in `ops`, in order."""
+    return {value: None for op in ops for inner in op.walk() for value in inner.operands}
+
+
+def _needed(ops: Sequence[Operation], by: Sequence[Operation]) -> list[Operation]:
+    """Of `ops`, those whose results are used by the others, directly or not; in order."""
+    used = set(_used(by))
+    found: list[Operation] = []
+    for op in reversed(ops):
+        if not used.isdisjoint(op.results):
+            found.append(op)
+            used.update(_used((op,)))
+    return found[::-1]
+
+
+def _value_bytes(type: Attribute) -> int:
+    return _INDEX_BYTES if isinstance(type, IndexType) else element_bytes(type)
+
+
+__all__ = ["Dim", "Group", "Loop", "Nest", "Stream", "Tree", "nests", "streamed_buffers"]

@@ -1,0 +1,352 @@
+"""Tiles of kernels against counting what each tile touches, and against trying all of them."""
+
+from collections.abc import Iterator, Mapping
+from itertools import permutations, product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_harness import Case
+from test_kernels_bodies import random_case
+from test_kernels_ops import (
+    Rng,
+    conv_case,
+    dot_case,
+    floats,
+    ints,
+    limited,
+    movement_case,
+    reduce_case,
+    scalar,
+    window_case,
+)
+from xdsl.dialects import affine, func, memref
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from poetc.costmodel.device import load_device
+from poetc.costmodel.slices import Rates, SliceCosts, slice_costs
+from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
+from poetc.kernels import analysis
+from poetc.kernels.lower import lower
+from poetc.variants.footprints import slice_of
+from poetc.variants.nests import Group, Nest, Stream, Tree, nests, streamed_buffers
+from poetc.variants.tiling import NestSearch
+
+COSTS = slice_costs(load_device("nrf52840"))
+MOST_ITERATIONS = 3000
+
+
+def leaves(tree: Tree) -> Iterator[Nest]:
+    if isinstance(tree, Nest):
+        yield tree
+        return
+    if tree.together is not None:
+        yield tree.together
+    for part in tree.parts:
+        yield from leaves(part)
+
+
+def in_turn(tree: Tree) -> list[Nest]:
+    """Nests that run one after the other."""
+    return [tree] if isinstance(tree, Nest) else [n for part in tree.parts for n in in_turn(part)]
+
+
+Box = tuple[tuple[int, int], ...]
+
+
+def touched(access: Operation, ranges: Mapping[BlockArgument, tuple[int, int]]) -> Box | None:
+    """First and last index along each dimension that an access touches while the loops given run
+    over these ranges and all others from end to end."""
+    loops: list[BlockArgument] = []
+    guards: list[analysis._Guard] = []
+    inner: Operation = access
+    while (parent := inner.parent_op()) is not None and not isinstance(parent, func.FuncOp):
+        if isinstance(parent, affine.ForOp):
+            loops.append(parent.body.block.args[0])
+        if isinstance(parent, affine.IfOp):
+            holds = inner.parent_region() is parent.then_region
+            guards.append(analysis._Guard(parent.condition.data, tuple(parent.args), holds))
+        inner = parent
+    spans = [np.arange(*ranges.get(v, (0, analysis._extent_of(v)))) for v in loops]
+    shape = [len(span) for span in spans]
+    grids = np.meshgrid(*spans, indexing="ij", sparse=True)
+    positions: dict[SSAValue, np.ndarray] = dict(zip(loops, grids, strict=True))
+    runs = np.ones(shape, bool)
+    for guard in guards:
+        runs &= analysis._passes((guard.condition, guard.operands, guard.holds), positions)
+    if not runs.any():
+        return None
+    assert isinstance(access, affine.LoadOp | affine.StoreOp)
+    found = []
+    for expr in access.map.data.results:
+        index = np.broadcast_to(analysis._values(expr, access.indices, positions), shape)[runs]
+        found.append((int(index.min()), int(index.max()) + 1))
+    return tuple(found)
+
+
+def joined(boxes: list[Box]) -> Box:
+    """The least box around all of them."""
+    along = (list(zip(*dim, strict=True)) for dim in zip(*boxes, strict=True))
+    return tuple((min(low), max(high)) for low, high in along)
+
+
+def volume(box: Box | None) -> int:
+    return 0 if box is None else int(np.prod([hi - lo for lo, hi in box]))
+
+
+class Run:
+    """A nest run tile by tile."""
+
+    def __init__(
+        self, function: func.FuncOp, nest: Nest, tiles: tuple[int, ...], order: tuple[int, ...]
+    ) -> None:
+        loops = [op for op in function.walk() if isinstance(op, affine.ForOp)]
+        self.nest, self.order, self.sizes = nest, order, tiles
+        self.variables = [loops[loop.number].body.block.args[0] for loop in nest.loops]
+        self.ranges = [
+            [(s, min(s + t, loop.extent)) for s in range(0, loop.extent, t)]
+            for loop, t in zip(nest.loops, tiles, strict=True)
+        ]
+        self.tiles = [
+            dict(zip(order, at, strict=True))
+            for at in product(*(range(len(self.ranges[loop])) for loop in order))
+        ]
+
+    def slices(self, stream: Stream) -> list[tuple[Box, Box | None]]:
+        """Of each tile the slice, and what is touched."""
+        found: list[tuple[Box, Box | None]] = []
+        for at in self.tiles:
+            ranges = [self.ranges[n][at[n]] for n in range(len(self.variables))]
+            here = dict(zip(self.variables, ranges, strict=True))
+            each = [box for a in stream.accesses if (box := touched(a, here)) is not None]
+            found.append((slice_of(stream, self.sizes, ranges), joined(each) if each else None))
+        return found
+
+    def moved(self, stream: Stream) -> int:
+        """Elements moved, if a slice is moved whenever a loop has advanced that it depends on."""
+        boxes = {
+            tuple(at[n] for n in range(len(self.variables))): box
+            for at, (box, _) in zip(self.tiles, self.slices(stream), strict=True)
+        }
+        depends = [
+            n
+            for n in range(len(self.variables))
+            if any(box != boxes[(*at[:n], 0, *at[n + 1 :])] for at, box in boxes.items())
+        ]
+        total, last = 0, None
+        for at in self.tiles:
+            if any(at[n] for n in at if n not in stream.needed_in and n not in depends):
+                continue  # it is there from the first one, or done at the last one only
+            here = tuple(at[n] for n in depends)
+            if here != last:
+                total += volume(boxes[tuple(at[n] for n in range(len(self.variables)))])
+                last = here
+        return total
+
+    def unfinished(self) -> tuple[int, int]:
+        """The most sums that are interrupted at a time, those of the tile that runs counted, and of
+        how many tiles of the parallel loops they are."""
+        parallel = self.nest.parallel
+        seen: dict[tuple[int, ...], list[int]] = {}
+        for step, at in enumerate(self.tiles):
+            seen.setdefault(tuple(at[n] for n in range(parallel)), []).append(step)
+        most = tiles = 0
+        for step in range(len(self.tiles)):
+            running = [
+                at for at, steps in seen.items() if len(steps) > 1 and steps[0] <= step <= steps[-1]
+            ]
+            sums = 0
+            for at in running:
+                sizes = [hi - lo for lo, hi in (self.ranges[n][k] for n, k in enumerate(at))]
+                sums += int(np.prod(sizes))
+            most, tiles = max(most, sums), max(tiles, len(running))
+        return most, tiles
+
+    @property
+    def resumed_bytes(self) -> int:
+        """Of each sum, where it is interrupted."""
+        parted = [
+            loop.resumed_bytes
+            for loop, ranges in zip(self.nest.loops, self.ranges, strict=True)
+            if loop.resumed_bytes and len(ranges) > 1
+        ]
+        return parted[-1] if parted else 0
+
+
+def random_tiling(rng: Rng, search: NestSearch) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    nest = search.nest
+    tiles = [int(rng.choice(own)) for own in search.sizes]
+    sums = range(nest.parallel, len(tiles))
+    if sums:
+        at = int(rng.choice(sums))
+        for loop in sums:
+            if loop < at:
+                tiles[loop] = 1
+            elif loop > at:
+                tiles[loop] = search.sizes[loop][-1]
+    return tuple(tiles), search.orders[int(rng.integers(len(search.orders)))]
+
+
+def small(nest: Nest) -> bool:
+    return 0 < prod(loop.extent for loop in nest.loops) <= MOST_ITERATIONS
+
+
+def assert_counts(function: func.FuncOp, rng: Rng, exact: bool = False) -> tuple[int, int]:
+    """Random tilings of each nest: what tiles touch is in their slices, and what is moved and kept
+    is what the search says. How many slices there were, and how many are touched to both ends."""
+    slices = tight = 0
+    for nest in leaves(nests(function)):
+        if not small(nest) or any(dim.rows for s in nest.streams for dim in s.dims):
+            continue
+        tiles, order = random_tiling(rng, NestSearch(nest, COSTS))
+        tiled = NestSearch(nest, COSTS, orders=[order]).weigh(tiles)
+        run = Run(function, nest, tiles, order)
+        moved = {True: 0, False: 0}
+        ram = 0
+        for stream in nest.streams:
+            found = run.slices(stream)
+            for box, inner in found:
+                slices += 1
+                tight += box == inner
+                assert inner is None or joined([box, inner]) == box
+            moved[stream.stored] += run.moved(stream) * stream.element_bytes
+            ram += -(-max(volume(box) for box, _ in found) * stream.element_bytes // 4) * 4
+        assert moved == {False: tiled.read_bytes, True: tiled.written_bytes}
+        sums, in_tiles = run.unfinished()
+        in_result = nest.sum_in_result if in_tiles == 1 else 0
+        ram += sums * (run.resumed_bytes - in_result)
+        # A slice at an edge has its place as if it were not cut off.
+        assert tiled.ram_bytes == ram or (not exact and tiled.ram_bytes > ram)
+        assert tiled.steps == len(run.tiles)
+    return slices, tight
+
+
+EXACT = (dot_case, reduce_case)
+"""What tiles of these kernels touch are whole slices; others leave out holes and padding."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [*EXACT, random_case, conv_case, window_case, movement_case],
+    ids=lambda make: make.__name__,
+)
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_tiles_move_what_the_search_says(make, seed):
+    rng = np.random.default_rng(seed)
+    slices, tight = assert_counts(lower(make(rng).block), rng, make in EXACT)
+    assert tight == slices or make not in EXACT
+
+
+def test_slices_of_a_padded_convolution_are_exact():
+    rng = np.random.default_rng(3)
+    case = Case.of(
+        lambda x, w: hlo.ConvolutionOp(x, w, ConvDims.nhwc(), (2, 1), ((1, 1), (2, 2))),
+        floats(rng, 1, 9, 6, 2),
+        floats(rng, 3, 3, 2, 4),
+    )
+    function = lower(case.block)
+    for _ in range(6):
+        slices, tight = assert_counts(function, rng)
+        # Of tiles of one window position that is in the padding nothing is touched.
+        assert 2 * tight > slices > 0
+
+
+@pytest.mark.parametrize("make", [dot_case, conv_case, reduce_case, movement_case])
+def test_the_best_tiling_is_near_the_best_of_all(make):
+    rng = np.random.default_rng(0)
+    kernels = [lower(case.block) for case in limited(make, 23, 12)]
+    kernels += [lower(make(rng).block) for _ in range(6)]
+    for nest in (nest for kernel in kernels for nest in leaves(nests(kernel))):
+        loops = range(len(nest.loops))
+        extents = [loop.extent for loop in nest.loops]
+        if not small(nest) or np.prod(extents[: nest.parallel]) > 600 or len(extents) > 5:
+            continue
+        orders = [
+            order
+            for order in permutations(loops)
+            if (sums := [loop for loop in order if loop >= nest.parallel]) == sorted(sums)
+        ]
+        every = [tuple(range(1, extent + 1)) for extent in extents]
+        search = NestSearch(nest, COSTS, most=200)
+        for limit in (600, 1000, 2000, 100_000):
+            best = NestSearch(nest, COSTS, sizes=every, orders=orders, most=1 << 30).front(limit)
+            found = search.front(limit)
+            assert bool(found) == bool(best)
+            if best:
+                assert found[-1].transfer_ns <= 1.1 * best[-1].transfer_ns
+
+
+def test_nothing_is_left_out_where_nests_are_distributed():
+    rng = np.random.default_rng(5)
+    groups = 0
+    for _ in range(40):
+        function = lower(random_case(rng).block)
+        tree = nests(function)
+        groups += isinstance(tree, Group)
+        arguments = function.body.block.args[: len(streamed_buffers(function))]
+        expected = {
+            op
+            for op in function.walk()
+            if isinstance(op, affine.LoadOp | affine.StoreOp | memref.LoadOp)
+            and op.memref in arguments
+        }
+        found = {a for nest in in_turn(tree) for s in nest.streams for a in s.accesses}
+        assert found == expected
+    assert groups
+
+
+def test_softmax_in_turn_or_together():
+    """Rows of maximum, sum and elements: for each row, or for all rows one after the other."""
+    rng = np.random.default_rng(0)
+
+    def softmax(x):
+        top = hlo.ReduceOp(x, scalar(-np.inf), (1,), "maximum")
+        top = hlo.BroadcastInDimOp(top, (0,), (8, 100))
+        powers = hlo.ExponentialOp(hlo.SubtractOp(x, top))
+        total = hlo.ReduceOp(powers, scalar(0.0), (1,), "add")
+        total = hlo.BroadcastInDimOp(total, (0,), (8, 100))
+        return hlo.DivideOp(powers, total)
+
+    tree = nests(lower(Case.of(softmax, floats(rng, 8, 100)).block))
+    assert isinstance(tree, Group) and tree.together is not None
+    assert [[loop.extent for loop in nest.loops] for nest in in_turn(tree)] == [[8, 100]] * 3
+    assert [loop.extent for loop in tree.together.loops] == [8]
+    assert tree.kept_bytes == 2 * 4 * 8
+    together = NestSearch(tree.together, COSTS).front()[-1]
+    assert (together.read_bytes, together.written_bytes) == (3200, 3200)
+    parts = [NestSearch(nest, COSTS).front()[-1] for nest in in_turn(tree)]
+    assert sum(part.read_bytes for part in parts) == 3 * 3200
+
+
+def test_rows_are_read_by_their_index():
+    rng = np.random.default_rng(0)
+    dnums = GatherDims((1,), (0,), (), (), (0,), 1)
+    case = Case.of(
+        lambda x, i: hlo.GatherOp(x, i, dnums, (1, 8)),
+        floats(rng, 1000, 8),
+        ints(rng, 0, 9, 5, 1),
+    )
+    (nest,) = in_turn(nests(lower(case.block)))
+    for tiled in NestSearch(nest, COSTS).front():
+        assert tiled.read_bytes == 5 * 8 * 4 + 5 * 4
+        assert tiled.written_bytes == 5 * 8 * 4
+
+
+def test_blocks_and_runs_cost():
+    costs = SliceCosts(Rates(100.0, 2.0), Rates(300.0, 3.0), 64, 0.5)
+    one, many = np.array([1.0]), np.array([10.0])
+    # Whole blocks, a latency for each run.
+    assert costs.read_ns(one, np.array([128.0]), np.array([64])) == [100 + 2 * 128]
+    assert costs.read_ns(many, np.array([64.0]), np.array([64])) == [10 * (100 + 2 * 64)]
+    assert costs.read_ns(one, np.array([1.0]), np.array([64])) == [100 + 2 * 64]
+    # 32 bytes from a multiple of 16: of four places one is across the edge of a block.
+    assert costs.read_ns(one, np.array([32.0]), np.array([16])) == [100 + 2 * 64 * 5 / 4]
+    assert costs.write_ns(one, np.array([128.0]), np.array([64])) == [300 + 3 * 128]
+    # What is written in part is read before.
+    assert costs.write_ns(one, np.array([32.0]), np.array([16])) > [300 + 3 * 80 + 100 + 2 * 64]
+    assert costs.energy_nj(np.array([10.0])) == [5]
+    assert costs.gap_bytes == 50
