@@ -159,7 +159,9 @@ class _Reader:
         """
         part_of: dict[SSAValue, int] = {}
         written: dict[SSAValue, int] = {}
+        loops = 0
         parts: list[list[Operation]] = [[]]
+        parts += [[] for op in ops if isinstance(op, affine.ForOp)]
         for op in ops:
             if isinstance(op, affine.YieldOp | func.ReturnOp):
                 continue
@@ -167,8 +169,8 @@ class _Reader:
             for load in _of_type(op, _LOADS):
                 after = max(after, written.get(load.memref, 0))
             if isinstance(op, affine.ForOp):
-                after = len(parts)
-                parts.append([])
+                loops += 1
+                after = loops
             stores = list(_of_type(op, _STORES))
             if stores:
                 after = max(after, 1)
