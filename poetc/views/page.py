@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from poetc.report import KINDS, Summary
@@ -28,7 +29,6 @@ MOST_NAMED = 6
 def page_html(view: StepView, summary: Summary, report: ScheduleReport | None) -> str:
     """The page for a step. `report` is None for one that was scheduled before. Needs
     vl-convert-python."""
-    import vl_convert
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -49,8 +49,16 @@ def page_html(view: StepView, summary: Summary, report: ScheduleReport | None) -
         tried=[tried_text(each) for each in summary.tried or ()],
         # In a script element only this could end it.
         data=data.replace("</", "<\\/"),
-        library=vl_convert.javascript_bundle(LIBRARIES).replace("</script", "<\\/script"),
+        library=_library(),
     )
+
+
+@cache
+def _library() -> str:
+    """The JavaScript of the pictures, which takes a second or two to bundle."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle(LIBRARIES).replace("</script", "<\\/script")
 
 
 def page_data(view: StepView, summary: Summary) -> dict[str, Any]:
