@@ -44,14 +44,13 @@ class EntryProgram(ScheduledProgram):
                 self.callers[argument] = step.frozen_name(j)
         self.arguments = entry_arguments(entry, step.arguments)
         self.has_pointers = any(p.of_caller for p in (*self.arguments, *self.results))
-        self.kernels = [self._shared(kernel, step) for kernel in self.kernels]
+        # Those of the step, or of an entry before this one, that do the same are not printed again.
+        signatures = {_text(kernel): kernel.signature for kernel in reversed(step.kernels)}
+        self.kernels = [
+            replace(kernel, signature=signatures.get(_text(kernel), kernel.signature))
+            for kernel in self.kernels
+        ]
         self.by_symbol = {k.function.sym_name.data: k for k in self.kernels}
-
-    def _shared(self, kernel: Kernel, step: ScheduledProgram) -> Kernel:
-        """The kernel of the step, or of an entry before this one, that does the same, if any."""
-        text = _text(kernel)
-        same = next((k for k in step.kernels if _text(k) == text), None)
-        return kernel if same is None else replace(kernel, signature=same.signature)
 
     def entry_tensors(self) -> EntryTensors:
         """Arguments and results as data."""
