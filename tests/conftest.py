@@ -37,6 +37,10 @@ TRAINED = (
 """Models with arguments and XLA's results beside them."""
 
 
+ALL = bool(os.environ.get("POETC_ALL_STEPS"))
+"""Whether tests that take some of many like cases are to take all."""
+
+
 CACHED = ("cc", "gcc", "g++", "clang", "arm-none-eabi-gcc", "aarch64-linux-gnu-gcc")
 """Compilers whose objects are kept for other tests of the run."""
 

@@ -254,7 +254,6 @@ needs_qemu = pytest.mark.skipif(shutil.which(QEMU) is None, reason="needs qemu-u
         ("gesture_mlp", "cortex-a57"),
         ("lenet5", "cortex-a72"),
         ("dscnn", "cortex-a72"),
-        ("resnet8", "cortex-a57"),
         ("bert_micro", "cortex-a72"),
     ],
 )
