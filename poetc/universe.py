@@ -22,6 +22,7 @@ _PASSES = {
     "poet-fuse": "PoetFusePass",
     "poet-lower-kernels": "PoetLowerKernelsPass",
     "poet-annotate": "PoetAnnotatePass",
+    "poet-variants": "PoetVariantsPass",
     "poet-order": "PoetOrderPass",
     "poet-schedule": "PoetSchedulePass",
     "poet-plan-transfers": "PoetPlanTransfersPass",

@@ -1,6 +1,7 @@
 """Tiles of kernels against counting what each tile touches, and against trying all of them."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import permutations, product
 from math import prod
 
@@ -25,13 +26,17 @@ from test_kernels_ops import (
 from xdsl.dialects import affine, func, memref
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from poetc.costmodel.cost import kernel_cost
 from poetc.costmodel.device import load_device
 from poetc.costmodel.slices import Rates, SliceCosts, slice_costs
+from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.kernels import analysis
+from poetc.kernels.analysis import work
 from poetc.kernels.lower import lower
 from poetc.variants.footprints import slice_of
+from poetc.variants.kernel import MOST_VARIANTS, variants
 from poetc.variants.nests import Group, Nest, Stream, Tree, nests, streamed_buffers
 from poetc.variants.tiling import NestSearch
 
@@ -350,3 +355,69 @@ def test_blocks_and_runs_cost():
     assert costs.write_ns(one, np.array([32.0]), np.array([16])) > [300 + 3 * 80 + 100 + 2 * 64]
     assert costs.energy_nj(np.array([10.0])) == [5]
     assert costs.gap_bytes == 50
+
+
+def found_variants(block, ram_bytes=None, device="nrf52840", **options):
+    function, target = lower(block), load_device(device)
+    return variants(function, target, kernel_cost(work(function), target), ram_bytes, **options)
+
+
+@pytest.mark.parametrize("make", [conv_case, dot_case, random_case], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("device", ["nrf52840", "microbit-cortex-m0"])
+def test_variants_are_a_front_above_the_bound(make, device):
+    rng = np.random.default_rng(9)
+    for _ in range(8):
+        block = make(rng).block
+        found = found_variants(block, device=device)
+        assert found and len(found) <= MOST_VARIANTS
+        for one, other in permutations(found, 2):
+            worse = (one.ram_bytes, one.energy_nj, one.time_ns)
+            better = (other.ram_bytes, other.energy_nj, other.time_ns)
+            assert any(a < b for a, b in zip(worse, better, strict=True)), (one, other)
+        assert all(variant.least_bytes <= variant.moved_bytes for variant in found)
+        limit = found[-1].ram_bytes - 1
+        assert all(v.ram_bytes <= limit for v in found_variants(block, limit, device))
+
+
+def test_everything_at_once_moves_everything_once():
+    rng = np.random.default_rng(2)
+    block = Case.of(
+        lambda x, w: hlo.DotGeneralOp(x, w, lhs_contract=(1,), rhs_contract=(0,)),
+        floats(rng, 12, 20),
+        floats(rng, 20, 16),
+    ).block
+    best = found_variants(block)[-1]
+    assert best.moved_bytes == best.least_bytes == 4 * (12 * 20 + 20 * 16 + 12 * 16)
+    resident = found_variants(block, resident=frozenset({0}))[-1]
+    assert resident.moved_bytes == 4 * (20 * 16 + 12 * 16)
+    assert resident.ram_bytes >= 4 * 12 * 20
+    assert found_variants(block, 4 * 12 * 20, resident=frozenset({0})) == []
+
+
+def test_a_product_in_little_ram_moves_what_it_must():
+    rng = np.random.default_rng(2)
+    block = Case.of(
+        lambda x, w: hlo.DotGeneralOp(x, w, lhs_contract=(1,), rhs_contract=(0,)),
+        floats(rng, 40, 30),
+        floats(rng, 30, 20),
+    ).block
+    for variant in found_variants(block):
+        elements = variant.ram_bytes / 4
+        once = 40 * 30 + 30 * 20 + 40 * 20
+        least = 2 * 40 * 30 * 20 / np.sqrt(elements) - 2 * elements
+        assert variant.least_bytes == pytest.approx(4 * max(once, least), rel=0.01)
+
+
+def test_two_buffers_only_where_transfers_run_beside_computing():
+    rng = np.random.default_rng(2)
+    block = Case.of(hlo.ExponentialOp, floats(rng, 64, 64)).block
+    for device, expected in (("nrf52840", {1, 2}), ("microbit-cortex-m0", {1})):
+        found = found_variants(block, device=device)
+        assert {tiling.buffers for variant in found for tiling in variant.tilings} == expected
+
+
+def test_devices_without_storage_have_no_variants():
+    function = lower(Case.of(hlo.ExponentialOp, np.ones(4, np.float32)).block)
+    device = replace(load_device("nrf52840"), storage=None)
+    with pytest.raises(InputError, match="has no auxiliary storage"):
+        variants(function, device, kernel_cost(work(function), device))

@@ -36,6 +36,7 @@ from poetc.ir.poet.transfers import (
     WaitOp,
     transfer_of,
 )
+from poetc.ir.poet.variants import VARIANTS, TiledNest, VariantAttr, VariantData
 from poetc.ir.remainder import RemOp
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "NO_OFFSET",
     "SHARD",
     "STORED",
+    "VARIANTS",
     "AnyPageIn",
     "AnyPageOut",
     "ComputeOp",
@@ -58,7 +60,10 @@ __all__ = [
     "Poet",
     "ReturnOp",
     "Shard",
+    "TiledNest",
     "TransferType",
+    "VariantAttr",
+    "VariantData",
     "WaitOp",
     "YieldOp",
     "is_banked",
@@ -82,5 +87,5 @@ Poet = Dialect(
         ReturnOp,
         YieldOp,
     ],
-    [PageType, TransferType, CostAttr],
+    [PageType, TransferType, CostAttr, VariantAttr],
 )

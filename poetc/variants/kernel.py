@@ -1,0 +1,233 @@
+"""The ways to run one kernel: of each nest the tilings that are worth it, and of all together the
+Pareto front over RAM, energy and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+
+import numpy as np
+from xdsl.dialects import func
+
+from poetc.costmodel.cost import Cost
+from poetc.costmodel.device import Device
+from poetc.costmodel.slices import SliceCosts, slice_costs
+from poetc.kernels.analysis import buffer_bytes, workspace_bytes
+from poetc.variants.footprints import distinct
+from poetc.variants.nests import Nest, Stream, Tree, nests
+from poetc.variants.tiling import NestSearch, Tiled, Tiling
+
+MOST_VARIANTS = 12
+"""Of a kernel, unless more are asked for: with these transfers take some percent longer than with
+all of them, on the average over budgets."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a kernel.
+
+    `resident` are the numbers of the buffers, operands and then results, that are in RAM whole; the
+    others are on storage. `tilings` has one for each nest, in the order in which they run.
+    `ram_bytes` is all RAM while it runs: resident buffers, slices, sums, workspaces. `time_ns` and
+    `energy_nj` are those of the kernel with its transfers. No tiling moves less than `least_bytes`
+    in that RAM.
+    """
+
+    resident: frozenset[int]
+    tilings: tuple[Tiling, ...]
+    ram_bytes: int
+    read_bytes: int
+    written_bytes: int
+    runs: int
+    time_ns: int
+    energy_nj: int
+    least_bytes: int
+
+    @property
+    def moved_bytes(self) -> int:
+        """Read and written."""
+        return self.read_bytes + self.written_bytes
+
+
+@dataclass(frozen=True)
+class _Point:
+    ram_bytes: int
+    transfer_ns: float
+    parts: tuple[Tiled, ...]
+
+
+def variants(
+    function: func.FuncOp,
+    device: Device,
+    cost: Cost,
+    ram_bytes: int | None = None,
+    resident: frozenset[int] = frozenset(),
+    most: int = MOST_VARIANTS,
+) -> list[Variant]:
+    """Ways to run a kernel that costs `cost` in RAM, by growing RAM: at most `most`, in at most
+    `ram_bytes` of RAM, with the `resident` buffers in RAM whole and all others on storage.
+
+    None is worse in RAM, energy and time than another one. There is none where the kernel needs
+    more. Raises InputError where the device has no storage.
+    """
+    costs = slice_costs(device)
+    tree = nests(function)
+    fixed = workspace_bytes(function) + sum(
+        buffer_bytes(function.body.block.args[n]) for n in resident
+    )
+    limit = np.inf if ram_bytes is None else ram_bytes - fixed
+    bound = _Bound(tree, resident)
+    found: list[Variant] = []
+    for buffers in (1, 2) if device.dma else (1,):
+        for point in _front(tree, costs, resident, limit, buffers):
+            transfer_ns = sum(tiled.transfer_ns for tiled in point.parts)
+            time_ns = cost.time_ns + transfer_ns
+            if buffers == 2:
+                # The first slices arrive before computing begins, the last ones leave after it.
+                ends_ns = sum(tiled.transfer_ns / tiled.steps for tiled in point.parts)
+                time_ns = max(cost.time_ns, transfer_ns) + ends_ns
+            found.append(
+                Variant(
+                    resident,
+                    tuple(tiled.tiling for tiled in point.parts),
+                    fixed + point.ram_bytes,
+                    sum(tiled.read_bytes for tiled in point.parts),
+                    sum(tiled.written_bytes for tiled in point.parts),
+                    sum(tiled.runs for tiled in point.parts),
+                    round(time_ns),
+                    round(cost.energy_nj + costs.power_w * transfer_ns),
+                    bound.bytes(fixed + point.ram_bytes),
+                )
+            )
+    found.sort(key=lambda v: (v.ram_bytes, v.energy_nj, v.time_ns, v.moved_bytes))
+    best: list[Variant] = []
+    for variant in found:
+        if all(v.energy_nj > variant.energy_nj or v.time_ns > variant.time_ns for v in best):
+            best.append(variant)
+    return _spread(best, most)
+
+
+def _spread(found: list[Variant], most: int) -> list[Variant]:
+    """Some of the variants, first and last among them: the one is left out, again and again, that
+    its neighbours with less RAM replaces at the least cost."""
+    found = list(found)
+    while len(found) > max(2, most):
+        losses = [
+            found[i - 1].energy_nj / found[i].energy_nj + found[i - 1].time_ns / found[i].time_ns
+            for i in range(1, len(found) - 1)
+        ]
+        del found[1 + losses.index(min(losses))]
+    return found[:most]
+
+
+def _front(
+    tree: Tree, costs: SliceCosts, resident: frozenset[int], limit: float, buffers: int
+) -> list[_Point]:
+    """Points by growing RAM and falling time of transfers."""
+    if isinstance(tree, Nest):
+        tiled = NestSearch(tree, costs, resident, buffers).front(limit)
+        return [_Point(each.ram_bytes, each.transfer_ns, (each,)) for each in tiled]
+    fronts = [_front(p, costs, resident, limit - tree.kept_bytes, buffers) for p in tree.parts]
+    points: list[_Point] = []
+    if all(fronts):
+        for ram in sorted({point.ram_bytes for front in fronts for point in front}):
+            within = [[p for p in front if p.ram_bytes <= ram] for front in fronts]
+            if all(within):
+                last = [each[-1] for each in within]
+                parts = tuple(tiled for point in last for tiled in point.parts)
+                ns = sum(point.transfer_ns for point in last)
+                points.append(_Point(ram + tree.kept_bytes, ns, parts))
+    if tree.together is not None:
+        points += _front(tree.together, costs, resident, limit, buffers)
+    points.sort(key=lambda point: (point.ram_bytes, point.transfer_ns))
+    best: list[_Point] = []
+    for point in points:
+        if not best or point.transfer_ns < best[-1].transfer_ns:
+            best.append(point)
+    return best
+
+
+# Bounds
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A product of matrices, or many: `times` of them with m · n · k = `size`."""
+
+    times: int
+    size: int
+    element_bytes: int
+
+    def bytes(self, ram_bytes: int) -> float:
+        """2mnk/√S - 2S elements at least are moved in RAM for S (Smith, Lowery, Langou and van de
+        Geijn, 2019)."""
+        elements = max(1, ram_bytes // self.element_bytes)
+        least = 2 * self.size / sqrt(elements) - 2 * elements
+        return self.times * max(0.0, least) * self.element_bytes
+
+
+class _Bound:
+    """What is moved at least in whatever tiles."""
+
+    def __init__(self, tree: Tree, resident: frozenset[int]) -> None:
+        touched: dict[tuple[int, bool], int] = {}
+        made: set[int] = set()
+        self.products: list[_Product] = []
+        for nest in _leaves(tree):
+            extents = [loop.extent for loop in nest.loops]
+            for stream in nest.streams:
+                if stream.buffer in resident:
+                    continue
+                key = stream.buffer, stream.stored
+                touched[key] = max(touched.get(key, 0), distinct(stream, extents))
+                made |= {stream.buffer} if stream.stored else set()
+            product = _product(nest, resident)
+            self.products += [product] if product else []
+        # A result that is read again may still be there.
+        self.compulsory = sum(
+            n for (buffer, out), n in touched.items() if out or buffer not in made
+        )
+
+    def bytes(self, ram_bytes: int) -> int:
+        """In this much RAM."""
+        return max(self.compulsory, round(sum(p.bytes(ram_bytes) for p in self.products)))
+
+
+def _leaves(tree: Tree) -> Sequence[Nest]:
+    """The nests that run one after the other."""
+    if isinstance(tree, Nest):
+        return [tree]
+    return [nest for part in tree.parts for nest in _leaves(part)]
+
+
+def _product(nest: Nest, resident: frozenset[int]) -> _Product | None:
+    """A nest as a product of matrices: each loop in two of three streams, or in all of them."""
+    extents = [loop.extent for loop in nest.loops]
+    sums = set(range(nest.parallel, len(extents)))
+    inside = [s for s in nest.streams if not s.stored and sums & s.needed_in and _loops(s)]
+    stored = [s for s in nest.streams if s.stored and not sums & s.needed_in]
+    if len(inside) != 2 or not sums or not stored:
+        return None
+    left, right = map(_loops, inside)
+    together = [*inside, stored[0]]
+    if any(s.buffer in resident for s in together):
+        return None
+    for stream in together:
+        touched = prod(extents[loop] for loop in _loops(stream))
+        if touched * stream.element_bytes != distinct(stream, extents):
+            return None
+    parallel = set(range(nest.parallel))
+    if sums - (left & right) or parallel - (left | right) or _loops(stored[0]) != parallel:
+        return None
+    batch = parallel & left & right
+    size = prod(extents[loop] for loop in range(len(extents)) if loop not in batch)
+    times = prod(extents[loop] for loop in batch)
+    return _Product(times, size, min(s.element_bytes for s in together))
+
+
+def _loops(stream: Stream) -> set[int]:
+    return {loop for dim in stream.dims for loop, _ in dim.terms}
+
+
+__all__ = ["MOST_VARIANTS", "Variant", "variants"]
