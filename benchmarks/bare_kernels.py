@@ -32,6 +32,7 @@ from poetc.backends.c.boards import load_board
 from poetc.backends.c.emit import KernelCompiler, emit
 from poetc.backends.c.measure.emulate import build, count_steps, counter
 from poetc.backends.c.program import Kernel
+from poetc.backends.c.share import Optimise
 from poetc.backends.tvm.bare import TVMKernels
 from poetc.backends.tvm.nest import Vectors
 from poetc.backends.tvm.plain import CORES, Processor, assembly
@@ -97,14 +98,27 @@ class Firmware:
 
 
 def firmware(
-    model: str, board: str, cpu: str, directory: Path, flags: str, compiler: KernelCompiler | None
+    model: str,
+    board: str,
+    cpu: str,
+    directory: Path,
+    flags: str,
+    compiler: KernelCompiler | None,
+    optimise: Optimise = Optimise.BALANCED,
 ) -> Firmware:
     """Builds and runs a step with unlimited RAM."""
     described = load_board(board)
     assert described is not None
     described = replace(described, cpus=(cpu,))
     module = scheduled((MODELS / f"{model}.mlir").read_text(), model)
-    emit(module, directory, board=described, compiler=compiler, stack_bytes=STACK_BYTES)
+    emit(
+        module,
+        directory,
+        board=described,
+        compiler=compiler,
+        stack_bytes=STACK_BYTES,
+        optimise=optimise,
+    )
     write_data(model, directory)
     words = [f"CFLAGS={flags}"]
     if isinstance(compiler, SoftKernels):

@@ -50,6 +50,7 @@ class CompileOptions(TypedDict, total=False):
     board: str | None
     layout: str | None
     arena: str | None
+    optimise: str | None
     data: PathLike | None
     name: str | None
     static: Size | None

@@ -88,7 +88,7 @@ def compile_step(
             "no result is the new value of an argument, so nothing is kept from step to step; "
             "lower the step with donate_argnums"
         )
-    flash = _flash(compiled)
+    flash = _flash(compiled, given or Given())
     if flash is not None and not flash.fits:
         warn(
             f"the program takes {format_bytes(flash.total_bytes)} of flash, and "
@@ -98,7 +98,7 @@ def compile_step(
     return CompiledStep(name, compiled, flash)
 
 
-def _flash(compiled: Compiled) -> FlashUse | None:
+def _flash(compiled: Compiled, given: Given) -> FlashUse | None:
     """The flash of the step and of other entry points with what they read in flash, if it is to be
     measured."""
     options = compiled.options
@@ -106,9 +106,14 @@ def _flash(compiled: Compiled) -> FlashUse | None:
         return None
     from poetc.backends.c.emit import DEFAULT_NAME, generate
     from poetc.backends.c.flash import measure_flash
+    from poetc.backends.c.share import Optimise
 
     files = generate(
-        compiled.module, board=options.board, executor=options.executor, entries=compiled.points
+        compiled.module,
+        board=options.board,
+        executor=options.executor,
+        entries=compiled.points,
+        optimise=Optimise(given.value("optimise")),
     )
     names = ("step", *(point.name for point in compiled.points))
     use = measure_flash(

@@ -282,6 +282,13 @@ _TABLE = (
         default="program",
     ),
     Option(
+        "optimise",
+        "with --emit=c: kernels that differ in sizes only share code if they take little of the "
+        "time (default), always (size), or never (time)",
+        choices=("balanced", "size", "time"),
+        default="balanced",
+    ),
+    Option(
         "static",
         "static data beside the arena, inside --ram (default: what the stores that come with "
         "poetc, or the board, need)",

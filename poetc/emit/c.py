@@ -55,6 +55,7 @@ def _check_compiled_kernels(given: Given) -> None:
 
 def _emit(job: Job) -> None:
     from poetc.backends.c.emit import emit
+    from poetc.backends.c.share import Optimise
 
     given, compiled = job.given, job.step.compiled
     options = compiled.options
@@ -74,6 +75,7 @@ def _emit(job: Job) -> None:
         layout=given.value("layout"),
         name=given.value("name"),
         instances=given.value("arena") == "caller",
+        optimise=Optimise(given.value("optimise")),
         executor=options.executor,
         compiler=compiler,
         step=job.data,
@@ -83,7 +85,7 @@ def _emit(job: Job) -> None:
 
 BACKEND = Backend(
     _emit,
-    takes=("layout", "name", "arena", "data", "kernels"),
+    takes=("layout", "name", "arena", "data", "kernels", "optimise"),
     borrows=("target",),
     says="says how C is written; give --emit=c as well",
     check=_check,

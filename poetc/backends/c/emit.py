@@ -51,6 +51,7 @@ from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.runtime_files import RUNTIME, all_math_sources, is_runtime, marked, runtime_id
 from poetc.backends.c.save import save_source
 from poetc.backends.c.scheduled import ScheduledProgram
+from poetc.backends.c.share import Optimise
 from poetc.backends.c.step_files import step_files
 from poetc.backends.c.text import c_comment, c_identifier
 from poetc.budget import Budget
@@ -133,7 +134,7 @@ class EmitOptions(TypedDict, total=False):
     a library whose `layout` is one of libraries/. With an `executor` the schedule is not printed as
     C: the program runs plans (backends/plan/). With a `compiler`, kernels are assembly. `entries`
     are other entry points, which read the parameters of the step. With `instances` the arena is the
-    caller's, and functions take a pointer to it.
+    caller's, and functions take a pointer to it. `optimise` says which kernels share code.
     """
 
     name: str
@@ -146,6 +147,7 @@ class EmitOptions(TypedDict, total=False):
     compiler: KernelCompiler | None
     entries: Sequence[EntryPoint]
     instances: bool
+    optimise: Optimise
 
 
 def emit(
@@ -188,6 +190,7 @@ def _generate(
     compiler: KernelCompiler | None = None,
     entries: Sequence[EntryPoint] = (),
     instances: bool = False,
+    optimise: Optimise = Optimise.BALANCED,
 ) -> tuple[dict[str, str], dict[str, bytes]]:
     """What `generate` gives, and the data for one run."""
     check_library(name, layout, board)
@@ -219,7 +222,7 @@ def _generate(
         f"{name}.c": program.source(),
         header_name(name): "",
         f"{name}_kernels.h": kernels_header(program),
-        f"{name}_kernels.c": kernels_source(program, printed, used),
+        f"{name}_kernels.c": kernels_source(program, printed, used, optimise),
     }
     if program.frozen:
         files[f"{name}_frozen.c"] = program.frozen_source()

@@ -8,6 +8,7 @@ from poetc.backends.c.check import check_function
 from poetc.backends.c.libraries.library import MARK
 from poetc.backends.c.printer import print_function, print_prototype, print_table, tables_of
 from poetc.backends.c.program import Kernel, Program
+from poetc.backends.c.share import Optimise, share
 from poetc.backends.c.text import c_comment, guarded, in_section
 from poetc.ir.locations import source_location
 
@@ -23,8 +24,11 @@ def kernels_header(program: Program) -> str:
     )
 
 
-def kernels_source(program: Program, kernels: Sequence[Kernel], symbols: Collection[str]) -> str:
-    """`model_kernels.c` with these kernels, which call the mathematical functions `symbols`."""
+def kernels_source(
+    program: Program, kernels: Sequence[Kernel], symbols: Collection[str], optimise: Optimise
+) -> str:
+    """`model_kernels.c` with these kernels, which call the mathematical functions `symbols`. What
+    they share depends on `optimise`."""
     headers = [f"{program.name}.h", "poetc_check.h", *(["poetc_math.h"] if symbols else [])]
     includes = [f'#include "{program.name}_kernels.h"', ""]
     includes += [f'#include "{header}"' for header in (*headers, "poetc_scalar.h")]
@@ -32,14 +36,18 @@ def kernels_source(program: Program, kernels: Sequence[Kernel], symbols: Collect
     tables = dict.fromkeys(t for kernel in kernels for t in tables_of(kernel.function))
     parts += [in_section(program.macro, "CONST")] if tables else []
     parts += [print_table(table) for table in tables]
-    for kernel in kernels:
-        parts.append(
-            c_comment(_origin(program, kernel))
-            + "\n"
-            + print_function(kernel.function, kernel.signature)
-        )
+    definitions = [(k.signature.name, print_function(k.function, k.signature)) for k in kernels]
+    shared = share(definitions, optimise.shares([_time_ns(kernel) for kernel in kernels]))
+    for kernel, text in zip(kernels, shared, strict=True):
+        parts.append(f"{c_comment(_origin(program, kernel))}\n{text}")
     parts.append(check_function(program.name, symbols))
     return "\n".join(parts)
+
+
+def _time_ns(kernel: Kernel) -> int:
+    """What a kernel takes of a step, by the cost model."""
+    costs = [compute.cost for compute in kernel.computes]
+    return sum(cost.time_ns for cost in costs if cost is not None)
 
 
 def _origin(program: Program, kernel: Kernel) -> str:

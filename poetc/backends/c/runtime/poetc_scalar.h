@@ -41,6 +41,15 @@
 #pragma GCC optimize("fp-contract=off,no-strict-aliasing")
 #endif
 
+/* For functions that several kernels share, of which there is to be one. */
+#if defined(__clang__)
+#define POETC_SHARED __attribute__((noinline))
+#elif defined(__GNUC__)
+#define POETC_SHARED __attribute__((noinline, noclone))
+#else
+#define POETC_SHARED
+#endif
+
 typedef union {
     float value;
     uint32_t bits;
