@@ -86,7 +86,7 @@ def test_the_command_knows_no_backend_by_name() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"stop": "soon"}, "stop is work or clock, not soon"),
+        ({"stop": "soon"}, "stop is clock or work, not soon"),
         ({"threads": 0}, "threads is 1 or 2, not 0"),
         ({"threads": -1}, "threads is 1 or 2, not -1"),
     ],
