@@ -1,11 +1,15 @@
 """Shared paths and helpers of the tests."""
 
 import gc
+import io
+import json
 import os
 import shutil
 import signal
 import tempfile
+from contextlib import redirect_stderr
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,3 +101,13 @@ def load_arrays(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
         [arguments[f"arg{i}"] for i in range(len(arguments))],
         [results[f"out{i}"] for i in range(len(results))],
     )
+
+
+def reported(*words: str) -> dict[str, Any]:
+    """What `poetc` reports with `--json`, here: a process of its own takes seconds to begin."""
+    from poetc.cli import main
+
+    with redirect_stderr(io.StringIO()) as said:
+        status = main([*words, "--json"])
+    assert status == 0, said.getvalue()
+    return json.loads(said.getvalue())

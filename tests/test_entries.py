@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import SANITIZE
-from conftest import MODELS
+from conftest import MODELS, reported
 from firmware import run, sections, write_data
 
 import poetc
@@ -97,10 +97,7 @@ def expected(model: Path) -> list[list[np.ndarray]]:
 
 def compiled(model: Path, out: Path, *options: str) -> dict[str, Any]:
     """The report of a program."""
-    command = ["poetc", f"{model}.mlir", "--emit=c", "--json", *options, "-o", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stderr)
+    return reported(f"{model}.mlir", "--emit=c", *options, "-o", str(out))
 
 
 def write_inputs(folder: Path, program: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import MODELS
+from conftest import MODELS, reported
 from power import Machine
 
 from poetc.cli import main
@@ -67,10 +67,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compiled(models: Path, way: str, out: Path, *options: str) -> dict[str, Any]:
     """The report of a program with its data in `out`."""
     data = f"--data={models / way}.npz"
-    command = ["poetc", str(models / f"{way}.mlir"), "--emit=c", data, "--json"]
-    done = subprocess.run([*command, *options, "-o", str(out)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stderr)
+    return reported(str(models / f"{way}.mlir"), "--emit=c", data, *options, "-o", str(out))
 
 
 def make_run(out: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import reported
 from power import OK, Machine
 from xdsl.dialects.func import FuncOp
 
@@ -94,10 +95,8 @@ def test_five_steps_are_those_of_numpy(pages: str, params: str, executor: str) -
 
 
 def compiled(model: Path, out: Path, *options: str) -> dict[str, Any]:
-    command = ["poetc", f"{model}.mlir", "--emit=c", f"--data={model}.npz", "--json"]
-    done = subprocess.run([*command, *options, "-o", str(out)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stderr)
+    data = f"--data={model}.npz"
+    return reported(f"{model}.mlir", "--emit=c", data, *options, "-o", str(out))
 
 
 @pytest.fixture(scope="module")

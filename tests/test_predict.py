@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 from dataclasses import replace
 from itertools import product
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import SANITIZE
-from conftest import MODELS
+from conftest import MODELS, reported
 
 from poetc.cli import main
 from poetc.costmodel.device import load_device
@@ -55,17 +55,14 @@ def forward(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compiled(path: Path, out: Path, *options: str) -> dict[str, Any]:
     """The report of a program with its data in `out`."""
     data = f"--data={path}.npz"
-    command = ["poetc", f"{path}.mlir", "--emit=c", data, "--json", *options, "-o", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr
-    return json.loads(done.stderr)
+    return reported(f"{path}.mlir", "--emit=c", data, *options, "-o", str(out))
 
 
 def test_prediction_takes_a_third_of_the_ram_of_training(forward: Path, tmp_path: Path) -> None:
     """With all weights on storage, the largest in shards; the numbers are JAX's."""
-    command = ["poetc", f"{MODELS / 'gesture_mlp'}.mlir", "--ram=8KB", "--split=off", "--json"]
-    training = json.loads(subprocess.run(command, capture_output=True, check=True).stderr)
+    training = reported(
+        f"{MODELS / 'gesture_mlp'}.mlir", "--ram=8KB", "--split=off", "-o", os.devnull
+    )
     out = tmp_path / "out"
     third = training["ram"]["total_bytes"] // 3
     report = compiled(forward, out, "--frozen=storage", f"--ram={third}B")
