@@ -146,10 +146,15 @@ def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
     [
         ["--params=ram"],
         ["--ram=9600B"],
-        ["--ram=7500B", "--split=off"],
-        ["--ram=5200B", "--split=1:8,3:2", "--remat=off"],
-        ["--ram=10100B", "--params=ram", "--storage=none"],
-        ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
+        *(
+            pytest.param(options, marks=pytest.mark.slow)
+            for options in (
+                ["--ram=7500B", "--split=off"],
+                ["--ram=5200B", "--split=1:8,3:2", "--remat=off"],
+                ["--ram=10100B", "--params=ram", "--storage=none"],
+                ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
+            )
+        ),
     ],
     ids=" ".join,
 )
@@ -168,6 +173,7 @@ def head_step(head: Any, body: Any, x: Any, y: Any) -> Any:
     return jax.tree.map(lambda a, b: a - 0.3 * b, head, gradient), loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -202,6 +208,7 @@ def test_frozen_weights_are_read_where_they_are(tmp_path: Path, options: list[st
         head, _ = head_step(head, body, X, Y)
 
 
+@pytest.mark.slow
 def test_weights_in_16_bits_are_widened(model: Path, tmp_path: Path) -> None:
     """As they are held, which is rounded."""
     out = tmp_path / "out"

@@ -284,6 +284,7 @@ def test_every_transfer(name: str, mode: str, tmp_path: Path) -> None:
     assert failed > 0.6 * len(trials)
 
 
+@pytest.mark.slow
 def test_bits_that_flip_unseen(tmp_path: Path) -> None:
     """Without verification: what was written wrong is found when it is read, in the next step at
     the latest, and nothing wrong is ever used."""

@@ -55,9 +55,15 @@ def options(parser: Parser) -> list[tuple[str, str]]:
 
 
 OPTIONS = [(c, *option) for c, (parser, _) in COMMANDS.items() for option in options(parser)]
+SLOW = (("profile", "output"), ("profile", "cflags"), ("compile", "target"))
+"""Options of which many values have something compiled."""
 
 
-@pytest.mark.parametrize(("command", "dest", "option"), OPTIONS, ids=lambda v: v.lstrip("-"))
+@pytest.mark.parametrize(
+    ("command", "dest", "option"),
+    [o if o[:2] not in SLOW else pytest.param(*o, marks=pytest.mark.slow) for o in OPTIONS],
+    ids=lambda v: v.lstrip("-"),
+)
 def test_hostile_values(
     command: str, dest: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from outcomes import must_reach, reached
 from schedule_dma_oracle import cheapest
@@ -37,10 +38,11 @@ def shortest_ns(problem: Problem) -> int | None:
     return min((ns for ns in found if ns is not None), default=None)
 
 
+@pytest.mark.slow
 @must_reach("found", "none")
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(problems(max_operations=4))
@@ -63,6 +65,7 @@ def test_what_is_proven_is_so(problem: Problem) -> None:
         assert in_time(Instance(earlier), Effort()).steps is None
 
 
+@pytest.mark.slow
 def test_a_deadline_that_no_order_meets_is_refused_with_a_proof(capsys) -> None:
     words = ["examples/gesture_mlp.mlir", "--ram=9600", "-q", "-o", "/dev/null"]
     assert main([*words, "--deadline=1.02x"]) == 3

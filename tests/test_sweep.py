@@ -28,6 +28,7 @@ def same(one: dict, other: dict) -> bool:
     return {**one, "seconds": 0} == {**other, "seconds": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ram", ["6880", "9600"])
 def test_auto_is_no_worse_than_any_strategy(ram: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With parameters in shards, too, which others find where whole ones do not fit them."""
@@ -90,6 +91,7 @@ def test_answers_are_kept(
     assert len(asked) == 5
 
 
+@pytest.mark.slow
 def test_more_ram_never_costs_more(capsys: pytest.CaptureFixture[str]) -> None:
     rows = rows_of(capsys, "pareto", str(MODEL), "--budgets=4", "--workers=1", "--time-limit=10")
     assert len(rows) == 4
