@@ -36,7 +36,7 @@ from poetc.kernels import analysis
 from poetc.kernels.analysis import work
 from poetc.kernels.lower import lower
 from poetc.variants.footprints import slice_of
-from poetc.variants.kernel import MOST_VARIANTS, variants
+from poetc.variants.kernel import MOST_VARIANTS, KernelSearch
 from poetc.variants.nests import Group, Nest, Stream, Tree, nests, streamed_buffers
 from poetc.variants.tiling import NestSearch
 
@@ -359,7 +359,8 @@ def test_blocks_and_runs_cost():
 
 def found_variants(block, ram_bytes=None, device="nrf52840", **options):
     function, target = lower(block), load_device(device)
-    return variants(function, target, kernel_cost(work(function), target), ram_bytes, **options)
+    cost = kernel_cost(work(function), target)
+    return KernelSearch(function, target, cost, ram_bytes).variants(**options)
 
 
 @pytest.mark.parametrize("make", [conv_case, dot_case, random_case], ids=lambda make: make.__name__)
@@ -420,4 +421,4 @@ def test_devices_without_storage_have_no_variants():
     function = lower(Case.of(hlo.ExponentialOp, np.ones(4, np.float32)).block)
     device = replace(load_device("nrf52840"), storage=None)
     with pytest.raises(InputError, match="has no auxiliary storage"):
-        variants(function, device, kernel_cost(work(function), device))
+        KernelSearch(function, device, kernel_cost(work(function), device))

@@ -18,16 +18,17 @@ from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
 from poetc.ir.poet import VARIANTS, ComputeOp, TiledNest, VariantAttr, VariantData
-from poetc.variants.kernel import MOST_VARIANTS, Variant, variants
+from poetc.variants.kernel import MOST_VARIANTS, KernelSearch, Variant, resident_sets
 
 
 @dataclass(frozen=True)
 class PoetVariantsPass(ModulePass):
-    """Annotates each compute with ways to run it, with all its operands and results on storage.
+    """Annotates each compute with ways to run it: with all its operands and results on storage, and
+    with those in RAM that several of its nests touch.
 
     `ram` is the most RAM for one kernel, in bytes (default: any). `device` is that of
     poet-annotate, which runs before, unless another one is named. At most `most` variants are kept
-    of each kernel.
+    for each choice of what is in RAM.
     """
 
     name = "poet-variants"
@@ -51,7 +52,12 @@ class PoetVariantsPass(ModulePass):
                 name = compute.kernel.string_value()
                 if name not in known:
                     cost = Cost(compute.cost.time_ns, compute.cost.energy_nj)
-                    found = variants(kernels[name], device, cost, self.ram, most=self.most)
+                    search = KernelSearch(kernels[name], device, cost, self.ram)
+                    found = [
+                        variant
+                        for resident in resident_sets(kernels[name])
+                        for variant in search.variants(resident, self.most)
+                    ]
                     if not found:
                         raise _error(compute, f"it cannot run in tiles within {self.ram} bytes")
                     known[name] = ArrayAttr([_attribute(variant) for variant in found])

@@ -3,6 +3,7 @@ Pareto front over RAM, energy and time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
@@ -12,7 +13,7 @@ from xdsl.dialects import func
 
 from poetc.costmodel.cost import Cost
 from poetc.costmodel.device import Device
-from poetc.costmodel.slices import SliceCosts, slice_costs
+from poetc.costmodel.slices import slice_costs
 from poetc.kernels.analysis import buffer_bytes, workspace_bytes
 from poetc.variants.footprints import distinct
 from poetc.variants.nests import Nest, Stream, Tree, nests
@@ -23,15 +24,19 @@ MOST_VARIANTS = 12
 all of them, on the average over budgets."""
 
 
+MOST_RESIDENT = 4
+"""Buffers that are resident in a set of `resident_sets`."""
+
+
 @dataclass(frozen=True)
 class Variant:
     """One way to run a kernel.
 
     `resident` are the numbers of the buffers, operands and then results, that are in RAM whole; the
-    others are on storage. `tilings` has one for each nest, in the order in which they run.
-    `ram_bytes` is all RAM while it runs: resident buffers, slices, sums, workspaces. `time_ns` and
-    `energy_nj` are those of the kernel with its transfers. No tiling moves less than `least_bytes`
-    in that RAM.
+    others are on storage. Bringing the resident ones there and back is not counted. `tilings` has
+    one for each nest, in the order in which they run. `ram_bytes` is all RAM while it runs:
+    resident buffers, slices, sums, workspaces. `time_ns` and `energy_nj` are those of the kernel
+    with its transfers. No tiling moves less than `least_bytes` in that RAM.
     """
 
     resident: frozenset[int]
@@ -57,60 +62,116 @@ class _Point:
     parts: tuple[Tiled, ...]
 
 
-def variants(
-    function: func.FuncOp,
-    device: Device,
-    cost: Cost,
-    ram_bytes: int | None = None,
-    resident: frozenset[int] = frozenset(),
-    most: int = MOST_VARIANTS,
-) -> list[Variant]:
-    """Ways to run a kernel that costs `cost` in RAM, by growing RAM: at most `most`, in at most
-    `ram_bytes` of RAM, with the `resident` buffers in RAM whole and all others on storage.
+class KernelSearch:
+    """The ways to run one kernel that costs `cost`, in at most `ram_bytes` of RAM.
 
-    None is worse in RAM, energy and time than another one. There is none where the kernel needs
-    more. Raises InputError where the device has no storage.
+    Raises InputError where the device has no storage.
     """
-    costs = slice_costs(device)
-    tree = nests(function)
-    fixed = workspace_bytes(function) + sum(
-        buffer_bytes(function.body.block.args[n]) for n in resident
-    )
-    limit = np.inf if ram_bytes is None else ram_bytes - fixed
-    bound = _Bound(tree, resident)
-    found: list[Variant] = []
-    for buffers in (1, 2) if device.dma else (1,):
-        for point in _front(tree, costs, resident, limit, buffers):
-            transfer_ns = sum(tiled.transfer_ns for tiled in point.parts)
-            time_ns = cost.time_ns + transfer_ns
-            if buffers == 2:
-                # The first slices arrive before computing begins, the last ones leave after it.
-                ends_ns = sum(tiled.transfer_ns / tiled.steps for tiled in point.parts)
-                time_ns = max(cost.time_ns, transfer_ns) + ends_ns
-            found.append(
-                Variant(
-                    resident,
-                    tuple(tiled.tiling for tiled in point.parts),
-                    fixed + point.ram_bytes,
-                    sum(tiled.read_bytes for tiled in point.parts),
-                    sum(tiled.written_bytes for tiled in point.parts),
-                    sum(tiled.runs for tiled in point.parts),
-                    round(time_ns),
-                    round(cost.energy_nj + costs.power_w * transfer_ns),
-                    bound.bytes(fixed + point.ram_bytes),
+
+    def __init__(
+        self, function: func.FuncOp, device: Device, cost: Cost, ram_bytes: int | None = None
+    ) -> None:
+        self.function, self.cost, self.ram_bytes = function, cost, ram_bytes
+        self.costs = slice_costs(device)
+        self.buffers = (1, 2) if device.dma else (1,)
+        self.tree = nests(function)
+        self._searches: dict[tuple[Nest, frozenset[int]], NestSearch] = {}
+
+    def variants(
+        self, resident: frozenset[int] = frozenset(), most: int = MOST_VARIANTS
+    ) -> list[Variant]:
+        """At most `most` ways by growing RAM, with the `resident` buffers in RAM whole and all
+        others on storage. None is worse in RAM, energy and time than another one. There is none
+        where the kernel needs more RAM."""
+        fixed = workspace_bytes(self.function) + sum(
+            buffer_bytes(self.function.body.block.args[n]) for n in resident
+        )
+        limit = np.inf if self.ram_bytes is None else self.ram_bytes - fixed
+        bound = _Bound(self.tree, resident)
+        found: list[Variant] = []
+        for buffers in self.buffers:
+            for point in self._front(self.tree, resident, limit, buffers):
+                ram_bytes = fixed + point.ram_bytes
+                time_ns, energy_nj = self._cost(point, buffers)
+                found.append(
+                    Variant(
+                        resident,
+                        tuple(tiled.tiling for tiled in point.parts),
+                        ram_bytes,
+                        sum(tiled.read_bytes for tiled in point.parts),
+                        sum(tiled.written_bytes for tiled in point.parts),
+                        sum(tiled.runs for tiled in point.parts),
+                        time_ns,
+                        energy_nj,
+                        bound.bytes(ram_bytes),
+                    )
                 )
-            )
-    found.sort(key=lambda v: (v.ram_bytes, v.energy_nj, v.time_ns, v.moved_bytes))
-    best: list[Variant] = []
-    for variant in found:
-        if all(v.energy_nj > variant.energy_nj or v.time_ns > variant.time_ns for v in best):
-            best.append(variant)
-    return _spread(best, most)
+        found.sort(key=lambda v: (v.ram_bytes, v.energy_nj, v.time_ns, v.moved_bytes))
+        best: list[Variant] = []
+        for variant in found:
+            if all(v.energy_nj > variant.energy_nj or v.time_ns > variant.time_ns for v in best):
+                best.append(variant)
+        return _spread(best, most)
+
+    def _cost(self, point: _Point, buffers: int) -> tuple[int, int]:
+        """Time and energy, with the transfers."""
+        transfer_ns, time_ns = point.transfer_ns, self.cost.time_ns + point.transfer_ns
+        if buffers == 2:
+            # The first slices arrive before computing begins, the last ones leave after it.
+            ends_ns = sum(tiled.transfer_ns / tiled.steps for tiled in point.parts)
+            time_ns = max(self.cost.time_ns, transfer_ns) + ends_ns
+        return round(time_ns), round(self.cost.energy_nj + self.costs.power_w * transfer_ns)
+
+    def _front(
+        self, tree: Tree, resident: frozenset[int], limit: float, buffers: int
+    ) -> list[_Point]:
+        """Points by growing RAM and falling time of transfers."""
+        if isinstance(tree, Nest):
+            key = tree, resident.intersection(stream.buffer for stream in tree.streams)
+            if key not in self._searches:
+                self._searches[key] = NestSearch(tree, self.costs, key[1])
+            tiled = self._searches[key].front(limit, buffers)
+            return [_Point(each.ram_bytes, each.transfer_ns, (each,)) for each in tiled]
+        room = limit - tree.kept_bytes
+        fronts = [self._front(part, resident, room, buffers) for part in tree.parts]
+        points = _in_turn(fronts, tree.kept_bytes) if all(fronts) else []
+        if tree.together is not None:
+            points += self._front(tree.together, resident, limit, buffers)
+        points.sort(key=lambda point: (point.ram_bytes, point.transfer_ns))
+        best: list[_Point] = []
+        for point in points:
+            if not best or point.transfer_ns < best[-1].transfer_ns:
+                best.append(point)
+        return best
+
+
+def _in_turn(fronts: Sequence[Sequence[_Point]], kept_bytes: int) -> list[_Point]:
+    """Nests one after the other: RAM for the greatest of them, time of all."""
+    points: list[_Point] = []
+    for ram in sorted({point.ram_bytes for front in fronts for point in front}):
+        within = [[point for point in front if point.ram_bytes <= ram] for front in fronts]
+        if all(within):
+            last = [each[-1] for each in within]
+            parts = tuple(tiled for point in last for tiled in point.parts)
+            points.append(_Point(ram + kept_bytes, sum(p.transfer_ns for p in last), parts))
+    return points
+
+
+def resident_sets(function: func.FuncOp) -> list[frozenset[int]]:
+    """Which buffers it may pay to have in RAM whole, beside what is there anyway: none, one or all
+    of those that several nests touch in turn, each of which would move them again."""
+    nests_of: Counter[int] = Counter()
+    for nest in _leaves(nests(function)):
+        nests_of.update({stream.buffer for stream in nest.streams})
+    shared = sorted(buffer for buffer, times in nests_of.items() if times > 1)
+    shared.sort(key=lambda n: -buffer_bytes(function.body.block.args[n]))
+    singles = [frozenset({buffer}) for buffer in sorted(shared[:MOST_RESIDENT])]
+    return list(dict.fromkeys([frozenset(), *singles, frozenset(shared[:MOST_RESIDENT])]))
 
 
 def _spread(found: list[Variant], most: int) -> list[Variant]:
-    """Some of the variants, first and last among them: the one is left out, again and again, that
-    its neighbours with less RAM replaces at the least cost."""
+    """Some of the variants, first and last among them: again and again the one is left out that
+    its neighbour with less RAM replaces at the least cost."""
     found = list(found)
     while len(found) > max(2, most):
         losses = [
@@ -119,33 +180,6 @@ def _spread(found: list[Variant], most: int) -> list[Variant]:
         ]
         del found[1 + losses.index(min(losses))]
     return found[:most]
-
-
-def _front(
-    tree: Tree, costs: SliceCosts, resident: frozenset[int], limit: float, buffers: int
-) -> list[_Point]:
-    """Points by growing RAM and falling time of transfers."""
-    if isinstance(tree, Nest):
-        tiled = NestSearch(tree, costs, resident, buffers).front(limit)
-        return [_Point(each.ram_bytes, each.transfer_ns, (each,)) for each in tiled]
-    fronts = [_front(p, costs, resident, limit - tree.kept_bytes, buffers) for p in tree.parts]
-    points: list[_Point] = []
-    if all(fronts):
-        for ram in sorted({point.ram_bytes for front in fronts for point in front}):
-            within = [[p for p in front if p.ram_bytes <= ram] for front in fronts]
-            if all(within):
-                last = [each[-1] for each in within]
-                parts = tuple(tiled for point in last for tiled in point.parts)
-                ns = sum(point.transfer_ns for point in last)
-                points.append(_Point(ram + tree.kept_bytes, ns, parts))
-    if tree.together is not None:
-        points += _front(tree.together, costs, resident, limit, buffers)
-    points.sort(key=lambda point: (point.ram_bytes, point.transfer_ns))
-    best: list[_Point] = []
-    for point in points:
-        if not best or point.transfer_ns < best[-1].transfer_ns:
-            best.append(point)
-    return best
 
 
 # Bounds
@@ -230,4 +264,4 @@ def _loops(stream: Stream) -> set[int]:
     return {loop for dim in stream.dims for loop, _ in dim.terms}
 
 
-__all__ = ["MOST_VARIANTS", "Variant", "variants"]
+__all__ = ["MOST_VARIANTS", "KernelSearch", "Variant", "resident_sets"]

@@ -6,27 +6,24 @@ what is best is improved by neighbouring sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations, product
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from poetc.costmodel.slices import SliceCosts
+from poetc.variants.candidates import grid, loop_orders, neighbours, tile_sizes
 from poetc.variants.footprints import Spans, spans
 from poetc.variants.nests import Nest, Stream
 
 Numbers = np.ndarray
 
-MOST_SIZES = 24
-"""Tile sizes of a loop that are considered at all."""
-
-MOST_TILINGS = 1000
+MOST_TILINGS = 500
 """In the first grid."""
 
-ROUNDS = 3
+ROUNDS = 2
 """Of improving what was best."""
 
 CLEARLY = 0.97
@@ -60,21 +57,25 @@ class Tiled:
 
 
 class _Points(NamedTuple):
-    """Tilings in columns: index of the tile size of each loop, index of the order."""
+    """Tilings in columns: index of the tile size of each loop, index of the order, RAM with one
+    buffer of each slice, what a second one of those that move takes, time of transfers."""
 
     index: Numbers
     order: Numbers
     ram: Numbers
+    second: Numbers
     ns: Numbers
 
-    def take(self, which: Numbers) -> _Points:
-        return _Points(self.index[:, which], self.order[which], self.ram[which], self.ns[which])
+    def take(self, which: Numbers | slice) -> _Points:
+        """Some of the columns."""
+        return _Points(self.index[:, which], *(each[which] for each in self[1:]))
 
 
 class _Sweep(NamedTuple):
     """What one stream moves while each loop that moves it runs once."""
 
     box_bytes: Numbers
+    second_bytes: Numbers
     bytes: Numbers
     runs: Numbers
     ns: Numbers
@@ -85,9 +86,8 @@ class NestSearch:
     """Tilings of one nest.
 
     `resident` are the buffers that are in RAM whole, which take neither RAM nor transfers here.
-    `buffers`: of each slice that moves, 1, or 2 where transfers run beside computing. `sizes` of
-    the tiles of each loop, by growing size, and `orders` of the tile loops are chosen if they are
-    not given; the first grid has at most about `most` tilings.
+    `sizes` of the tiles of each loop, by growing size, and `orders` of the tile loops are chosen if
+    they are not given; the first grid has at most about `most` tilings.
     """
 
     def __init__(
@@ -95,109 +95,93 @@ class NestSearch:
         nest: Nest,
         costs: SliceCosts,
         resident: frozenset[int] = frozenset(),
-        buffers: int = 1,
         sizes: Sequence[tuple[int, ...]] | None = None,
         orders: Sequence[tuple[int, ...]] | None = None,
         most: int = MOST_TILINGS,
     ) -> None:
-        self.nest, self.costs, self.buffers, self.most = nest, costs, buffers, most
+        self.nest, self.costs, self.most = nest, costs, most
         self.streams = [s for s in nest.streams if s.buffer not in resident]
         self.sum_in_resident = any(
             s.buffer in resident and s.stored and nest.sum_in_result for s in nest.streams
         )
         self.extents = [max(1, loop.extent) for loop in nest.loops]
-        self.sizes = sizes or [_sizes(extent) for extent in self.extents]
-        self.orders = orders or list(_orders(nest, self.streams))
+        self.sizes = sizes or [tile_sizes(extent) for extent in self.extents]
+        self.orders = orders or list(loop_orders(nest, self.streams))
+        radix = np.cumprod([1, *map(len, self.sizes[:-1])], dtype=np.int64)
+        self._radix = radix[: len(self.sizes)]
+        self._keys = np.zeros(0, np.int64)
+        self._weighed: _Points | None = None
         self._tables: dict[tuple[int, int], Spans] = {}
 
-    def front(self, limit_bytes: float = np.inf) -> list[Tiled]:
-        """Tilings within a limit of RAM, by growing RAM and falling time."""
-        least = self.costs.block_bytes
-        best = _pareto(self._weighed(self._grid()), limit_bytes, least)
+    def front(self, limit_bytes: float = np.inf, buffers: int = 1) -> list[Tiled]:
+        """Tilings within a limit of RAM, by growing RAM and falling time. `buffers`: of each slice
+        that moves, 1, or 2 where transfers run beside computing."""
+        if self._weighed is None:
+            self._add(grid(self.sizes, self.nest.parallel, self.most))
+        best = self._best(limit_bytes, buffers)
         for _ in range(ROUNDS if self.sizes else 0):
-            near = self._neighbours(best.index)
-            if not near.shape[1]:
+            if not self._add(neighbours(best.index, self.sizes, self.nest.parallel)):
                 break
-            better = _pareto([best, *self._weighed(near)], limit_bytes, least)
-            if better.ns.shape == best.ns.shape and (better.ns == best.ns).all():
-                break
-            best = better
-        return self._tiled(best)
+            best = self._best(limit_bytes, buffers)
+        return self._tiled(best, buffers)
 
     def weigh(self, tiles: Sequence[int]) -> Tiled:
         """One tiling in the first of the orders: iterations in a tile of each loop of the nest,
         which must be among the sizes."""
         index = np.array([own.index(t) for own, t in zip(self.sizes, tiles, strict=True)], np.int64)
-        (tiled,) = self._tiled(self._weighed(index.reshape(len(tiles), 1))[0])
+        points = self._weigh(index.reshape(len(tiles), 1))
+        (tiled,) = self._tiled(points.take(slice(1)), 1)
         return tiled
 
-    # Candidates
+    def _add(self, index: Numbers) -> bool:
+        """Weighs those of the tilings that are not weighed yet; whether there were any."""
+        keys = self._radix @ index
+        fresh = np.flatnonzero(~np.isin(keys, self._keys))
+        fresh = fresh[np.unique(keys[fresh], return_index=True)[1]]
+        if not len(fresh):
+            return False
+        self._keys = np.concatenate([self._keys, keys[fresh]])
+        points = self._weigh(index[:, fresh])
+        if self._weighed is not None:
+            points = _joined([self._weighed, points])
+        self._weighed = points
+        return True
 
-    def _grid(self) -> Numbers:
-        parallel = self.nest.parallel
-        sums = list(self._sum_tiles())
-        room = max(1.0, self.most / len(sums))
-        counts = [len(own) for own in self.sizes[:parallel]]
-        # The longest lists are thinned out until the grid is small enough.
-        while prod(counts) > room and max(counts) > 2:
-            counts[counts.index(max(counts))] -= 1
-        chosen = [_thinned(len(own), count) for own, count in zip(self.sizes, counts, strict=False)]
-        grid = np.array([[*p, *s] for p, s in product(product(*chosen), sums)], np.int64)
-        return grid.reshape(len(grid), len(self.sizes)).T
-
-    def _sum_tiles(self) -> Iterator[tuple[int, ...]]:
-        """A sum is interrupted at one of its loops: those outside have tiles of one iteration,
-        those inside are whole."""
-        sizes = self.sizes[self.nest.parallel :]
-        whole = [len(own) - 1 for own in sizes]
-        yield tuple(whole)
-        for at, own in enumerate(sizes):
-            for index in range(len(own) - 1):
-                yield (*[0] * at, index, *whole[at + 1 :])
-
-    def _neighbours(self, index: Numbers) -> Numbers:
-        """Tilings in which one loop, or two, have the next sizes."""
-        loops, found = len(self.sizes), [index]
-        last = np.array([[len(own) - 1] for own in self.sizes]).reshape(loops, 1)
-        steps = [(loop, by) for loop in range(loops) for by in (-2, -1, 1, 2)]
-        for loop, by in steps:
-            one = index.copy()
-            one[loop] += by
-            found.append(one)
-        for (a, up), (b, down) in product(steps, steps):
-            if a != b and up == 1 and down == -1:
-                two = index.copy()
-                two[a] += 1
-                two[b] -= 1
-                found.append(two)
-        near = np.unique(np.concatenate(found, axis=1), axis=1)
-        near = near[:, ((near >= 0) & (near <= last)).all(axis=0)]
-        return near[:, self._keeps_sums(near)]
-
-    def _keeps_sums(self, index: Numbers) -> Numbers:
-        legal = np.ones(index.shape[1], bool)
-        parted = np.zeros(index.shape[1], bool)
-        for loop in range(len(self.sizes) - 1, self.nest.parallel - 1, -1):
-            legal &= ~parted | (index[loop] == 0)
-            parted |= index[loop] < len(self.sizes[loop]) - 1
-        return legal
+    def _best(self, limit_bytes: float, buffers: int) -> _Points:
+        """The points by RAM of which none is worse than another one, nor hardly better than one
+        with less RAM. Less than a block of storage is as good as a block."""
+        points = self._weighed
+        assert points is not None
+        ram, ns = points.ram + (buffers - 1) * points.second, points.ns
+        kept = np.flatnonzero(ram <= limit_bytes)
+        seen = np.maximum(ram[kept], self.costs.block_bytes)
+        kept = kept[np.lexsort((points.order[kept], ram[kept], ns[kept], seen))]
+        before = np.concatenate([[np.inf], np.minimum.accumulate(ns[kept])[:-1]])
+        kept = kept[ns[kept] < before]
+        chosen, last = [], np.inf
+        for k, time in zip(kept.tolist(), ns[kept].tolist(), strict=True):
+            if time < last * CLEARLY or k == kept[-1]:
+                chosen.append(k)
+                last = time
+        return points.take(np.array(chosen, np.int64))
 
     # Weighing
 
-    def _weighed(self, index: Numbers) -> list[_Points]:
-        """All these tilings in all orders."""
+    def _weigh(self, index: Numbers) -> _Points:
+        """All these tilings in all orders, order by order."""
         tiles, counts = self._tiles(index)
         sweeps = [self._sweep(number, index, tiles, counts) for number in range(len(self.streams))]
+        columns = index.shape[1]
+        boxes = sum((sweep.box_bytes for sweep in sweeps), np.zeros(columns, np.int64))
+        second = sum((sweep.second_bytes for sweep in sweeps), np.zeros(columns, np.int64))
         points: list[_Points] = []
         for number, order in enumerate(self.orders):
-            ram = self._sum_bytes(order, tiles, counts, index.shape[1])
-            ns = np.zeros(index.shape[1])
+            ram = boxes + self._sum_bytes(order, tiles, counts, columns)
+            ns = np.zeros(columns)
             for stream, sweep in zip(self.streams, sweeps, strict=True):
-                times = _times(stream, sweep, order, counts)
-                ns += sweep.ns * times
-                ram = ram + sweep.box_bytes
-            points.append(_Points(index, np.full(index.shape[1], number), ram, ns))
-        return points
+                ns += sweep.ns * _times(stream, sweep, order, counts)
+            points.append(_Points(index, np.full(columns, number), ram, second, ns))
+        return _joined(points)
 
     def _sum_bytes(
         self, order: Sequence[int], tiles: list[Numbers], counts: list[Numbers], columns: int
@@ -272,7 +256,8 @@ class NestSearch:
         move = self.costs.write_ns if stream.stored else self.costs.read_ns
         size = -(-box * stream.element_bytes // _WORD_BYTES) * _WORD_BYTES
         return _Sweep(
-            size * np.where(moves_at_all, self.buffers, 1),
+            size,
+            size * moves_at_all,
             elements * stream.element_bytes,
             runs,
             move(runs, run_bytes, alignment),
@@ -310,7 +295,7 @@ class NestSearch:
             stride *= dim.extent
         return runs, run_bytes, alignment
 
-    def _tiled(self, points: _Points) -> list[Tiled]:
+    def _tiled(self, points: _Points, buffers: int) -> list[Tiled]:
         tiles, counts = self._tiles(points.index)
         sweeps = [self._sweep(n, points.index, tiles, counts) for n in range(len(self.streams))]
         moved = np.zeros((3, len(points.ram)))
@@ -328,12 +313,12 @@ class NestSearch:
             tiling = Tiling(
                 tuple(loop.number for loop in loops),
                 tuple((loops[loop].number, int(tiles[loop][column])) for loop in parted),
-                self.buffers,
+                buffers,
             )
             found.append(
                 Tiled(
                     tiling,
-                    int(points.ram[column]),
+                    int(points.ram[column] + (buffers - 1) * points.second[column]),
                     round(read),
                     round(written),
                     round(runs),
@@ -364,75 +349,6 @@ def _times(stream: Stream, sweep: _Sweep, order: Sequence[int], counts: list[Num
     return times
 
 
-def _orders(nest: Nest, streams: Sequence[Stream]) -> Iterator[tuple[int, ...]]:
-    """Orders of the tile loops, from the outermost on.
-
-    Loops that move the same streams are next to each other: nothing is gained by others between
-    them. Those of a sum keep their order.
-    """
-    moved = [
-        frozenset(
-            n for n, s in enumerate(streams) for d in s.dims for at, _ in d.terms if at == loop
-        )
-        for loop in range(len(nest.loops))
-    ]
-    parallel = nest.parallel
-    groups: dict[object, list[int]] = {}
-    for loop in range(parallel):
-        groups.setdefault(frozenset(moved[loop]), []).append(loop)
-    for loop in range(parallel, len(nest.loops)):
-        joins = loop > parallel and moved[loop] == moved[loop - 1]
-        last = next(reversed(groups)) if joins else ("sum", loop)
-        groups.setdefault(last, []).append(loop)
-    for order in permutations(groups.values()):
-        loops = tuple(loop for group in order for loop in group)
-        sums = [loop for loop in loops if loop >= parallel]
-        if sums == sorted(sums):
-            yield loops
-
-
-def _sizes(extent: int) -> tuple[int, ...]:
-    """From 1 to all: every size of a short loop; of a long one those that differ in the number of
-    tiles, and powers of two, of which slices may begin where blocks do."""
-    if extent <= MOST_SIZES:
-        return tuple(range(1, extent + 1))
-    powers = [1 << k for k in range(extent.bit_length())]
-    every = range(1, extent + 1) if extent < 4096 else _few(extent)
-    others = sorted({-(-extent // count) for count in every}.difference(powers))
-    room = max(2, MOST_SIZES - len(powers))
-    return tuple(sorted({*powers, *(others[i] for i in _thinned(len(others), room))}))
-
-
-def _few(extent: int) -> Iterator[int]:
-    """Numbers of tiles, each a fifth more than the one before."""
-    count = 1.0
-    while count < extent:
-        yield round(count)
-        count *= 1.2
-    yield extent
-
-
-def _thinned(length: int, most: int) -> list[int]:
-    """Indices, first and last among them, evenly spread."""
-    if length <= most:
-        return list(range(length))
-    return sorted({round(i * (length - 1) / (most - 1)) for i in range(most)})
-
-
-def _pareto(points: Sequence[_Points], limit_bytes: float, least_bytes: int) -> _Points:
-    """The points by RAM of which none is worse than another one, nor hardly better than one with
-    less RAM. Less than `least_bytes` is as good as that."""
-    ram = np.concatenate([p.ram for p in points])
-    ns = np.concatenate([p.ns for p in points])
-    order = np.concatenate([p.order for p in points])
-    kept = np.flatnonzero(ram <= limit_bytes)
-    kept = kept[np.lexsort((ram[kept], ns[kept], np.maximum(ram[kept], least_bytes)))]
-    before = np.concatenate([[np.inf], np.minimum.accumulate(ns[kept])[:-1]])
-    kept = kept[ns[kept] < before]
-    chosen, last = [], np.inf
-    for k in kept:
-        if ns[k] < last * CLEARLY or k == kept[-1]:
-            chosen.append(k)
-            last = ns[k]
-    index = np.concatenate([p.index for p in points], axis=1)
-    return _Points(index[:, chosen], order[chosen], ram[chosen], ns[chosen])
+def _joined(points: Sequence[_Points]) -> _Points:
+    index = np.concatenate([each.index for each in points], axis=1)
+    return _Points(index, *(np.concatenate(column) for column in zip(*(p[1:] for p in points))))  # noqa: B905
