@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given, settings
@@ -251,3 +252,47 @@ def test_validator_rejects(offsets: tuple[int, ...], arena: int, message: str):
 def test_validator_sees_through_nesting():
     with pytest.raises(ArenaError, match="inner"):
         check_packing([100, 4], [(0, 9), (4, 4)], [0, 48], 100, 4, ["outer", "inner"])
+
+
+def is_packing(
+    sizes: Sequence[int],
+    lifetimes: Sequence[tuple[int, int]],
+    offsets: Sequence[int],
+    arena_bytes: int,
+    align: int,
+    own_align: Sequence[int],
+) -> bool:
+    """Whether no byte is anybody else's at any step, by writing all of them down."""
+    taken: set[tuple[int, int]] = set()
+    for size, (first, last), offset, own in zip(sizes, lifetimes, offsets, own_align, strict=True):
+        whole = next(n for n in range(size, size + own) if n % own == 0)
+        if offset not in range(0, arena_bytes - whole + 1, align) or offset % own:
+            return False
+        mine = {(b, s) for b in range(offset, offset + whole) for s in range(first, last + 1)}
+        if mine & taken:
+            return False
+        taken |= mine
+    return True
+
+
+def test_a_packing_is_refused_where_a_byte_is_taken_twice_and_only_there() -> None:
+    rng = random.Random(0)
+    seen = {True: 0, False: 0}
+    for _ in range(3000):
+        count, align, top = rng.randint(1, 3), rng.choice((1, 2, 3, 4)), rng.randint(4, 14)
+        sizes = [rng.randint(0, 6) for _ in range(count)]
+        lifetimes = [(a, a + rng.randint(0, 2)) for a in (rng.randint(0, 4) for _ in range(count))]
+        offsets = [rng.choice((-align, 0, align, 2 * align, rng.randint(0, 8))) for _ in sizes]
+        own = rng.choice((None, [rng.choice((1, 1, 2, 4)) for _ in sizes]))
+        expected = is_packing(sizes, lifetimes, offsets, top, align, own or [1] * count)
+        try:
+            check_packing(sizes, lifetimes, offsets, top, align, own_align=own)
+            found = True
+        except ArenaError as error:
+            found = False
+            assert "buffer" in str(error)
+        assert found == expected, (sizes, lifetimes, offsets, top, align, own)
+        seen[found] += 1
+    assert min(seen.values()) > 300
+    with pytest.raises(ArenaError, match="differ in number"):
+        check_packing([4], [(0, 1)], [0, 4], 8, 4)

@@ -115,6 +115,7 @@ def test_commands_of_the_page_about_storage(tmp_path: Path) -> None:
     assert (tmp_path / "trained.npz").exists() and "steps: 20" in done.stdout
 
 
+@pytest.mark.slow
 def test_accumulation_gives_what_the_whole_batch_gives(tmp_path: Path) -> None:
     """In the RAM that the documentation says; the numbers differ in their last digits only."""
     pytest.importorskip("jax")
