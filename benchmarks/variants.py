@@ -27,7 +27,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
 from poetc.kernels.analysis import buffer_bytes, buffers
 from poetc.pipeline import front_passes, run_passes
-from poetc.variants.kernel import KernelSearch, Variant, resident_sets
+from poetc.variants.kernel import KernelSearch, Variant
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 NAMES = ("mlp_mnist", "lenet5", "dscnn", "resnet8", "resnet18", "vgg16", "bert_tiny")
@@ -91,7 +91,7 @@ def _ways(kernel: Kernel, device: Device) -> list[Variant]:
     search = KernelSearch(kernel.function, device, kernel.cost, max(BUDGETS))
     costs, found = search.costs, []
     inputs = len(buffers(kernel.function, "inputs"))
-    for resident in resident_sets(kernel.function):
+    for resident in search.resident_sets():
         read = written = 0
         ns = 0.0
         for number in resident:

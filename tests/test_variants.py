@@ -422,3 +422,19 @@ def test_devices_without_storage_have_no_variants():
     device = replace(load_device("nrf52840"), storage=None)
     with pytest.raises(InputError, match="has no auxiliary storage"):
         KernelSearch(function, device, kernel_cost(work(function), device))
+
+
+def test_what_is_resident_fits_and_is_worth_a_try():
+    rng = np.random.default_rng(2)
+    function = lower(Case.of(hlo.AddOp, floats(rng, 8, 100), floats(rng, 8, 100)).block)
+    device = load_device("nrf52840")
+    cost = kernel_cost(work(function), device)
+    for ram_bytes, expected in ((3000, {()}), (8000, {(), (0,), (1,), (2,), (0, 1)})):
+        search = KernelSearch(function, device, cost, ram_bytes)
+        sets = search.resident_sets()
+        assert {tuple(sorted(each)) for each in sets} == expected
+        for resident in sets:
+            found = search.variants(resident)
+            assert found and all(v.ram_bytes <= ram_bytes for v in found)
+            moved = 4 * 800 * (3 - len(resident))
+            assert {v.moved_bytes for v in found} == {moved} == {v.least_bytes for v in found}

@@ -18,13 +18,13 @@ from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
 from poetc.ir.poet import VARIANTS, ComputeOp, TiledNest, VariantAttr, VariantData
-from poetc.variants.kernel import MOST_VARIANTS, KernelSearch, Variant, resident_sets
+from poetc.variants.kernel import MOST_VARIANTS, KernelSearch, Variant
 
 
 @dataclass(frozen=True)
 class PoetVariantsPass(ModulePass):
     """Annotates each compute with ways to run it: with all its operands and results on storage, and
-    with those in RAM that several of its nests touch.
+    with some in RAM whole.
 
     `ram` is the most RAM for one kernel, in bytes (default: any). `device` is that of
     poet-annotate, which runs before, unless another one is named. At most `most` variants are kept
@@ -55,7 +55,7 @@ class PoetVariantsPass(ModulePass):
                     search = KernelSearch(kernels[name], device, cost, self.ram)
                     found = [
                         variant
-                        for resident in resident_sets(kernels[name])
+                        for resident in search.resident_sets()
                         for variant in search.variants(resident, self.most)
                     ]
                     if not found:

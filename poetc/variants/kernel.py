@@ -24,8 +24,8 @@ MOST_VARIANTS = 12
 all of them, on the average over budgets."""
 
 
-MOST_RESIDENT = 4
-"""Buffers that are resident in a set of `resident_sets`."""
+MOST_RESIDENT = 3
+"""Buffers of which the resident sets of a kernel are made."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class KernelSearch:
         self.costs = slice_costs(device)
         self.buffers = (1, 2) if device.dma else (1,)
         self.tree = nests(function)
-        self._searches: dict[tuple[Nest, frozenset[int]], NestSearch] = {}
+        self._searches: dict[Nest, NestSearch] = {}
 
     def variants(
         self, resident: frozenset[int] = frozenset(), most: int = MOST_VARIANTS
@@ -113,6 +113,21 @@ class KernelSearch:
                 best.append(variant)
         return _spread(best, most)
 
+    def resident_sets(self) -> list[frozenset[int]]:
+        """Which buffers it may pay to have in RAM whole: none, each of the largest ones that fit
+        beside a few slices, the two largest, and all of those that several nests touch in turn,
+        each of which would move them again."""
+        nests_of: Counter[int] = Counter()
+        for nest in _leaves(self.tree):
+            nests_of.update({stream.buffer for stream in nest.streams})
+        sizes = {n: buffer_bytes(self.function.body.block.args[n]) for n in nests_of}
+        room = np.inf if self.ram_bytes is None else 0.75 * self.ram_bytes
+        fit = [n for n in sizes if sizes[n] <= room]
+        largest = sorted(fit, key=lambda n: (-sizes[n], n))[:MOST_RESIDENT]
+        shared = frozenset(n for n in largest if nests_of[n] > 1)
+        sets = [frozenset(), *(frozenset({n}) for n in largest), frozenset(largest[:2]), shared]
+        return list(dict.fromkeys(sets))
+
     def _cost(self, point: _Point, buffers: int) -> tuple[int, int]:
         """Time and energy, with the transfers."""
         transfer_ns, time_ns = point.transfer_ns, self.cost.time_ns + point.transfer_ns
@@ -127,10 +142,9 @@ class KernelSearch:
     ) -> list[_Point]:
         """Points by growing RAM and falling time of transfers."""
         if isinstance(tree, Nest):
-            key = tree, resident.intersection(stream.buffer for stream in tree.streams)
-            if key not in self._searches:
-                self._searches[key] = NestSearch(tree, self.costs, key[1])
-            tiled = self._searches[key].front(limit, buffers)
+            if tree not in self._searches:
+                self._searches[tree] = NestSearch(tree, self.costs)
+            tiled = self._searches[tree].front(limit, buffers, resident)
             return [_Point(each.ram_bytes, each.transfer_ns, (each,)) for each in tiled]
         room = limit - tree.kept_bytes
         fronts = [self._front(part, resident, room, buffers) for part in tree.parts]
@@ -155,18 +169,6 @@ def _in_turn(fronts: Sequence[Sequence[_Point]], kept_bytes: int) -> list[_Point
             parts = tuple(tiled for point in last for tiled in point.parts)
             points.append(_Point(ram + kept_bytes, sum(p.transfer_ns for p in last), parts))
     return points
-
-
-def resident_sets(function: func.FuncOp) -> list[frozenset[int]]:
-    """Which buffers it may pay to have in RAM whole, beside what is there anyway: none, one or all
-    of those that several nests touch in turn, each of which would move them again."""
-    nests_of: Counter[int] = Counter()
-    for nest in _leaves(nests(function)):
-        nests_of.update({stream.buffer for stream in nest.streams})
-    shared = sorted(buffer for buffer, times in nests_of.items() if times > 1)
-    shared.sort(key=lambda n: -buffer_bytes(function.body.block.args[n]))
-    singles = [frozenset({buffer}) for buffer in sorted(shared[:MOST_RESIDENT])]
-    return list(dict.fromkeys([frozenset(), *singles, frozenset(shared[:MOST_RESIDENT])]))
 
 
 def _spread(found: list[Variant], most: int) -> list[Variant]:
@@ -264,4 +266,4 @@ def _loops(stream: Stream) -> set[int]:
     return {loop for dim in stream.dims for loop, _ in dim.terms}
 
 
-__all__ = ["MOST_VARIANTS", "KernelSearch", "Variant", "resident_sets"]
+__all__ = ["MOST_VARIANTS", "KernelSearch", "Variant"]

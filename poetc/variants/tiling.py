@@ -57,18 +57,21 @@ class Tiled:
 
 
 class _Points(NamedTuple):
-    """Tilings in columns: index of the tile size of each loop, index of the order, RAM with one
-    buffer of each slice, what a second one of those that move takes, time of transfers."""
+    """Tilings in columns. Of each the index of the tile size of each loop, and of the order; bytes
+    of sums that are interrupted, beside results that are streamed, and beside those in RAM; and of
+    each stream, in rows, bytes of a slice, of a second buffer if it moves, time of transfers."""
 
     index: Numbers
     order: Numbers
-    ram: Numbers
+    sums: Numbers
+    sums_beside: Numbers
+    box: Numbers
     second: Numbers
     ns: Numbers
 
     def take(self, which: Numbers | slice) -> _Points:
         """Some of the columns."""
-        return _Points(self.index[:, which], *(each[which] for each in self[1:]))
+        return _Points(*(each[..., which] for each in self))
 
 
 class _Sweep(NamedTuple):
@@ -85,7 +88,6 @@ class _Sweep(NamedTuple):
 class NestSearch:
     """Tilings of one nest.
 
-    `resident` are the buffers that are in RAM whole, which take neither RAM nor transfers here.
     `sizes` of the tiles of each loop, by growing size, and `orders` of the tile loops are chosen if
     they are not given; the first grid has at most about `most` tilings.
     """
@@ -94,16 +96,12 @@ class NestSearch:
         self,
         nest: Nest,
         costs: SliceCosts,
-        resident: frozenset[int] = frozenset(),
         sizes: Sequence[tuple[int, ...]] | None = None,
         orders: Sequence[tuple[int, ...]] | None = None,
         most: int = MOST_TILINGS,
     ) -> None:
         self.nest, self.costs, self.most = nest, costs, most
-        self.streams = [s for s in nest.streams if s.buffer not in resident]
-        self.sum_in_resident = any(
-            s.buffer in resident and s.stored and nest.sum_in_result for s in nest.streams
-        )
+        self.streams = nest.streams
         self.extents = [max(1, loop.extent) for loop in nest.loops]
         self.sizes = sizes or [tile_sizes(extent) for extent in self.extents]
         self.orders = orders or list(loop_orders(nest, self.streams))
@@ -113,25 +111,49 @@ class NestSearch:
         self._weighed: _Points | None = None
         self._tables: dict[tuple[int, int], Spans] = {}
 
-    def front(self, limit_bytes: float = np.inf, buffers: int = 1) -> list[Tiled]:
-        """Tilings within a limit of RAM, by growing RAM and falling time. `buffers`: of each slice
-        that moves, 1, or 2 where transfers run beside computing."""
+    def front(
+        self,
+        limit_bytes: float = np.inf,
+        buffers: int = 1,
+        resident: frozenset[int] = frozenset(),
+    ) -> list[Tiled]:
+        """Tilings within a limit of RAM, by growing RAM and falling time.
+
+        `buffers`: of each slice that moves, 1, or 2 where transfers run beside computing.
+        `resident` buffers of the kernel are in RAM whole, which counts neither here.
+        """
         if self._weighed is None:
             self._add(grid(self.sizes, self.nest.parallel, self.most))
-        best = self._best(limit_bytes, buffers)
-        for _ in range(ROUNDS if self.sizes else 0):
+        assert self._weighed is not None
+        best, ram = self._best(self._weighed, limit_bytes, buffers, resident)
+        rounds = 1 if resident or buffers > 1 else ROUNDS
+        for _ in range(rounds if self.sizes else 0):
             if not self._add(neighbours(best.index, self.sizes, self.nest.parallel)):
                 break
-            best = self._best(limit_bytes, buffers)
-        return self._tiled(best, buffers)
+            best, ram = self._best(self._weighed, limit_bytes, buffers, resident)
+        return self._tiled(best, ram, buffers, resident)
 
     def weigh(self, tiles: Sequence[int]) -> Tiled:
         """One tiling in the first of the orders: iterations in a tile of each loop of the nest,
         which must be among the sizes."""
         index = np.array([own.index(t) for own, t in zip(self.sizes, tiles, strict=True)], np.int64)
-        points = self._weigh(index.reshape(len(tiles), 1))
-        (tiled,) = self._tiled(points.take(slice(1)), 1)
+        points = self._weigh(index.reshape(len(tiles), 1)).take(slice(1))
+        ram, _ = self._totals(points, 1, frozenset())
+        (tiled,) = self._tiled(points, ram, 1, frozenset())
         return tiled
+
+    def _totals(
+        self, points: _Points, buffers: int, resident: frozenset[int]
+    ) -> tuple[Numbers, Numbers]:
+        """RAM, and time of transfers."""
+        beside = any(s.buffer in resident and s.stored for s in self.streams)
+        ram = np.array(points.sums_beside if beside else points.sums)
+        ns = np.zeros(ram.shape)
+        for number, stream in enumerate(self.streams):
+            if stream.buffer not in resident:
+                ram += points.box[number] + (buffers - 1) * points.second[number]
+                ns += points.ns[number]
+        return ram, ns
 
     def _add(self, index: Numbers) -> bool:
         """Weighs those of the tilings that are not weighed yet; whether there were any."""
@@ -147,12 +169,12 @@ class NestSearch:
         self._weighed = points
         return True
 
-    def _best(self, limit_bytes: float, buffers: int) -> _Points:
+    def _best(
+        self, points: _Points, limit_bytes: float, buffers: int, resident: frozenset[int]
+    ) -> tuple[_Points, Numbers]:
         """The points by RAM of which none is worse than another one, nor hardly better than one
-        with less RAM. Less than a block of storage is as good as a block."""
-        points = self._weighed
-        assert points is not None
-        ram, ns = points.ram + (buffers - 1) * points.second, points.ns
+        with less RAM; and their RAM. Less than a block of storage is as good as a block."""
+        ram, ns = self._totals(points, buffers, resident)
         kept = np.flatnonzero(ram <= limit_bytes)
         seen = np.maximum(ram[kept], self.costs.block_bytes)
         kept = kept[np.lexsort((points.order[kept], ram[kept], ns[kept], seen))]
@@ -163,7 +185,7 @@ class NestSearch:
             if time < last * CLEARLY or k == kept[-1]:
                 chosen.append(k)
                 last = time
-        return points.take(np.array(chosen, np.int64))
+        return points.take(np.array(chosen, np.int64)), ram[chosen]
 
     # Weighing
 
@@ -172,21 +194,24 @@ class NestSearch:
         tiles, counts = self._tiles(index)
         sweeps = [self._sweep(number, index, tiles, counts) for number in range(len(self.streams))]
         columns = index.shape[1]
-        boxes = sum((sweep.box_bytes for sweep in sweeps), np.zeros(columns, np.int64))
-        second = sum((sweep.second_bytes for sweep in sweeps), np.zeros(columns, np.int64))
+        boxes = _rows([sweep.box_bytes for sweep in sweeps], columns)
+        second = _rows([sweep.second_bytes for sweep in sweeps], columns)
         points: list[_Points] = []
         for number, order in enumerate(self.orders):
-            ram = boxes + self._sum_bytes(order, tiles, counts, columns)
-            ns = np.zeros(columns)
-            for stream, sweep in zip(self.streams, sweeps, strict=True):
-                ns += sweep.ns * _times(stream, sweep, order, counts)
-            points.append(_Points(index, np.full(columns, number), ram, second, ns))
+            sums = self._sum_bytes(order, tiles, counts, columns)
+            ns = [
+                sweep.ns * _times(stream, sweep, order, counts)
+                for stream, sweep in zip(self.streams, sweeps, strict=True)
+            ]
+            orders = np.full(columns, number)
+            points.append(_Points(index, orders, *sums, boxes, second, _rows(ns, columns)))
         return _joined(points)
 
     def _sum_bytes(
         self, order: Sequence[int], tiles: list[Numbers], counts: list[Numbers], columns: int
-    ) -> Numbers:
-        """RAM of sums that are interrupted, beside a result in whose place they can wait."""
+    ) -> tuple[Numbers, Numbers]:
+        """RAM of sums that are interrupted, beside a result in whose place they can wait: one that
+        is streamed, or one that is in RAM whole."""
         loops, parallel = self.nest.loops, self.nest.parallel
         held = np.ones(columns, np.int64)
         interrupted = np.zeros(columns, bool)
@@ -201,8 +226,9 @@ class NestSearch:
         size = np.zeros(columns, np.int64)
         for loop in range(parallel, len(loops)):
             size = np.where(counts[loop] > 1, loops[loop].resumed_bytes, size)
-        in_result = np.where(spread & (not self.sum_in_resident), 0, self.nest.sum_in_result)
-        return np.where(interrupted, held * np.maximum(size - in_result, 0), 0)
+        in_result = self.nest.sum_in_result
+        more = np.where(interrupted, held * np.maximum(size - in_result, 0), 0)
+        return np.where(interrupted & spread, held * size, more), more
 
     def _spans(self, stream: int, dim: int, index: Numbers) -> tuple[Numbers, ...]:
         touched = self.streams[stream].dims[dim]
@@ -295,13 +321,18 @@ class NestSearch:
             stride *= dim.extent
         return runs, run_bytes, alignment
 
-    def _tiled(self, points: _Points, buffers: int) -> list[Tiled]:
+    def _tiled(
+        self, points: _Points, ram: Numbers, buffers: int, resident: frozenset[int]
+    ) -> list[Tiled]:
+        _, ns = self._totals(points, buffers, resident)
         tiles, counts = self._tiles(points.index)
         sweeps = [self._sweep(n, points.index, tiles, counts) for n in range(len(self.streams))]
-        moved = np.zeros((3, len(points.ram)))
+        moved = np.zeros((3, len(ram)))
         for number in np.unique(points.order):
             here = points.order == number
             for stream, sweep in zip(self.streams, sweeps, strict=True):
+                if stream.buffer in resident:
+                    continue
                 times = _times(stream, sweep, self.orders[number], counts)
                 moved[int(stream.stored), here] += (sweep.bytes * times)[here]
                 moved[2, here] += (sweep.runs * times)[here]
@@ -318,11 +349,11 @@ class NestSearch:
             found.append(
                 Tiled(
                     tiling,
-                    int(points.ram[column] + (buffers - 1) * points.second[column]),
+                    int(ram[column]),
                     round(read),
                     round(written),
                     round(runs),
-                    float(points.ns[column]),
+                    float(ns[column]),
                     prod(int(counts[loop][column]) for loop in parted),
                 )
             )
@@ -349,6 +380,9 @@ def _times(stream: Stream, sweep: _Sweep, order: Sequence[int], counts: list[Num
     return times
 
 
+def _rows(each: Sequence[Numbers], columns: int) -> Numbers:
+    return np.array(each).reshape(len(each), columns)
+
+
 def _joined(points: Sequence[_Points]) -> _Points:
-    index = np.concatenate([each.index for each in points], axis=1)
-    return _Points(index, *(np.concatenate(column) for column in zip(*(p[1:] for p in points))))  # noqa: B905
+    return _Points(*(np.concatenate(each, axis=-1) for each in zip(*points, strict=True)))
