@@ -65,8 +65,13 @@ def test_a_training_step_gives_a_problem():
     assert from_json(to_json(problem)) == problem and len(problem.operations) > 20
 
 
+SOURCES = [source for source in {c.source: None for c in cases()} if source.group != "real"]
+
+
 @pytest.mark.parametrize(
-    "source", {c.source: None for c in cases() if c.source.group != "real"}, ids=lambda s: s.name
+    "source",
+    [s if n % 8 == 0 else pytest.param(s, marks=pytest.mark.slow) for n, s in enumerate(SOURCES)],
+    ids=lambda s: s.name,
 )
 def test_infeasible_limits_are_refused_at_once(source: Source):
     problem = build(source)

@@ -104,6 +104,7 @@ def test_each_step_writes_its_part_only(monkeypatch: pytest.MonkeyPatch):
     assert stored[2] - stored[1] == 2 * (stored[1] - stored[0])
 
 
+@pytest.mark.slow
 def test_many_steps_are_those_of_jax(tmp_path: Path):
     """A thousand steps of a scan, with their gradients, are a few kernels."""
     from control_steps import _descend, gru_loss, parameters

@@ -291,6 +291,7 @@ def test_costs_up_to_the_limit():
         kernel_cost(work(most_s + 1), slow)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
 def test_more_work_never_costs_less(flops, load_bytes, more):
     for device in map(load_device, known_devices()):

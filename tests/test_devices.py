@@ -195,6 +195,7 @@ def transfer_nj(bytes: int, latency_s: float, per_s: float, power_w: float) -> f
     return (latency_s + bytes / per_s) * power_w * 1e9
 
 
+@pytest.mark.slow
 def test_costs_are_those_of_the_storage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """One page-in and one page-out of 576 bytes and their CRC, by hand: data sheets of both."""
     scheduled = str(tmp_path / "fram.mlir")

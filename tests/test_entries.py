@@ -220,6 +220,7 @@ def test_weights_in_16_bits_are_widened(model: Path, tmp_path: Path) -> None:
     assert np.abs(found - np.asarray(predict(WEIGHTS, NEW)[0])).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_predicting_writes_no_parameter(model: Path, tmp_path: Path) -> None:
     """No call of an entry point touches the image: a loss of power during it loses nothing."""
     out = tmp_path / "out"
@@ -311,6 +312,7 @@ def test_what_has_no_entry_points_says_so(
     assert "@predict, @evaluate: other entry points than the step are for --emit=c" in error
 
 
+@pytest.mark.slow
 def test_too_little_ram_for_an_entry_point(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -345,6 +347,7 @@ def test_faults_of_exported_entries(tmp_path: Path, entry: dict[str, Any], said:
     assert not (tmp_path / "m.mlir").exists()
 
 
+@pytest.mark.slow
 def test_a_module_of_pytorch_predicts_as_it_does_in_eval(tmp_path: Path) -> None:
     """With running statistics in place of those of the batch, and without dropout's numbers; of one
     sample, where the step takes five."""
@@ -478,6 +481,7 @@ def test_a_module_of_pytorch_predicts_in_this_process() -> None:
     np.testing.assert_allclose(program.predict(new), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_holds_the_ram_is_explained(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["explain", f"{model}.mlir", "--ram=5KB", "--params=ram", "--time-limit=1"]
     assert main(words) == 0

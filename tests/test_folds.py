@@ -47,6 +47,7 @@ def check(step: Callable, arguments: list[np.ndarray], folder: Path, *, exact: b
         assert same_bits(a, b), (number, a, b)
 
 
+@pytest.mark.slow
 def test_extreme_places(tmp_path: Path):
     x = [awkward((5, 7)), awkward((4, 3, 6), 1), np.full((2, 3), -np.inf, np.float32)]
     i = np.random.default_rng(2).integers(-2, 3, (6, 5)).astype(np.int32)

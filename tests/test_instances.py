@@ -42,6 +42,7 @@ def build(program: Path, target: Path, *flags: str) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_threads(program: Path, tmp_path: Path) -> None:
     """Instances in threads of their own disturb each other nowhere, says ThreadSanitizer, and give
     what XLA gives; two threads in one instance are found, so it does look."""
@@ -88,6 +89,7 @@ def test_sketches(layout: str, tmp_path: Path) -> None:
     run("gcc", *STRICT, *includes, "-c", source, "-o", tmp_path / "steps.o")
 
 
+@pytest.mark.slow
 def test_a_shared_arena(
     scheduled: dict[str, Path],
     alone: dict[str, tuple[Path, list[bytes]]],

@@ -52,6 +52,7 @@ def run(program: Path, *words: str | Path | int) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_training_goes_on(program: Path, tmp_path: Path) -> None:
     """Five steps, a saving and five steps more give the bits of ten; so do those that begin with
     what was packed, and with the table."""
