@@ -11,6 +11,7 @@ import pytest
 
 from poetc.schedule.model.checker import replay
 from poetc.schedule.model.errors import ScheduleError
+from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import (
     Compute,
     Free,
@@ -22,7 +23,7 @@ from poetc.schedule.model.problem import (
     Step,
     Tensor,
 )
-from poetc.schedule.model.transfers import _Plan, hurried, overlap_transfers
+from poetc.schedule.model.transfers import _Plan, hurried, overlap_transfers, without_overlap
 
 MOVED = 0
 """The tensor that is transferred."""
@@ -54,7 +55,7 @@ def chain(rng: random.Random, *, start: Place | None, end: Place | None) -> Prob
             Tensor(f"t{k}", rng.randint(1, 4), end=Place.RAM if k == count - 1 else None)
         )
         inputs = (*before, MOVED) if reads else before
-        work = rng.choice((0, 0, rng.randint(1, 5)))
+        work = rng.choice((0, 0, rng.randint(1, 12)))
         made = len(tensors) - 1
         may = (v for v in inputs if tensors[v].bytes >= tensors[made].bytes)
         pairs = tuple((made, v) for v in may if v == MOVED or rng.random() < 0.5)
@@ -116,7 +117,7 @@ def test_a_page_in_is_where_nobody_waits_for_it(seed: int) -> None:
     """In the best of all places for it that the budget allows, and not sooner than it must be."""
     rng = random.Random(seed)
     gained = 0
-    for _ in range(25):
+    for _ in range(50):
         problem = chain(rng, start=Place.STORAGE, end=None)
         steps = kernels(problem)
         readers = [at for at, step in enumerate(steps) if reads(problem, step)]
@@ -217,6 +218,13 @@ def test_timelines_are_those_of_the_checker(seed: int) -> None:
             assert len(now.start_ns) == len(now.work_ns) == len(trial) + 1
             for at in range(len(trial) + 1):
                 assert now.work_ns[at] == _takes(problem, trial[:at]) <= now.start_ns[at]
+            plain = without_overlap(Instance(problem), trial)
+            assert replay(problem, plain).peak_bytes <= report.peak_bytes
+            for behind in (plain[at:] for at, step in enumerate(plain) if step == PageIn(MOVED)):
+                # Its reader, if there is one, is next.
+                assert reads(problem, behind[1]) or not any(reads(problem, s) for s in behind)
+            alone = replace(problem, dma=False)
+            assert hurried(alone, trial) == tuple(trial)
             faster = hurried(problem, trial)
             assert sorted(map(repr, faster)) == sorted(map(repr, trial))
             assert replay(problem, faster).makespan_ns <= report.makespan_ns
