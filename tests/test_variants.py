@@ -34,11 +34,13 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.kernels import analysis
 from poetc.kernels.analysis import work
+from poetc.kernels.distribute import distribute
 from poetc.kernels.lower import lower
+from poetc.kernels.tiles import nest_loops, tile
 from poetc.variants.footprints import slice_of
 from poetc.variants.kernel import MOST_VARIANTS, KernelSearch
 from poetc.variants.nests import Group, Nest, Stream, Tree, nests, streamed_buffers
-from poetc.variants.tiling import NestSearch
+from poetc.variants.tiling import IMPOSSIBLE_BYTES, NestSearch
 
 COSTS = slice_costs(load_device("nrf52840"))
 MOST_ITERATIONS = 3000
@@ -63,8 +65,18 @@ Box = tuple[tuple[int, int], ...]
 
 
 def touched(access: Operation, ranges: Mapping[BlockArgument, tuple[int, int]]) -> Box | None:
-    """First and last index along each dimension that an access touches while the loops given run
-    over these ranges and all others from end to end."""
+    """First and last index along each dimension that an access touches."""
+    elements = touched_elements(access, ranges)
+    if not elements:
+        return None
+    return tuple((min(along), max(along) + 1) for along in zip(*elements, strict=True))
+
+
+def touched_elements(
+    access: Operation, ranges: Mapping[BlockArgument, tuple[int, int]]
+) -> set[tuple[int, ...]]:
+    """What an access touches while the loops given run over these ranges and all others from end
+    to end."""
     loops: list[BlockArgument] = []
     guards: list[analysis._Guard] = []
     inner: Operation = access
@@ -82,14 +94,12 @@ def touched(access: Operation, ranges: Mapping[BlockArgument, tuple[int, int]]) 
     runs = np.ones(shape, bool)
     for guard in guards:
         runs &= analysis._passes((guard.condition, guard.operands, guard.holds), positions)
-    if not runs.any():
-        return None
     assert isinstance(access, affine.LoadOp | affine.StoreOp)
-    found = []
-    for expr in access.map.data.results:
-        index = np.broadcast_to(analysis._values(expr, access.indices, positions), shape)[runs]
-        found.append((int(index.min()), int(index.max()) + 1))
-    return tuple(found)
+    found = [
+        np.broadcast_to(analysis._values(expr, access.indices, positions), shape)[runs].tolist()
+        for expr in access.map.data.results
+    ]
+    return set(zip(*found, strict=True)) if found else {()} if runs.any() else set()
 
 
 def joined(boxes: list[Box]) -> Box:
@@ -151,6 +161,21 @@ class Run:
                 last = here
         return total
 
+    def fills(self, stream: Stream) -> bool:
+        """Whether the tiles store all of their slices, and each element in one tile only."""
+        once: set[tuple[int, ...]] = set()
+        for at in self.tiles:
+            if any(at[n] for n in at if n not in stream.needed_in):
+                continue
+            ranges = [self.ranges[n][at[n]] for n in range(len(self.variables))]
+            here = dict(zip(self.variables, ranges, strict=True))
+            elements = {e for access in stream.accesses for e in touched_elements(access, here)}
+            box = slice_of(stream, self.sizes, ranges)
+            if len(elements) != volume(box) or not once.isdisjoint(elements):
+                return False
+            once |= elements
+        return True
+
     def unfinished(self) -> tuple[int, int]:
         """The most sums that are interrupted at a time, those of the tile that runs counted, and of
         how many tiles of the parallel loops they are."""
@@ -211,7 +236,11 @@ def assert_counts(function: func.FuncOp, rng: Rng, exact: bool = False) -> tuple
         run = Run(function, nest, tiles, order)
         moved = {True: 0, False: 0}
         ram = 0
+        if tiled.ram_bytes >= IMPOSSIBLE_BYTES:
+            assert any(s.stored and not run.fills(s) for s in nest.streams)
+            continue
         for stream in nest.streams:
+            assert not stream.stored or run.fills(stream)
             found = run.slices(stream)
             for box, inner in found:
                 slices += 1
@@ -438,3 +467,27 @@ def test_what_is_resident_fits_and_is_worth_a_try():
             assert found and all(v.ram_bytes <= ram_bytes for v in found)
             moved = 4 * 800 * (3 - len(resident))
             assert {v.moved_bytes for v in found} == {moved} == {v.least_bytes for v in found}
+
+
+@pytest.mark.parametrize(
+    "make", [dot_case, conv_case, reduce_case, random_case], ids=lambda make: make.__name__
+)
+def test_tile_functions_are_made_of_variants(make):
+    device, made = load_device("nrf52840"), 0
+    for seed in range(16):
+        function = lower(make(np.random.default_rng(seed)).block)
+        mine, parts = in_turn(nests(function)), distribute(function).nests
+        same = [[loop.extent for loop in nest.loops] for nest in mine] == [
+            list(nest_loops(part.function).extents) for part in parts
+        ]
+        search = KernelSearch(function, device, kernel_cost(work(function), device))
+        for variant in search.variants() if same else ():
+            for nest, part, tiling in zip(mine, parts, variant.tilings, strict=False):
+                if tiling.loops != tuple(loop.number for loop in nest.loops):
+                    break  # together
+                tiles = [(tiling.loops.index(loop), size) for loop, size in tiling.tiles]
+                buffers = streamed_buffers(part.function)
+                streamed = [n for n in buffers if part.buffers[n] < len(streamed_buffers(function))]
+                tile(part.function, "tile", tiles, frozenset(streamed))
+                made += 1
+    assert made >= 5

@@ -24,13 +24,15 @@ class Spans(NamedTuple):
 
     `length`: positions in the slice of a tile, at most. `total`: those in all slices together, from
     one end to the other. `slices`: how many are not empty. `whole`: whether a tile may touch
-    everything; then the slice is everything, and no loop moves it.
+    everything; then the slice is everything, and no loop moves it. `filled`: whether a tile touches
+    all positions of its slice, but those that are cut off.
     """
 
     length: Numbers
     total: Numbers
     slices: Numbers
     whole: Numbers
+    filled: Numbers
 
 
 @lru_cache(maxsize=1 << 12)
@@ -64,7 +66,35 @@ def spans(dim: Dim, extents: tuple[int, ...], sizes: tuple[tuple[int, ...], ...]
         np.where(whole, dim.extent, total),
         np.where(whole, 1, np.where(still, one, slices)),
         whole,
+        _filled(dim, size) | (still & _complete(dim, extents)),
     )
+
+
+def _filled(dim: Dim, size: Sequence[Numbers]) -> Numbers:
+    """Whether the positions of a tile have no gaps: those of the loops with smaller coefficients
+    reach as far as one with a greater coefficient advances."""
+    terms = sorted(zip((abs(c) for _, c in dim.terms), size, strict=True), key=lambda term: term[0])
+    filled = np.full(np.shape(size[0]) if size else (), not (dim.gaps or dim.rows))
+    reach = np.full(filled.shape, dim.high - dim.low + 1, np.int64)
+    for coefficient, t in terms:
+        filled = filled & ((t == 1) | (coefficient <= reach))
+        reach = reach + coefficient * (t - 1)
+    return filled
+
+
+def _complete(dim: Dim, extents: Sequence[int]) -> bool:
+    """Whether all iterations together touch a whole dimension."""
+    if dim.rows or dim.gaps or prod(extents) > MOST_POSITIONS:
+        return False
+    return len(_positions(dim, extents)) == dim.extent
+
+
+def _positions(dim: Dim, extents: Sequence[int]) -> Numbers:
+    """Different positions within the buffer that all iterations touch."""
+    positions = np.arange(dim.low, dim.high + 1)
+    for (_, coefficient), extent in zip(dim.terms, extents, strict=True):
+        positions = np.unique(np.add.outer(positions, coefficient * np.arange(extent)))
+    return positions[(positions >= 0) & (positions < dim.extent)]
 
 
 def _clipped(
@@ -133,8 +163,5 @@ def distinct(stream: Stream, extents: Sequence[int]) -> int:
         if prod(loops) > MOST_POSITIONS:
             count *= min(dim.extent, max(loops))
             continue
-        positions = np.arange(dim.low, dim.high + 1)
-        for (_, coefficient), extent in zip(dim.terms, loops, strict=True):
-            positions = np.unique(np.add.outer(positions, coefficient * np.arange(extent)))
-        count *= int(((positions >= 0) & (positions < dim.extent)).sum())
+        count *= len(_positions(dim, loops))
     return count * stream.element_bytes

@@ -116,17 +116,18 @@ class KernelSearch:
     def resident_sets(self) -> list[frozenset[int]]:
         """Which buffers it may pay to have in RAM whole: none, each of the largest ones that fit
         beside a few slices, the two largest, and all of those that several nests touch in turn,
-        each of which would move them again."""
+        each of which would move them again; beside those that cannot be streamed."""
         nests_of: Counter[int] = Counter()
         for nest in _leaves(self.tree):
             nests_of.update({stream.buffer for stream in nest.streams})
+        partial = {s.buffer for n in _leaves(self.tree) for s in n.streams if s.partial}
         sizes = {n: buffer_bytes(self.function.body.block.args[n]) for n in nests_of}
         room = np.inf if self.ram_bytes is None else 0.75 * self.ram_bytes
         fit = [n for n in sizes if sizes[n] <= room]
         largest = sorted(fit, key=lambda n: (-sizes[n], n))[:MOST_RESIDENT]
         shared = frozenset(n for n in largest if nests_of[n] > 1)
         sets = [frozenset(), *(frozenset({n}) for n in largest), frozenset(largest[:2]), shared]
-        return list(dict.fromkeys(sets))
+        return list(dict.fromkeys(each | partial for each in sets))
 
     def _cost(self, point: _Point, buffers: int) -> tuple[int, int]:
         """Time and energy, with the transfers."""

@@ -45,8 +45,9 @@ class Dim:
     """What is touched of one dimension of a buffer.
 
     From `Σ coefficient · variable + low` to the same `+ high`, as far as that is in 0 .. extent;
-    `terms` are (loop of the nest, coefficient). With `rows`, the positions were read from memory:
-    at most so many for each iteration of the loops in `terms`.
+    `terms` are (loop of the nest, coefficient). With `gaps`, loops that are not tiled leave
+    positions in between out. With `rows`, the positions were read from memory: at most so many for
+    each iteration of the loops in `terms`.
     """
 
     extent: int
@@ -54,6 +55,7 @@ class Dim:
     low: int = 0
     high: int = 0
     rows: int = 0
+    gaps: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Stream:
 
     `buffer` is the number of an argument of the kernel, an operand or a result. The slice of a tile
     is needed in each tile of the loops in `needed_in`, and in one tile of each other loop: stores
-    and what is done to a finished sum.
+    and what is done to a finished sum. A store that is `partial` leaves elements out, so that its
+    buffer has to be in RAM whole.
     """
 
     buffer: int
@@ -70,6 +73,7 @@ class Stream:
     element_bytes: int
     dims: tuple[Dim, ...]
     needed_in: frozenset[int]
+    partial: bool
     accesses: tuple[Operation, ...] = field(compare=False)
 
 
@@ -259,6 +263,8 @@ def _stream(
             min(dim.low for dim in each),
             max(dim.high for dim in each),
             each[0].rows and sum(dim.rows for dim in each),
+            # Of accesses beside each other there may be some missing.
+            any(dim.gaps for dim in each) or len({dim.low for dim in each}) > 1,
         )
         for each in zip(*(dims for dims, _ in touched), strict=True)
     ]
@@ -266,7 +272,10 @@ def _stream(
     memory = _memref(accesses[0]).type
     assert isinstance(memory, MemRefType)
     size = element_bytes(memory.element_type)
-    return Stream(buffer, bool(stored), size, tuple(dims), needed, accesses)
+    moved = [loop for dim in dims for loop, _ in dim.terms]
+    guarded = any(isinstance(op, affine.IfOp) for access in accesses for op in _around(access))
+    partial = bool(stored) and (guarded or len(set(moved)) < len(moved))
+    return Stream(buffer, bool(stored), size, tuple(dims), needed, partial, accesses)
 
 
 def _one_for_each(stream: Stream, loops: Sequence[Loop], parallel: int) -> bool:
@@ -392,13 +401,15 @@ def _dim(size: int, index: Linear, sources: Sequence[SSAValue], inside: dict[SSA
         return Dim(size, tuple((loop, 1) for loop in known), rows=rows)
     low = high = index.rest
     terms: list[tuple[int, int]] = []
-    for variable, coefficient in index.terms.items():
+    gaps = False
+    for variable, coefficient in sorted(index.terms.items(), key=lambda term: abs(term[1])):
         if variable in inside:
             terms.append((inside[variable], coefficient))
         else:
             reach = coefficient * (_extent_of(variable) - 1)
+            gaps |= bool(reach) and abs(coefficient) > high - low + 1
             low, high = low + min(reach, 0), high + max(reach, 0)
-    return Dim(size, tuple(sorted((loop, c) for loop, c in terms if c)), low, high)
+    return Dim(size, tuple(sorted((loop, c) for loop, c in terms if c)), low, high, gaps=gaps)
 
 
 def _extent_of(variable: SSAValue) -> int:

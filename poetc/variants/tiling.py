@@ -29,6 +29,9 @@ ROUNDS = 2
 CLEARLY = 0.97
 """More RAM has to save so much time, or it is not worth a point of the front."""
 
+IMPOSSIBLE_BYTES = 1 << 56
+"""RAM of tilings of which a tile makes slices with gaps: it does not have what belongs there."""
+
 _WORD_BYTES = 4
 
 
@@ -175,7 +178,7 @@ class NestSearch:
         """The points by RAM of which none is worse than another one, nor hardly better than one
         with less RAM; and their RAM. Less than a block of storage is as good as a block."""
         ram, ns = self._totals(points, buffers, resident)
-        kept = np.flatnonzero(ram <= limit_bytes)
+        kept = np.flatnonzero((ram <= limit_bytes) & (ram < IMPOSSIBLE_BYTES))
         seen = np.maximum(ram[kept], self.costs.block_bytes)
         kept = kept[np.lexsort((points.order[kept], ram[kept], ns[kept], seen))]
         before = np.concatenate([[np.inf], np.minimum.accumulate(ns[kept])[:-1]])
@@ -252,10 +255,11 @@ class NestSearch:
         stream, columns = self.streams[number], index.shape[1]
         touched = [self._spans(number, dim, index) for dim in range(len(stream.dims))]
         box, elements = np.ones(columns, np.int64), np.ones(columns)
+        filled = np.full(columns, not stream.partial)
         moved_by: list[Numbers | None] = [None] * len(self.sizes)
         alignment = np.full(columns, self.costs.block_bytes, np.int64)
         stride = stream.element_bytes
-        for dim, (length, total, _, whole) in reversed(
+        for dim, (length, total, _, whole, fills) in reversed(
             list(zip(stream.dims, touched, strict=True))
         ):
             start = np.full(columns, dim.low, np.int64)
@@ -271,16 +275,19 @@ class NestSearch:
             first = np.where(whole | bool(dim.rows), 0, np.maximum(start, 0))
             alignment = np.gcd(alignment, first * stride)
             box *= length
+            filled &= fills
             elements *= total
             stride *= dim.extent
         runs, run_bytes, alignment = self._runs(stream, touched, alignment)
         # Of a loop that moves two dimensions each counts all of its slices.
-        runs *= elements / np.maximum(prod(total for _, total, _, _ in touched), 1)
+        runs *= elements / np.maximum(prod(total for _, total, *_ in touched), 1)
         moves_at_all = np.zeros(columns, bool)
         for moves in moved_by:
             moves_at_all |= False if moves is None else moves
         move = self.costs.write_ns if stream.stored else self.costs.read_ns
         size = -(-box * stream.element_bytes // _WORD_BYTES) * _WORD_BYTES
+        if stream.stored:
+            size = np.where(filled, size, IMPOSSIBLE_BYTES)
         return _Sweep(
             size,
             size * moves_at_all,
@@ -303,7 +310,7 @@ class NestSearch:
         run_bytes = np.full(columns, float(stream.element_bytes))
         adjacent = np.ones(columns, bool)
         stride = stream.element_bytes
-        for dim, (_, total, slices, whole) in reversed(
+        for dim, (_, total, slices, whole, _) in reversed(
             list(zip(stream.dims, touched, strict=True))
         ):
             mean = total / np.maximum(slices, 1)
