@@ -22,7 +22,11 @@ LARGE = ("mlp_mnist", "ae_mnist", "lenet5", "bert_micro", "dscnn", "resnet8")
 CASES = [
     *((name, words) for name in SMALL for words in ((), ("--ram=80KB", "--io=caller"))),
     ("gesture_mlp", ("--ram=8KB", "--split=off")),
-    ("gesture_mlp", ("--ram=9KB", "--params=storage", "--deadline=2x", "--split=off")),
+    pytest.param(
+        "gesture_mlp",
+        ("--ram=9KB", "--params=storage", "--deadline=2x", "--split=off"),
+        marks=pytest.mark.slow,
+    ),
     ("gesture_mlp", ("--ram=9800", "--strategy=checkmate", "--device=mkr1000")),
     ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host")),
     *(pytest.param(name, (), marks=pytest.mark.slow) for name in LARGE),

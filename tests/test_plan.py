@@ -158,6 +158,7 @@ def test_one_program_runs_all_schedules(name: str, params: str, directory: Path)
     assert outcomes == [good] * (len(data) + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", ["ram", "storage"])
 def test_plans_of_resnet8_have_at_most_1_kb(params: str) -> None:
     plans, table = plans_of("resnet8", params)
