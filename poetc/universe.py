@@ -25,6 +25,7 @@ _PASSES = {
     "poet-variants": "PoetVariantsPass",
     "poet-order": "PoetOrderPass",
     "poet-schedule": "PoetSchedulePass",
+    "poet-stream": "PoetStreamPass",
     "poet-plan-transfers": "PoetPlanTransfersPass",
     "poet-plan-memory": "PoetPlanMemoryPass",
     "poet-verify": "PoetVerifyPass",

@@ -16,9 +16,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from poetc.ir import dense
 from poetc.ir import stablehlo as hlo
+from poetc.ir.buffers import element_bytes
 from poetc.ir.stablehlo.chlo import FLOATS, NextAfterOp, PolygammaOp
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims, ScatterDims
-from poetc.ir.types import element_bytes, is_float
+from poetc.ir.types import is_float
 
 Shape = tuple[int, ...]
 Instance = tuple[Callable[..., Any], Sequence[Array]]

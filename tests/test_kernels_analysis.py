@@ -23,9 +23,9 @@ from xdsl.ir.affine import AffineConstraintKind
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
+from poetc.ir.buffers import element_bytes
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.ir.text import make_context, module_text, parse_module
-from poetc.ir.types import element_bytes
 from poetc.kernels.analysis import Work, buffers, may_alias, work, workspace_bytes
 from poetc.kernels.lower import lower
 from poetc.pipeline import front_passes, run_passes

@@ -4,28 +4,34 @@ Residence, the peak and the traffic are tracked from the operations as they run,
 with the scheduler, its checker or the memory planner, so that their mistakes show here.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
-from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 
 from poetc.interpreter.functions import (
     InterpreterError,
     check_arguments,
     run_block,
-    tensor_of,
 )
+from poetc.interpreter.memory import (
+    Bytes,
+    Memory,
+    Pages,
+    Separate,
+    bytes_of,
+    describe,
+    name_of,
+    offset_in,
+    padded,
+    poisoned,
+)
+from poetc.interpreter.streams import run_stream
 from poetc.ir import poet
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo.base import Array
-from poetc.page import page_bytes, page_trailer
-
-_ALIGN_BYTES = 4  # Every buffer of the arena occupies whole words.
-_POISON = 0xFF  # NaN as float32, -1 as integer: neither passes for a value of a training step.
 
 
 @dataclass(frozen=True)
@@ -48,164 +54,18 @@ class Run:
     recomputes: int
 
 
-class _Memory(Protocol):
-    """Where the bytes of values are."""
-
-    def reserve(self, what: str, offset: int | None, size: int) -> None:
-        """Makes the content of `size` bytes undefined before they are written."""
-        ...
-
-    def write(self, value: SSAValue, array: Array, offset: int | None) -> None: ...
-
-    def read(self, value: SSAValue) -> Array: ...
-
-    def erase(self, value: SSAValue) -> None:
-        """Makes the content of the value undefined."""
-        ...
-
-
-class _Separate:
-    """One array for each value."""
-
-    def __init__(self) -> None:
-        self.arrays: dict[SSAValue, Array] = {}
-
-    def reserve(self, what: str, offset: int | None, size: int) -> None:
-        pass
-
-    def write(self, value: SSAValue, array: Array, offset: int | None) -> None:
-        self.arrays[value] = array
-
-    def read(self, value: SSAValue) -> Array:
-        return self.arrays[value]
-
-    def erase(self, value: SSAValue) -> None:
-        del self.arrays[value]
-
-
-class _Bytes:
-    """One array of bytes, all values at their offsets: those that overlap corrupt each other."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self.name = name
-        self.buffer = np.full(size, _POISON, dtype=np.uint8)
-        self.views: dict[SSAValue, Array] = {}
-
-    def _part(self, what: str, offset: int | None, size: int) -> Array:
-        if offset is None:
-            raise InterpreterError(f"{what} has no offset in the {self.name}")
-        if offset + size > self.buffer.size:
-            raise InterpreterError(
-                f"{what}: {size} bytes at offset {offset} end outside the {self.name} "
-                f"of {self.buffer.size} bytes"
-            )
-        return self.buffer[offset : offset + size]
-
-    def reserve(self, what: str, offset: int | None, size: int) -> None:
-        if size:
-            self._part(what, offset, size)[:] = _POISON
-
-    def write(self, value: SSAValue, array: Array, offset: int | None) -> None:
-        shape, dtype = _content(value.type)
-        part = self._part(_name(value), offset, array.nbytes)
-        part[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        # Booleans are read by value, as C does, so that poison does not make an invalid bool.
-        self.views[value] = part.view(np.uint8 if dtype == np.bool_ else dtype).reshape(shape)
-
-    def read(self, value: SSAValue) -> Array:
-        view = self.views[value]
-        return view.astype(np.bool_) if _content(value.type)[1] == np.bool_ else view.copy()
-
-    def erase(self, value: SSAValue) -> None:
-        self.views.pop(value).reshape(-1).view(np.uint8)[...] = _POISON
-
-
-class _Pages(_Bytes):
-    """Pages in storage: behind each value its CRC, which is checked when it is read."""
-
-    def __init__(self, name: str, size: int) -> None:
-        super().__init__(name, size)
-        self.trailers: dict[SSAValue, Array] = {}
-
-    def reserve(self, what: str, offset: int | None, size: int) -> None:
-        super().reserve(what, offset, page_bytes(size))
-
-    def write(self, value: SSAValue, array: Array, offset: int | None) -> None:
-        super().write(value, array, offset)
-        trailer = page_trailer(self._payload(value))
-        part = self._part(_name(value), offset, page_bytes(array.nbytes))[array.nbytes :]
-        part[: len(trailer)] = np.frombuffer(trailer, np.uint8)
-        self.trailers[value] = part[: len(trailer)]
-
-    def read(self, value: SSAValue) -> Array:
-        if page_trailer(self._payload(value)) != self.trailers[value].tobytes():
-            raise InterpreterError(f"the page {_name(value)} in the storage is damaged")
-        return super().read(value)
-
-    def _payload(self, value: SSAValue) -> bytes:
-        return self.views[value].tobytes()
-
-
-def _content(type_: Attribute) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    return tensor_of(type_.tensor if isinstance(type_, poet.PageType) else type_)
-
-
-def _bytes(type_: Attribute) -> int:
-    """Bytes of the elements."""
-    shape, dtype = _content(type_)
-    return math.prod(shape) * dtype.itemsize
-
-
-def _poisoned(value: SSAValue) -> Array:
-    """What a tensor whose bytes are undefined reads as."""
-    shape, dtype = _content(value.type)
-    if dtype == np.bool_:
-        return np.ones(shape, dtype)
-    return np.full(_bytes(value.type), _POISON, np.uint8).view(dtype).reshape(shape)
-
-
-def _padded(size: int) -> int:
-    """RAM that a buffer of `size` bytes occupies."""
-    return -(-size // _ALIGN_BYTES) * _ALIGN_BYTES
-
-
-def _name(value: SSAValue) -> str:
-    if value.name_hint:
-        return f"%{value.name_hint}"
-    match value.owner:
-        case poet.PageOutOp() | poet.PageInOp() | poet.WaitOp():
-            transfer = poet.transfer_of(value)
-            assert transfer is not None
-            if isinstance(transfer, poet.AnyPageOut):
-                return f"the page of {_name(transfer.tensor)}"
-            return f"{_name(transfer.page)} paged in"
-        case poet.ComputeOp() as op if isinstance(value, OpResult):
-            return f"result {value.index} of {_describe(op)}"
-        case _:
-            assert isinstance(value, BlockArgument)
-            return f"argument {value.index}"
-
-
-def _describe(op: Operation) -> str:
-    return f'{op.name} "{op.label.data}"' if isinstance(op, poet.ComputeOp) else op.name
-
-
-def _offset(attr: IntegerAttr[Any] | None) -> int | None:
-    return None if attr is None else attr.value.data
-
-
 @dataclass
-class _Machine:
+class Machine:
     """RAM, storage and the counters while a graph runs."""
 
-    ram: _Memory
-    storage: _Memory
+    ram: Memory
+    storage: Memory
     ram_bytes: int | None
     # In buffers of the caller: no part of RAM.
     callers: frozenset[SSAValue] = frozenset()
-    outside: _Memory = field(default_factory=_Separate)
-    # Page-outs of new values of parameters -> how far the new page is from the old one.
-    banked: dict[poet.AnyPageOut, int] = field(default_factory=dict)
+    outside: Memory = field(default_factory=Separate)
+    # New values of parameters -> how far the new page is from the old one.
+    banked: dict[SSAValue, int] = field(default_factory=dict)
     # Transfers that have not been waited for, the oldest first, with what they move.
     under_way: dict[poet.PageOutStartOp | poet.PageInStartOp, Array] = field(default_factory=dict)
     resident: dict[SSAValue, int] = field(default_factory=dict)
@@ -221,7 +81,7 @@ class _Machine:
     recomputes: int = 0
     # Equal numbers are equal tensors, whichever stay in RAM or on storage holds them.
     numbers: dict[SSAValue, int] = field(default_factory=dict)
-    executed: dict[tuple[Any, ...], list[tuple[poet.ComputeOp, list[int]]]] = field(
+    executed: dict[tuple[Any, ...], list[tuple[poet.RunOp, list[int]]]] = field(
         default_factory=dict
     )
 
@@ -236,13 +96,13 @@ class _Machine:
         self.resident[value] = self.size(value)
         self.in_use += self.resident[value]
 
-    def memory(self, value: SSAValue) -> _Memory:
+    def memory(self, value: SSAValue) -> Memory:
         """Where a tensor is."""
         return self.outside if value in self.callers else self.ram
 
     def size(self, value: SSAValue) -> int:
         """RAM that a tensor occupies."""
-        return 0 if value in self.callers else _padded(_bytes(value.type))
+        return 0 if value in self.callers else padded(bytes_of(value.type))
 
     def need(self, extra: int, where: str) -> None:
         """Counts `extra` bytes beside the resident tensors."""
@@ -255,12 +115,12 @@ class _Machine:
     def touch(self, op: Operation, value: SSAValue) -> None:
         if any(isinstance(s, poet.PageInStartOp) and s.tensor is value for s in self.under_way):
             raise InterpreterError(
-                f"{_describe(op)} uses {_name(value)}, which has not arrived", source_location(op)
+                f"{describe(op)} uses {name_of(value)}, which has not arrived", source_location(op)
             )
         if value not in self.resident:
             ended = self.ended_by.get(value, "it was never made")
             raise InterpreterError(
-                f"{_describe(op)} uses {_name(value)}, which is not in RAM: {ended}",
+                f"{describe(op)} uses {name_of(value)}, which is not in RAM: {ended}",
                 source_location(op),
             )
 
@@ -268,7 +128,7 @@ class _Machine:
         """`op` does something with the buffer of `value` that only its owner may."""
         if value in self.callers:
             raise InterpreterError(
-                f"{_describe(op)} takes {_name(value)}, whose buffer is the caller's",
+                f"{describe(op)} takes {name_of(value)}, whose buffer is the caller's",
                 source_location(op),
             )
 
@@ -277,7 +137,7 @@ class _Machine:
         for start in self.under_way:
             if start.operands[0] is value:
                 raise InterpreterError(
-                    f"{_name(value)} ends before {_describe(start)} of it is waited for: {reason}",
+                    f"{name_of(value)} ends before {describe(start)} of it is waited for: {reason}",
                     source_location(start),
                 )
         self.in_use -= self.resident.pop(value)
@@ -286,39 +146,39 @@ class _Machine:
     # One method for each operation of a graph
 
     def compute(self, op: poet.ComputeOp) -> None:
-        where = _describe(op)
+        where = describe(op)
         for operand in op.operands:
             self.touch(op, operand)
         takes_over = {result: op.operands[operand] for result, operand in op.inplace_pairs}
         workspace = op.cost.workspace if op.cost is not None else 0
         for value in (*takes_over.values(), *(op.results[result] for result in takes_over)):
             self.touch_own(op, value)
-        needed = sum(map(self.size, op.results)) + _padded(workspace)
+        needed = sum(map(self.size, op.results)) + padded(workspace)
         reused = sum(self.resident[operand] for operand in takes_over.values())
         self.need(needed - reused, where)
 
         offsets = [poet.offset_of(result) for result in op.results]
         for i, (result, offset) in enumerate(zip(op.results, offsets, strict=True)):
             if i not in takes_over:
-                self.memory(result).reserve(_name(result), offset, _bytes(result.type))
+                self.memory(result).reserve(name_of(result), offset, bytes_of(result.type))
             elif offset != self.offsets[takes_over[i]]:
                 raise InterpreterError(
-                    f"{_name(op.results[i])} at offset {offset} is in place of "
-                    f"{_name(takes_over[i])} at offset {self.offsets[takes_over[i]]}",
+                    f"{name_of(op.results[i])} at offset {offset} is in place of "
+                    f"{name_of(takes_over[i])} at offset {self.offsets[takes_over[i]]}",
                     source_location(op),
                 )
-        scratch = f"the workspace of {where}", _offset(op.workspace_offset), workspace
+        scratch = f"the workspace of {where}", offset_in(op.workspace_offset), workspace
         self.ram.reserve(*scratch)
         operands = [self.memory(operand).read(operand) for operand in op.operands]
         arrays = run_block(op.block, operands, _no_calls)
-        numbers = self._number(op)
+        numbers = self.number(op)
         for operand in takes_over.values():
             self.end(operand, f"{where} took over its buffer")
         for result, array, offset, number in zip(op.results, arrays, offsets, numbers, strict=True):
             self.begin(result, array, offset, number)
         self.ram.reserve(*scratch)
 
-    def _number(self, op: poet.ComputeOp) -> list[int]:
+    def number(self, op: poet.RunOp) -> list[int]:
         """Numbers of the results: those of an earlier equal compute, or else new ones."""
         key = op.label, tuple(self.numbers[operand] for operand in op.operands)
         same_operands = self.executed.setdefault(key, [])
@@ -334,7 +194,7 @@ class _Machine:
     def start(self, op: poet.AnyPageOut | poet.AnyPageIn) -> None:
         """A transfer reads what it moves; where that goes is undefined until it ends."""
         tensor, page = op.tensor, op.page
-        size = _bytes(tensor.type)
+        size = bytes_of(tensor.type)
         split = isinstance(op, poet.PageOutStartOp | poet.PageInStartOp)
         if not split and self.under_way:
             raise self.out_of_order(op)
@@ -342,14 +202,14 @@ class _Machine:
             self.touch(op, tensor)
             self.touch_own(op, tensor)
             array = self.ram.read(tensor)
-            self.storage.reserve(_name(page), self.page_offset(op), size)
+            self.storage.reserve(name_of(page), self.page_offset(op.page), size)
             self.page_outs += 1
             self.page_out_bytes += size
         else:
-            self.need(_padded(size), f"{op.name} of {_name(tensor)}")
+            self.need(padded(size), f"{op.name} of {name_of(tensor)}")
             array = self.storage.read(page)
-            self.ram.reserve(_name(tensor), _offset(op.offset), size)
-            self.begin(tensor, _poisoned(tensor), _offset(op.offset), self.numbers[page])
+            self.ram.reserve(name_of(tensor), offset_in(op.offset), size)
+            self.begin(tensor, poisoned(tensor), offset_in(op.offset), self.numbers[page])
             self.page_ins += 1
             self.page_in_bytes += size
         if split:
@@ -360,7 +220,7 @@ class _Machine:
     def wait(self, op: poet.WaitOp) -> None:
         if op.start not in self.under_way:
             raise InterpreterError(
-                f"{op.name} for {_describe(op.start)}, which has not started", source_location(op)
+                f"{op.name} for {describe(op.start)}, which has not started", source_location(op)
             )
         if next(iter(self.under_way)) is not op.start:
             raise self.out_of_order(op)
@@ -370,8 +230,8 @@ class _Machine:
         """`op` ends a transfer that is not the oldest."""
         oldest = next(iter(self.under_way))
         return InterpreterError(
-            f"{_describe(op)} before the wait for {_describe(oldest)} of "
-            f"{_name(oldest.operands[0])}, which began first",
+            f"{describe(op)} before the wait for {describe(oldest)} of "
+            f"{name_of(oldest.operands[0])}, which began first",
             source_location(op),
         )
 
@@ -380,20 +240,20 @@ class _Machine:
         tensor = op.tensor
         if isinstance(op, poet.AnyPageOut):
             expected = array
-            self.begin(op.page, array, self.page_offset(op), self.numbers[tensor])
+            self.begin(op.page, array, self.page_offset(op.page), self.numbers[tensor])
         else:
-            expected = _poisoned(tensor)
+            expected = poisoned(tensor)
         if self.ram.read(tensor).tobytes() != expected.tobytes():
             raise InterpreterError(
-                f"{_name(tensor)} was overwritten during its {op.name}", source_location(op)
+                f"{name_of(tensor)} was overwritten during its {op.name}", source_location(op)
             )
         if not isinstance(op, poet.AnyPageOut):
-            self.ram.write(tensor, array, _offset(op.offset))
+            self.ram.write(tensor, array, offset_in(op.offset))
 
-    def page_offset(self, op: poet.AnyPageOut) -> int | None:
-        """Where a page-out writes."""
-        offset = _offset(op.offset)
-        return None if offset is None else offset + self.banked.get(op, 0)
+    def page_offset(self, page: SSAValue) -> int | None:
+        """Where a page is written."""
+        offset = poet.offset_of(page)
+        return None if offset is None else offset + self.banked.get(page, 0)
 
     def free(self, op: poet.FreeOp) -> None:
         self.touch(op, op.tensor)
@@ -419,7 +279,7 @@ class _Machine:
             if graph.role(i) == "param" and graph.updates(i) is None and not graph.is_stored(i)
         }
         leaks = [
-            _name(value)
+            name_of(value)
             for value in self.resident
             if value not in op.arguments
             and self.numbers[value] not in kept
@@ -439,7 +299,7 @@ class _Machine:
                 offset += self.banked[new]
             if self.offsets[op.arguments[k]] != offset:
                 raise InterpreterError(
-                    f"result {k} is the new value of {_name(argument)} but not in its place",
+                    f"result {k} is the new value of {name_of(argument)} but not in its place",
                     source_location(op),
                 )
         return results
@@ -448,7 +308,7 @@ class _Machine:
         """The old values of parameters on storage are needed until the step is committed."""
         for i, (argument, array) in enumerate(zip(graph.arguments, arrays, strict=True)):
             if graph.is_stored(i) and self.storage.read(argument).tobytes() != array.tobytes():
-                raise InterpreterError(f"the step overwrites {_name(argument)} on storage")
+                raise InterpreterError(f"the step overwrites {name_of(argument)} on storage")
 
 
 def _no_calls(name: str, operands: list[Array]) -> list[Array]:
@@ -489,11 +349,11 @@ def run_graph(
     if arena:
         if graph.arena_bytes is None:
             raise InterpreterError("the graph has no memory plan")
-        ram = _Bytes("arena", graph.arena_bytes)
-        storage = _Pages("storage", graph.storage_bytes or 0)
-        machine = _Machine(ram, storage, ram_bytes)
+        ram = Bytes("arena", graph.arena_bytes)
+        storage = Pages("storage", graph.storage_bytes or 0)
+        machine = Machine(ram, storage, ram_bytes)
     else:
-        machine = _Machine(_Separate(), _Separate(), ram_bytes)
+        machine = Machine(Separate(), Separate(), ram_bytes)
     machine.callers = graph.caller_values()
     for i in range(len(arrays)):
         if (page := graph.new_page(i)) is not None:
@@ -505,6 +365,8 @@ def run_graph(
         match op:
             case poet.ComputeOp():
                 machine.compute(op)
+            case poet.StreamOp():
+                run_stream(machine, op)
             case poet.PageOutOp() | poet.PageInOp() | poet.PageOutStartOp() | poet.PageInStartOp():
                 machine.start(op)
             case poet.WaitOp():

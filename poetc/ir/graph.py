@@ -16,6 +16,7 @@ from xdsl.ir import Operation as IROperation
 from xdsl.rewriter import Rewriter
 
 from poetc.errors import InputError
+from poetc.ir.buffers import element_bytes
 from poetc.ir.poet import (
     ComputeOp,
     CostAttr,
@@ -30,7 +31,6 @@ from poetc.ir.poet import (
     WaitOp,
     stays_on_storage,
 )
-from poetc.ir.types import element_bytes
 from poetc.schedule.arena.pack import round_up
 from poetc.schedule.model.problem import (
     Compute,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import (
-    FixedBitwidthType,
     IndexType,
     IntegerType,
-    MemRefType,
     Signedness,
-    TensorType,
     bf16,
     f16,
     f32,
@@ -130,18 +126,6 @@ def type_in_code(type: Attribute) -> ElementType:
     return found
 
 
-def type_in_kernel(type: Attribute) -> Attribute:
-    """The type that memory of kernels has for numbers of an element type: the arith dialect knows
-    signs of operations, not of numbers."""
-    return IntegerType(type.bitwidth) if isinstance(type, IntegerType) else type
-
-
-@cache
-def buffer_type(tensor: TensorType) -> MemRefType:
-    """The type that a kernel has for the memory of a tensor."""
-    return MemRefType(type_in_kernel(tensor.element_type), tensor.get_shape())
-
-
 def computed_type(type: Attribute) -> Attribute:
     """The element type in which code computes with numbers of one: f32 for floats of 16 bits.
 
@@ -173,11 +157,3 @@ def is_float(dtype: np.dtype) -> bool:
 def narrowed(type: Attribute) -> Attribute:
     """The type of 32 bits for an integer type of 64; other types as they are."""
     return {i64: i32, ui64: ui32}.get(type, type)  # pyright: ignore[reportArgumentType, reportCallIssue]
-
-
-def element_bytes(type: Attribute) -> int:
-    """Bytes of one element in memory; an i1 takes a whole byte. InputError for a type that has no
-    size in memory."""
-    if not isinstance(type, FixedBitwidthType):
-        raise InputError(f"elements of type {type} have no size in memory")
-    return -(-type.bitwidth // 8)

@@ -32,8 +32,8 @@ from xdsl.ir.affine import (
 
 from poetc.errors import InputError
 from poetc.ir import mathlib
+from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
-from poetc.ir.types import buffer_type, element_bytes
 from poetc.kernels.linear import Linear, access_indices
 
 # Work
@@ -296,6 +296,10 @@ ITERATION = "poet.iteration"
 TILES = "poet.tiles"
 """Attribute of a tile function: trip count and tile of each loop that begins at one of its last
 arguments, in their order."""
+
+STARTS = "poet.starts"
+"""Attribute of a tile function: for each buffer where it begins, as a map of the starts of loops,
+if it is a slice; a unit if it is whole."""
 
 SEQUENTIAL = "poet.sequential"
 """Attribute of an `affine.for` whose iterations run in order: they read what others write."""

@@ -27,8 +27,9 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from poetc.ir.buffers import type_in_kernel
 from poetc.ir.dense import dtype_of
-from poetc.ir.types import computed_type, type_in_kernel
+from poetc.ir.types import computed_type
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL
 from poetc.kernels.index import (
     ZERO,

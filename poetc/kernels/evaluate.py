@@ -15,10 +15,10 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.errors import InputError
 from poetc.ir import stablehlo
+from poetc.ir.buffers import type_in_kernel
 from poetc.ir.dense import dtype_of, from_array
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.conversion import converted
-from poetc.ir.types import type_in_kernel
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import ZERO, Condition, Dynamic, Index, Quotient, Var

@@ -28,9 +28,9 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from poetc.errors import PoetcError
 from poetc.ir import stablehlo
+from poetc.ir.buffers import buffer_type, type_in_kernel
 from poetc.ir.poet import ComputeOp
 from poetc.ir.stablehlo import element_type_of, shape_of, tensor_type
-from poetc.ir.types import buffer_type, type_in_kernel
 from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.evaluate import Evaluator, NeedsBuffer

@@ -22,9 +22,9 @@ from xdsl.dialects.builtin import IndexType, MemRefType, i32
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.ir import stablehlo
+from poetc.ir.buffers import element_bytes
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.bodies import lower_body
-from poetc.ir.types import element_bytes
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.index import ZERO, Dynamic, Index, Quotient, Var, constant

@@ -126,8 +126,9 @@ def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, l
 def _check_filled(
     tiled: TiledLoops, op: Access, depth: int, shape: Sequence[int], argument: SSAValue
 ) -> None:
-    """A store fills its slice: in each dimension positions are the digits of a number, and no
-    loop is in two dimensions. What is past the end of a loop is outside of the buffer."""
+    """A store fills its slice: in each dimension loops are the digits of a number, and no loop is
+    in two dimensions. Where a tile has a part of a digit it has one value of each higher one, and
+    only of the highest may the last tile be smaller: what is past its end is outside."""
     refused = NotTileable(
         f"what is stored to %{argument.name_hint} fills no slice of it, so it stays in RAM"
     )
@@ -142,15 +143,17 @@ def _check_filled(
         if index is None:
             raise refused
         terms = sorted(index.terms, key=lambda term: abs(term[1]))
-        reach = 1
+        reach, partly = 1, False
         for place, (variable, coefficient) in enumerate(terms):
             if not isinstance(variable, Var) or variable in used or abs(coefficient) != reach:
                 raise refused
             used.add(variable)
-            loop = loops[variable.number]
-            partly = loop in tiled.loops[:depth]
-            if partly and place < len(terms) - 1:
+            loop, tile = loops[variable.number], variable.extent
+            if loop in tiled.loops[:depth]:
+                tile = tiled.sizes[tiled.loops.index(loop)]
+            if (partly and tile > 1) or (place < len(terms) - 1 and variable.extent % tile):
                 raise refused
+            partly = partly or tile < variable.extent
             reach *= variable.extent
         if reach != size or (index.low, index.high) != (0, size - 1):
             raise refused

@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from xdsl.dialects import affine, func, memref
 from xdsl.dialects.builtin import (
     AffineMapAttr,
+    ArrayAttr,
     DenseArrayBase,
     IndexType,
     IntegerAttr,
     MemRefType,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
-from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, TILES, buffers, extent
+from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, TILES, buffers, extent
 from poetc.kernels.distribute import is_whole, splits
 from poetc.kernels.index import Condition, Index, Var, affine_map, affine_set
 from poetc.kernels.slices import NotTileable, Slice, TiledLoops, slices_of, take_slice
@@ -294,7 +296,20 @@ class _Tiling:
         function.attributes[TILES] = DenseArrayBase.from_list(
             i64, [number for pair in numbers for number in pair]
         )
+        function.attributes[STARTS] = ArrayAttr([self._starts(buffer) for buffer in found])
         return function
+
+    def _starts(self, buffer: int | Slice | Sum) -> Attribute:
+        """Where a buffer begins, if it is a slice."""
+        if not isinstance(buffer, Slice):
+            return UnitAttr()
+        attribute, operands = affine_map(buffer.starts)
+        dims = [AffineDimExpr(self._place(operand)) for operand in operands]
+        results = [expr.replace_dims_and_symbols(dims, ()) for expr in attribute.data.results]
+        return AffineMapAttr(AffineMap(len(self.tiled.variables), 0, tuple(results)))
+
+    def _place(self, start: SSAValue) -> int:
+        return [variable.ssa for variable in self.tiled.variables].index(start)
 
 
 def _restrict(loop: affine.ForOp, variable: Var, size: int) -> None:

@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import SSAValue
 
 from poetc.errors import InputError
+from poetc.ir import buffers
 from poetc.ir import stablehlo as hlo
-from poetc.ir import types
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import chlo as ops
 from poetc.ir.stablehlo import functions
@@ -281,7 +281,7 @@ def _power(build: FloatBuilder, x: SSAValue, exponent: int) -> SSAValue:
 def _next_after(op: ops.NextAfterOp, rewriter: Rewriter) -> SSAValue:
     """The bits as a number one more, or one less where that is nearer to zero."""
     element = hlo.element_type_of(op.result)
-    bits = types.element_bytes(element) * 8
+    bits = buffers.element_bytes(element) * 8
     sign, ones = 1 << bits - 1, (1 << bits) - 1
     unsigned = IntegerType(bits, Signedness.UNSIGNED)
     x, y = (

@@ -19,7 +19,7 @@ from xdsl.dialects import affine, func, memref
 from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from poetc.ir.types import element_bytes
+from poetc.ir.buffers import element_bytes
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent, workspace_bytes
 from poetc.kernels.linear import Linear, access_indices
 

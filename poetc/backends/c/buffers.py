@@ -14,9 +14,9 @@ from xdsl.utils.hints import isa
 from poetc.backends.c.layout import arena_offset
 from poetc.backends.c.prepare import stored_arguments
 from poetc.errors import InputError
+from poetc.ir.buffers import element_bytes
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import ComputeOp
-from poetc.ir.types import element_bytes
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from xdsl.ir import Attribute, Operation
 from poetc.backends.c.indexing import Index, Variable
 from poetc.errors import InputError
 from poetc.ir import mathlib
-from poetc.ir.types import element_bytes, type_in_code
+from poetc.ir.buffers import element_bytes
+from poetc.ir.types import type_in_code
 
 _HALF_BYTES = 2
 """Of a float that is its bits in C."""

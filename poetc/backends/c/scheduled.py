@@ -105,7 +105,7 @@ class ScheduledProgram(Program):
         for argument in graph.arguments:
             new = graph.new_page(argument.index)
             if new is not None:
-                self.new_pages.add(new.page)
+                self.new_pages.add(new)
             if is_banked(graph, argument.index):
                 self.old_pages.add(argument)
         own = (op.page for op in graph.block.ops if isinstance(op, AnyPageOut))

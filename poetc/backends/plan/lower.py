@@ -120,7 +120,7 @@ def _offset(op: AnyPageOut) -> int:
 def _image_page(numbered: Numbered, graph: GraphOp, op: AnyPageOut) -> int | None:
     """The number of the page that `op` writes, if it is the new value of a parameter there."""
     new = {graph.new_page(i) for i in range(len(graph.arguments))} - {None}
-    return _image_page_of(numbered.table, numbered.tensors[op.tensor]) if op in new else None
+    return _image_page_of(numbered.table, numbered.tensors[op.tensor]) if op.page in new else None
 
 
 def _image_page_of(table: Table, tensor: int) -> int:

@@ -154,7 +154,7 @@ class _Emitter:
         for argument in graph.arguments:
             new = graph.new_page(argument.index)
             if new is not None:
-                self.kinds |= {argument: OLD, new.page: NEW}
+                self.kinds |= {argument: OLD, new: NEW}
         if self.image is not None:
             own = [
                 op.page

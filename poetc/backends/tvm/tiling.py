@@ -30,7 +30,7 @@ from poetc.backends.tvm.divisors import split_by_divisors
 from poetc.backends.tvm.nest import Loop, Nest, Vectors
 from poetc.backends.tvm.tiles import Piece, Tiling, elements_of
 from poetc.ir import mathlib
-from poetc.ir.types import element_bytes
+from poetc.ir.buffers import element_bytes
 from poetc.kernels.analysis import is_sequential
 
 # Costs are in cycles of a processor that starts two operations and one load in each.

@@ -23,8 +23,16 @@ from poetc.ir.poet.attributes import (
     Shard,
     TransferType,
 )
-from poetc.ir.poet.compute import ComputeOp, YieldOp
+from poetc.ir.poet.compute import ComputeOp, RunOp, YieldOp, content
 from poetc.ir.poet.graph import GraphOp, ReturnOp, is_banked, offset_of, stays_on_storage
+from poetc.ir.poet.stream import (
+    AnySlice,
+    SliceInOp,
+    SliceOutOp,
+    StreamOp,
+    TileBufferOp,
+    TileOp,
+)
 from poetc.ir.poet.transfers import (
     AnyPageIn,
     AnyPageOut,
@@ -48,6 +56,7 @@ __all__ = [
     "VARIANTS",
     "AnyPageIn",
     "AnyPageOut",
+    "AnySlice",
     "ComputeOp",
     "CostAttr",
     "FreeOp",
@@ -59,13 +68,20 @@ __all__ = [
     "PageType",
     "Poet",
     "ReturnOp",
+    "RunOp",
     "Shard",
+    "SliceInOp",
+    "SliceOutOp",
+    "StreamOp",
+    "TileBufferOp",
+    "TileOp",
     "TiledNest",
     "TransferType",
     "VariantAttr",
     "VariantData",
     "WaitOp",
     "YieldOp",
+    "content",
     "is_banked",
     "offset_of",
     "stays_on_storage",
@@ -77,6 +93,11 @@ Poet = Dialect(
     [
         GraphOp,
         ComputeOp,
+        StreamOp,
+        TileBufferOp,
+        SliceInOp,
+        SliceOutOp,
+        TileOp,
         RemOp,
         PageOutOp,
         PageInOp,

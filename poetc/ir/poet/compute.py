@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xdsl.dialects.builtin import (
     I64,
@@ -30,7 +31,6 @@ from xdsl.irdl import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import (
-    HasParent,
     IsolatedFromAbove,
     IsTerminator,
     ReturnLike,
@@ -44,6 +44,7 @@ from poetc.ir.poet.attributes import (
     AllocatesResults,
     CostAttr,
     InGraph,
+    PageType,
     i64_or_none,
     int_or_none,
     type_list,
@@ -57,7 +58,7 @@ class KernelSymbolUse(SymbolUserOpInterface):
 
     def verify(self, op: Operation) -> None:
         assert isinstance(op, ComputeOp)
-        if op.kernel is None or _symbol_table(op) is None:
+        if op.kernel is None or symbol_table(op) is None:
             return
         kernel = SymbolTable.lookup_symbol(op, op.kernel)
         if not isinstance(kernel, FuncOp):
@@ -72,73 +73,34 @@ class KernelSymbolUse(SymbolUserOpInterface):
             )
 
 
-def _symbol_table(op: Operation) -> Operation | None:
+def symbol_table(op: Operation) -> Operation | None:
+    """What names functions that the operation can use, None for one that is in no module."""
     parent = op.parent_op()
     while parent is not None and not parent.has_trait(SymbolTable):
         parent = parent.parent_op()
     return parent
 
 
-@irdl_op_definition
-class ComputeOp(IRDLOperation):
-    """One kernel: what is scheduled, costed and generated as a unit.
+class RunOp(IRDLOperation):
+    """What is scheduled, costed and generated as a unit.
 
     The body says what it computes, on tensors; its block arguments are the operands. It has no side
     effects and depends on nothing else, so that running it again gives the same bits.
 
     `inplace` lists pairs [result, operand]: the result takes over the operand's buffer, and the
-    operand's live range ends here. `offsets` has the arena offset of each result, and
-    `workspace_offset` that of the scratch memory, in bytes.
+    operand's live range ends here. `offsets` has the offset of each result, in the arena or in
+    storage, and `workspace_offset` that of the scratch memory, in bytes.
     """
 
-    name = "poet.compute"
-
-    inputs = var_operand_def(TensorType)
-    outputs = var_result_def(TensorType)
-    body = region_def("single_block")
+    if TYPE_CHECKING:
+        # Each of them defines its own: regions are in the order in which a class has them.
+        body: Region
 
     label = prop_def(StringAttr)
-    kernel = opt_prop_def(SymbolRefAttr)
     inplace = opt_prop_def(ArrayAttr[DenseArrayBase[I64]])
     cost = opt_prop_def(CostAttr)
     offsets = opt_prop_def(DenseArrayBase[I64])
     workspace_offset = opt_prop_def(IntegerAttr[I64])
-
-    traits = traits_def(InGraph(), IsolatedFromAbove(), AllocatesResults(), KernelSymbolUse())
-
-    def __init__(
-        self,
-        label: str,
-        operands: Sequence[SSAValue],
-        result_types: Sequence[Attribute],
-        body: Region | None = None,
-        *,
-        kernel: str | SymbolRefAttr | None = None,
-        inplace: Iterable[tuple[int, int]] = (),
-        cost: CostAttr | None = None,
-        offsets: Sequence[int] | None = None,
-        workspace_offset: int | None = None,
-        attributes: dict[str, Attribute] | None = None,
-    ) -> None:
-        """Without a body, the caller fills `block`, whose arguments are the operands."""
-        if body is None:
-            body = Region(Block(arg_types=[operand.type for operand in operands]))
-            for argument, letter in zip(body.block.args, ascii_lowercase, strict=False):
-                argument.name_hint = letter
-        super().__init__(
-            operands=[operands],
-            result_types=[result_types],
-            regions=[body],
-            properties={
-                "label": StringAttr(label),
-                "kernel": SymbolRefAttr(kernel) if isinstance(kernel, str) else kernel,
-                "inplace": _pairs(inplace),
-                "cost": cost,
-                "offsets": None if offsets is None else DenseArrayBase.from_list(i64, offsets),
-                "workspace_offset": i64_or_none(workspace_offset),
-            },
-            attributes=attributes or {},
-        )
 
     @property
     def block(self) -> Block:
@@ -175,22 +137,25 @@ class ComputeOp(IRDLOperation):
     def result_offsets(self, offsets: Sequence[int] | None) -> None:
         self.offsets = None if offsets is None else DenseArrayBase.from_list(i64, offsets)
 
-    def verify_(self) -> None:
-        where = f'poet.compute "{self.label.data}"'
-        for kind, types in (("operand", self.operand_types), ("result", self.result_types)):
-            for i, type in enumerate(types):
-                verify_static_tensor(type, f"{where}: {kind} {i}")
-        if self.block.arg_types != tuple(self.operand_types):
+    @property
+    def where(self) -> str:
+        """The operation, for messages."""
+        return f'{self.name} "{self.label.data}"'
+
+    def verify_run(self, inputs: Sequence[Attribute], outputs: Sequence[Attribute]) -> None:
+        """What all of them have to keep to; they compute on tensors of these types."""
+        where = self.where
+        if self.block.arg_types != tuple(inputs):
             raise VerifyException(
                 f"{where}: block arguments ({type_list(self.block.arg_types)}) "
-                f"must have the types of the operands ({type_list(self.operand_types)})"
+                f"must have the types of the operands ({type_list(inputs)})"
             )
         if not isinstance(self.block.last_op, YieldOp):
             raise VerifyException(f"{where} must end with poet.yield")
-        if tuple(self.yield_op.operand_types) != tuple(self.result_types):
+        if tuple(self.yield_op.operand_types) != tuple(outputs):
             raise VerifyException(
                 f"{where} yields ({type_list(self.yield_op.operand_types)}) "
-                f"but has results ({type_list(self.result_types)})"
+                f"but has results ({type_list(outputs)})"
             )
         self._verify_inplace(where)
         verify_offset(int_or_none(self.workspace_offset), f"{where}: workspace offset")
@@ -225,105 +190,198 @@ class ComputeOp(IRDLOperation):
         if len({self.operands[operand] for _, operand in pairs}) != len(pairs):
             raise VerifyException(f"{where}: two results are in place of one operand")
 
+
+@irdl_op_definition
+class ComputeOp(RunOp):
+    """One kernel, whose operands and results are in RAM."""
+
+    name = "poet.compute"
+
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+    body = region_def("single_block")
+    kernel = opt_prop_def(SymbolRefAttr)
+
+    traits = traits_def(InGraph(), IsolatedFromAbove(), AllocatesResults(), KernelSymbolUse())
+
+    def __init__(
+        self,
+        label: str,
+        operands: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        body: Region | None = None,
+        *,
+        kernel: str | SymbolRefAttr | None = None,
+        inplace: Iterable[tuple[int, int]] = (),
+        cost: CostAttr | None = None,
+        offsets: Sequence[int] | None = None,
+        workspace_offset: int | None = None,
+        attributes: dict[str, Attribute] | None = None,
+    ) -> None:
+        """Without a body, the caller fills `block`, whose arguments are the operands."""
+        if body is None:
+            body = Region(Block(arg_types=[operand.type for operand in operands]))
+            for argument, letter in zip(body.block.args, ascii_lowercase, strict=False):
+                argument.name_hint = letter
+        super().__init__(
+            operands=[operands],
+            result_types=[result_types],
+            regions=[body],
+            properties={
+                "label": StringAttr(label),
+                "kernel": SymbolRefAttr(kernel) if isinstance(kernel, str) else kernel,
+                **run_properties(inplace, cost, offsets, workspace_offset),
+            },
+            attributes=attributes or {},
+        )
+
+    def verify_(self) -> None:
+        for kind, types in (("operand", self.operand_types), ("result", self.result_types)):
+            for i, type in enumerate(types):
+                verify_static_tensor(type, f"{self.where}: {kind} {i}")
+        self.verify_run(self.operand_types, self.result_types)
+
     @classmethod
     def parse(cls, parser: Parser) -> ComputeOp:
-        label = parser.parse_str_literal()
-
-        def parse_binding() -> tuple[Parser.Argument, SSAValue]:
-            argument = parser.parse_argument(expect_type=False)
-            parser.parse_punctuation("=")
-            operand = parser.parse_unresolved_operand()
-            parser.parse_punctuation(":")
-            type = parser.parse_type()
-            return argument.resolve(type), parser.resolve_operand(operand, type)
-
-        bindings = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parse_binding)
-        parser.parse_punctuation("->")
-        result_types = parser.parse_optional_comma_separated_list(
-            Parser.Delimiter.PAREN, parser.parse_type
-        )
-        if result_types is None:
-            result_types = [parser.parse_type()]
-
-        def parse_integers() -> list[int]:
-            return parser.parse_comma_separated_list(
-                Parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
-            )
-
-        def parse_pair() -> tuple[int, int]:
-            position = parser.pos
-            pair = parse_integers()
-            if len(pair) != 2:
-                parser.raise_error("expected a pair [result, operand]", position, parser.pos)
-            return pair[0], pair[1]
-
+        head = parse_head(parser)
         kernel = None
         if parser.parse_optional_keyword("kernel"):
             kernel = SymbolRefAttr(parser.parse_symbol_name())
-        inplace: Sequence[tuple[int, int]] = ()
-        if parser.parse_optional_keyword("inplace"):
-            inplace = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parse_pair)
-        cost = None
-        if parser.parse_optional_keyword("cost"):
-            position = parser.pos
-            cost = parser.parse_attribute()
-            if not isinstance(cost, CostAttr):
-                parser.raise_error("expected #poet.cost<...>", position, parser.pos)
-        offsets = parse_integers() if parser.parse_optional_keyword("offsets") else None
-        workspace_offset = None
-        if parser.parse_optional_keyword("workspace_offset"):
-            workspace_offset = parser.parse_integer(allow_boolean=False)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
-        arguments, operands = zip(*bindings, strict=True) if bindings else ((), ())
-        body = parser.parse_region(arguments)
-        return cls(
-            label,
-            operands,
-            result_types,
-            body,
-            kernel=kernel,
-            inplace=inplace,
-            cost=cost,
-            offsets=offsets,
-            workspace_offset=workspace_offset,
-            attributes=dict(attributes.data) if attributes else None,
-        )
+        fields = parse_fields(parser)
+        body = parser.parse_region(head.arguments)
+        return cls(head.label, head.operands, head.result_types, body, kernel=kernel, **fields)
 
     def print(self, printer: Printer) -> None:
-        def print_binding(binding: tuple[BlockArgument, SSAValue]) -> None:
-            argument, operand = binding
-            printer.print_ssa_value(argument)
-            printer.print_string(" = ")
-            printer.print_ssa_value(operand)
-            printer.print_string(" : ")
-            printer.print_attribute(operand.type)
-
-        printer.print_string(" ")
-        printer.print_string_literal(self.label.data)
-        printer.print_string(" ")
-        with printer.in_parens():
-            printer.print_list(zip(self.block.args, self.operands, strict=True), print_binding)
-        printer.print_string(" -> ")
-        if len(self.results) == 1:
-            printer.print_attribute(self.results[0].type)
-        else:
-            with printer.in_parens():
-                printer.print_list(self.result_types, printer.print_attribute)
+        print_head(self, printer)
         if self.kernel is not None:
             printer.print_string(" kernel ")
             printer.print_attribute(self.kernel)
-        if self.inplace_pairs:
-            printer.print_string(f" inplace {[list(pair) for pair in self.inplace_pairs]}")
-        if self.cost is not None:
-            printer.print_string(" cost ")
-            printer.print_attribute(self.cost)
-        if self.result_offsets is not None:
-            printer.print_string(f" offsets {list(self.result_offsets)}")
-        if self.workspace_offset is not None:
-            printer.print_string(f" workspace_offset {int_or_none(self.workspace_offset)}")
-        printer.print_op_attributes(self.attributes, print_keyword=True)
+        print_fields(self, printer)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
+
+
+class Head(NamedTuple):
+    """What the text of a run begins with."""
+
+    label: str
+    arguments: Sequence[Parser.Argument]
+    operands: Sequence[SSAValue]
+    result_types: Sequence[Attribute]
+
+
+def parse_head(parser: Parser) -> Head:
+    """Label, operands with the names that they have in the body, and types of results."""
+    label = parser.parse_str_literal()
+
+    def parse_binding() -> tuple[Parser.Argument, SSAValue]:
+        argument = parser.parse_argument(expect_type=False)
+        parser.parse_punctuation("=")
+        operand = parser.parse_unresolved_operand()
+        parser.parse_punctuation(":")
+        type = parser.parse_type()
+        return argument.resolve(content(type)), parser.resolve_operand(operand, type)
+
+    bindings = parser.parse_comma_separated_list(Parser.Delimiter.PAREN, parse_binding)
+    parser.parse_punctuation("->")
+    result_types = parser.parse_optional_comma_separated_list(
+        Parser.Delimiter.PAREN, parser.parse_type
+    )
+    if result_types is None:
+        result_types = [parser.parse_type()]
+    arguments, operands = zip(*bindings, strict=True) if bindings else ((), ())
+    return Head(label, arguments, operands, result_types)
+
+
+def content(type: Attribute) -> Attribute:
+    """The type of the tensor that a value is, or a page is of."""
+    return type.tensor if isinstance(type, PageType) else type
+
+
+def parse_fields(parser: Parser) -> dict[str, Any]:
+    """What follows up to the body, as arguments of the constructors."""
+    fields: dict[str, Any] = {}
+
+    def parse_integers() -> list[int]:
+        return parser.parse_comma_separated_list(
+            Parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
+        )
+
+    def parse_pair() -> tuple[int, int]:
+        position = parser.pos
+        pair = parse_integers()
+        if len(pair) != 2:
+            parser.raise_error("expected a pair [result, operand]", position, parser.pos)
+        return pair[0], pair[1]
+
+    if parser.parse_optional_keyword("inplace"):
+        fields["inplace"] = parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parse_pair)
+    if parser.parse_optional_keyword("cost"):
+        position = parser.pos
+        fields["cost"] = cost = parser.parse_attribute()
+        if not isinstance(cost, CostAttr):
+            parser.raise_error("expected #poet.cost<...>", position, parser.pos)
+    if parser.parse_optional_keyword("offsets"):
+        fields["offsets"] = parse_integers()
+    if parser.parse_optional_keyword("workspace_offset"):
+        fields["workspace_offset"] = parser.parse_integer(allow_boolean=False)
+    attributes = parser.parse_optional_attr_dict_with_keyword()
+    if attributes:
+        fields["attributes"] = dict(attributes.data)
+    return fields
+
+
+def print_head(op: RunOp, printer: Printer) -> None:
+    """What `parse_head` reads."""
+
+    def print_binding(binding: tuple[BlockArgument, SSAValue]) -> None:
+        argument, operand = binding
+        printer.print_ssa_value(argument)
+        printer.print_string(" = ")
+        printer.print_ssa_value(operand)
+        printer.print_string(" : ")
+        printer.print_attribute(operand.type)
+
+    printer.print_string(" ")
+    printer.print_string_literal(op.label.data)
+    printer.print_string(" ")
+    with printer.in_parens():
+        printer.print_list(zip(op.block.args, op.operands, strict=True), print_binding)
+    printer.print_string(" -> ")
+    if len(op.results) == 1:
+        printer.print_attribute(op.results[0].type)
+    else:
+        with printer.in_parens():
+            printer.print_list(op.result_types, printer.print_attribute)
+
+
+def print_fields(op: RunOp, printer: Printer) -> None:
+    """What `parse_fields` reads."""
+    if op.inplace_pairs:
+        printer.print_string(f" inplace {[list(pair) for pair in op.inplace_pairs]}")
+    if op.cost is not None:
+        printer.print_string(" cost ")
+        printer.print_attribute(op.cost)
+    if op.result_offsets is not None:
+        printer.print_string(f" offsets {list(op.result_offsets)}")
+    if op.workspace_offset is not None:
+        printer.print_string(f" workspace_offset {int_or_none(op.workspace_offset)}")
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+
+
+def run_properties(
+    inplace: Iterable[tuple[int, int]],
+    cost: CostAttr | None,
+    offsets: Sequence[int] | None,
+    workspace_offset: int | None,
+) -> dict[str, Attribute | None]:
+    """The properties of a run, but for its label."""
+    return {
+        "inplace": _pairs(inplace),
+        "cost": cost,
+        "offsets": None if offsets is None else DenseArrayBase.from_list(i64, offsets),
+        "workspace_offset": i64_or_none(workspace_offset),
+    }
 
 
 def _pairs(pairs: Iterable[tuple[int, int]]) -> ArrayAttr[DenseArrayBase[I64]] | None:
@@ -333,15 +391,20 @@ def _pairs(pairs: Iterable[tuple[int, int]]) -> ArrayAttr[DenseArrayBase[I64]] |
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends the body of a compute and names its results."""
+    """Ends the body of a compute or stream, and names its results."""
 
     name = "poet.yield"
 
     arguments = var_operand_def(TensorType)
 
-    traits = traits_def(HasParent(ComputeOp), IsTerminator(), ReturnLike())
+    traits = traits_def(IsTerminator(), ReturnLike())
 
     assembly_format = "attr-dict ($arguments^ `:` type($arguments))?"
 
     def __init__(self, *arguments: SSAValue) -> None:
         super().__init__(operands=[arguments])
+
+    def verify_(self) -> None:
+        parent = self.parent_op()
+        if parent is not None and not isinstance(parent, RunOp):
+            raise VerifyException("'poet.yield' expects parent op 'poet.compute' or 'poet.stream'")

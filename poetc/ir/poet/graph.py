@@ -46,7 +46,8 @@ from poetc.ir.poet.attributes import (
     verify_offset,
     verify_static_tensor,
 )
-from poetc.ir.poet.compute import ComputeOp
+from poetc.ir.poet.compute import ComputeOp, RunOp
+from poetc.ir.poet.stream import StreamOp
 from poetc.ir.poet.transfers import AnyPageIn, AnyPageOut, FreeOp, transfer_of
 
 _RESERVED = ("sym_name", "function_type", "arg_attrs", "res_attrs")
@@ -214,7 +215,7 @@ class GraphOp(IRDLOperation):
     def is_scheduled(self) -> bool:
         """Whether live ranges are explicit: every value ends where the graph says."""
         return "schedule" in self.attributes or any(
-            isinstance(op, FreeOp | AnyPageIn | AnyPageOut) for op in self.block.ops
+            isinstance(op, FreeOp | AnyPageIn | AnyPageOut | StreamOp) for op in self.block.ops
         )
 
     def _int_attribute(self, name: str) -> int | None:
@@ -281,16 +282,15 @@ class GraphOp(IRDLOperation):
         """Whether argument `index` is on auxiliary storage between steps."""
         return isinstance(self.arguments[index].type, PageType)
 
-    def new_page(self, index: int) -> AnyPageOut | None:
-        """The page-out of the new value of argument `index`, if that is on storage and updated.
-
-        None also for one that is returned as it came.
-        """
+    def new_page(self, index: int) -> SSAValue | None:
+        """The page that is written as the new value of argument `index`: None for an argument that
+        is not on storage, or returned as it came."""
         result = self.updates(index)
         if result is None or not self.is_stored(index):
             return None
-        maker = transfer_of(self.return_op.arguments[result])
-        return maker if isinstance(maker, AnyPageOut) else None
+        page = self.return_op.arguments[result]
+        made = isinstance(transfer_of(page), AnyPageOut) or isinstance(page.owner, StreamOp)
+        return page if made else None
 
     def verify_(self) -> None:
         where = f"poet.graph @{self.sym_name.data}"
@@ -487,7 +487,7 @@ def offset_of(value: SSAValue) -> int | None:
         graph = value.block.parent_op()
         return graph.offset(value.index) if isinstance(graph, GraphOp) else None
     match value.owner:
-        case ComputeOp() as compute if isinstance(value, OpResult):
+        case RunOp() as compute if isinstance(value, OpResult):
             offsets = compute.result_offsets
             offset = NO_OFFSET if offsets is None else offsets[value.index]
             return None if offset == NO_OFFSET else offset

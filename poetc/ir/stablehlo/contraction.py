@@ -18,7 +18,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from poetc.ir import dense, types
+from poetc.ir import buffers, dense, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
@@ -69,7 +69,7 @@ def _check_sums(lhs: SSAValue, rhs: SSAValue, result: SSAValue) -> None:
     wider = [
         other
         for other in types.with_arithmetic(element.arithmetic)
-        if other == element.mlir or types.element_bytes(other) > element.dtype.itemsize
+        if other == element.mlir or buffers.element_bytes(other) > element.dtype.itemsize
     ]
     check_elements("result", result, wider)
 

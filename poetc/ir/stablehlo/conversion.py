@@ -11,7 +11,7 @@ from xdsl.irdl import irdl_op_definition, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from poetc.ir import dense, types
+from poetc.ir import buffers, dense, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
@@ -45,7 +45,7 @@ class BitcastConvertOp(UnaryElementwiseOp):
 
     def __init__(self, operand: Value, element_type: Attribute):
         shape = shape_of(operand)
-        before, after = map(types.element_bytes, (element_type_of(operand), element_type))
+        before, after = map(buffers.element_bytes, (element_type_of(operand), element_type))
         if before > after:
             shape = (*shape, before // after)
         self._init([operand], TensorType(element_type, shape[:-1] if before < after else shape))
@@ -59,8 +59,8 @@ class BitcastConvertOp(UnaryElementwiseOp):
         check_elements("operand 0", self.operand, self.ELEMENTS)
         check_elements("result", self.result, self.ELEMENTS)
         sides = (self.operand, self.result)
-        sizes = [types.element_bytes(element_type_of(value)) for value in sides]
-        small, large = sorted(sides, key=lambda v: types.element_bytes(element_type_of(v)))
+        sizes = [buffers.element_bytes(element_type_of(value)) for value in sides]
+        small, large = sorted(sides, key=lambda v: buffers.element_bytes(element_type_of(v)))
         ratio = max(sizes) // min(sizes)
         shape = shape_of(large) if ratio == 1 else (*shape_of(large), ratio)
         check(

@@ -32,8 +32,8 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING
+from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
-from poetc.ir.types import buffer_type, element_bytes
 from poetc.kernels.analysis import ITERATION, SEQUENTIAL, buffers, may_alias
 from poetc.kernels.lower import Kernel, kernel_function, lower_kernel
 from poetc.passes.poet_fuse import fuse_graph

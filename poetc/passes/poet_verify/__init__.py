@@ -24,6 +24,10 @@ written: a new value is written a bank away from the old one, and no write unit 
 records, constants, either bank, and pages of the step. A result of page type is such an argument as
 it came, or the page of a tensor computed in place of it.
 
+A stream reads pages that are there, and writes pages that are complete when it ends. The slices
+that it moves are those that the functions of its tiles were made for, which stay in them; each
+element of a result is written once, and read by the loops behind that at the earliest.
+
 Where computes have kernels, each kernel takes the buffers that the compute has, and no more
 workspace than its cost says.
 
@@ -42,17 +46,19 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from poetc.ir.poet import (
-    ComputeOp,
     GraphOp,
     PageOutOp,
     PageOutStartOp,
     PageType,
+    RunOp,
+    StreamOp,
     offset_of,
     transfer_of,
 )
 from poetc.kernels.analysis import check_call, workspace_bytes
 from poetc.passes.poet_verify.messages import fault, name_of, op_name
 from poetc.passes.poet_verify.storage import verify_storage
+from poetc.passes.poet_verify.streams import verify_stream
 from poetc.passes.poet_verify.walk import Walk, is_planned, origin_of
 
 
@@ -74,6 +80,9 @@ def verify_graph(graph: GraphOp) -> None:
     A kernel that is none, or another one than its compute needs, is an `InputError`.
     """
     _verify_kernels(graph)
+    for op in graph.block.ops:
+        if isinstance(op, StreamOp):
+            verify_stream(op)
     Walk(graph).run()
     _verify_updates(graph)
     _verify_pages(graph)
@@ -109,7 +118,9 @@ def _verify_updates(graph: GraphOp) -> None:
             continue
         value = end.arguments[result]
         origin = origin_of(value, through_inplace=True)
-        if origin is not parameter:
+        # On storage a new value is in the other bank: a stream needs no buffer of the old one.
+        streamed = isinstance(origin.owner, StreamOp) and isinstance(parameter.type, PageType)
+        if origin is not parameter and not streamed:
             raise fault(
                 end,
                 f"result {result}, the new value of parameter {name_of(parameter)}, is not "
@@ -118,7 +129,7 @@ def _verify_updates(graph: GraphOp) -> None:
         new = transfer_of(value)
         if isinstance(parameter.type, PageType) and isinstance(new, PageOutOp | PageOutStartOp):
             old = new.tensor
-            if not isinstance(old.owner, ComputeOp):
+            if not isinstance(old.owner, RunOp):
                 raise fault(
                     new,
                     f"{op_name(new)} writes {name_of(old)} as the new value of parameter "

@@ -91,9 +91,8 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
             raise fault(op, f"{name_of(page)} has no offset in storage though buffers have one")
         if not isinstance(page, BlockArgument):
             # That a new value has the offset of the old one is verified with the updates.
-            maker = transfer_of(page)
-            assert maker is not None
-            if maker not in new_pages:
+            maker = transfer_of(page) or page.owner
+            if page not in new_pages:
                 # Transfers run in the order of their starts: between these it must be there.
                 first = index[maker]
                 last = max((index[use.operation] for use in page.uses), default=first)

@@ -9,6 +9,7 @@ from functools import cache
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, OpResult, SSAValue
 
+from poetc.ir.buffers import element_bytes
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.locations import source_location
 from poetc.ir.poet import (
@@ -21,11 +22,12 @@ from poetc.ir.poet import (
     PageOutStartOp,
     PageType,
     ReturnOp,
+    RunOp,
+    StreamOp,
     WaitOp,
     offset_of,
     transfer_of,
 )
-from poetc.ir.types import element_bytes
 from poetc.passes.poet_verify.messages import fault, name_of, op_name, transfer_name
 
 
@@ -66,6 +68,11 @@ class Walk:
             match op:
                 case ComputeOp():
                     self._compute(op)
+                case StreamOp():
+                    if self.under_way:
+                        oldest = transfer_name(self.under_way[0])
+                        raise fault(op, f"{op_name(op)} before the wait for {oldest}")
+                    self._compute(op)
                 case PageOutOp() | PageOutStartOp():
                     self._use(op, op.tensor)
                     if op.tensor in self.callers:
@@ -87,11 +94,12 @@ class Walk:
                 case ReturnOp():
                     self._return(op)
 
-    def _compute(self, op: ComputeOp) -> None:
+    def _compute(self, op: RunOp) -> None:
         for operand in op.operands:
             self._use(op, operand)
         taken = {op.results[r]: op.operands[o] for r, o in op.inplace_pairs}
-        new: dict[SSAValue, int] = {r: self._bytes(r) for r in op.results if r not in taken}
+        resident = [r for r in op.results if not isinstance(r.type, PageType)]
+        new: dict[SSAValue, int] = {r: self._bytes(r) for r in resident if r not in taken}
         self._fits(op, new, op.cost.workspace if op.cost else 0)
         if self.is_planned:
             self._verify_workspace(op)
@@ -106,7 +114,10 @@ class Walk:
                     f"{name_of(operand)} at offset {offset_of(operand)}",
                 )
         for result in op.results:
-            self._begin(result, op)
+            if isinstance(result.type, PageType):
+                self.pages.add(result)
+            else:
+                self._begin(result, op)
 
     def _transfer(self, op: Operation) -> None:
         """`op` starts a transfer, or does it at once, which is a start and a wait."""
@@ -269,7 +280,7 @@ class Walk:
             ):
                 raise fault(op, f"{what} shares a cache line with {name_of(other)} at offset {at}")
 
-    def _verify_workspace(self, op: ComputeOp) -> None:
+    def _verify_workspace(self, op: RunOp) -> None:
         size = op.cost.workspace if op.cost else 0
         if not size:
             return
@@ -279,7 +290,7 @@ class Walk:
         what = f"the workspace of {op_name(op)}"
         self._verify_free(op, what, offset, size)
         for result in op.results:
-            at = offset_of(result)
+            at = None if isinstance(result.type, PageType) else offset_of(result)
             if at is not None and overlap(offset, size, at, tensor_bytes(result.type)):
                 raise fault(op, f"{what} at offset {offset} overlaps {name_of(result)} at {at}")
 

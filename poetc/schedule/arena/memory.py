@@ -201,26 +201,40 @@ class _Image:
             for v, tensor in enumerate(tensors)
             if tensor.replaces in there and tensor.end is Place.STORAGE
         }
-        self.places: dict[int, int] = {}
-        self.bank_bytes: int | None = None
-        self.end = 0
-        if not there:
-            return
-        self.end = 2 * unit_bytes
+        places = place_image(
+            [page_bytes(tensors[v].stored_bytes, align) for v in there],
+            [v in banked for v in there],
+            unit_bytes,
+        )
+        self.places = dict(zip(there, places.offsets, strict=True))
+        self.places |= {banked[v]: self.places[v] for v in there if v in banked}
+        self.bank_bytes, self.end = places.bank_bytes, places.end
 
-        def place(v: int) -> int:
-            at, self.end = self.end, self.end + page_bytes(tensors[v].stored_bytes, align)
-            return at
 
-        for v in there:
-            if v not in banked:
-                self.places[v] = place(v)
-        bank = self.end = round_up(self.end, unit_bytes)
-        for v in there:
-            if v in banked:
-                self.places[v] = self.places[banked[v]] = place(v)
-        self.bank_bytes = round_up(self.end - bank, unit_bytes)
-        self.end = bank + 2 * self.bank_bytes
+@dataclass(frozen=True)
+class ImagePlaces:
+    """Offsets of the pages of an image, of those that are replaced the ones in bank 0; where it
+    ends, and how far its banks are apart, None where it has no pages."""
+
+    offsets: tuple[int, ...]
+    bank_bytes: int | None
+    end: int
+
+
+def place_image(pages: Sequence[int], banked: Sequence[bool], unit_bytes: int) -> ImagePlaces:
+    """The image of pages of these bytes, some of which are replaced in each step."""
+    if not pages:
+        return ImagePlaces((), None, 0)
+    offsets = [0] * len(pages)
+    end = 2 * unit_bytes
+    bank = end
+    for replaced in (False, True):
+        bank = end = round_up(end, unit_bytes)
+        for n, size in enumerate(pages):
+            if banked[n] is replaced:
+                offsets[n], end = end, end + size
+    bank_bytes = round_up(end - bank, unit_bytes)
+    return ImagePlaces(tuple(offsets), bank_bytes, bank + 2 * bank_bytes)
 
 
 class _Buffers:

@@ -1,0 +1,16 @@
+// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=48}' 2>&1 | filecheck %s
+// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=-4}' 2>&1 | filecheck %s --check-prefix=RAM
+// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=64},poet-stream{ram=64}' 2>&1 | filecheck %s --check-prefix=TWICE
+
+// CHECK: poet.compute "negate" takes more than 48 bytes of RAM in any tiles
+// RAM: ram is a number of bytes, not -4
+// TWICE: graph @main is scheduled already
+
+// The result is in RAM at the end.
+poet.graph @main(%x: tensor<14xf32>) -> (tensor<14xf32>) {
+  %y = poet.compute "negate" (%a = %x : tensor<14xf32>) -> tensor<14xf32> {
+    %r = stablehlo.negate %a : tensor<14xf32>
+    poet.yield %r : tensor<14xf32>
+  }
+  poet.return %y : tensor<14xf32>
+}

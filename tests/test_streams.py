@@ -1,0 +1,195 @@
+"""Steps whose kernels run in tiles: the bits of the step that is not scheduled, in little RAM; and
+streams that are wrong, which are refused."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled import prepare
+from kernel_harness import same_bits
+from test_kernels_bodies import random_case
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Attribute, Block, SSAValue
+
+from poetc.costmodel.device import load_device
+from poetc.errors import InputError
+from poetc.interpreter import InterpreterError, run_graph
+from poetc.ir.graph import graphs
+from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, StreamOp, YieldOp
+from poetc.ir.text import make_context, module_text, parse_module
+from poetc.passes.poet_lower_kernels import lower_kernels
+from poetc.passes.poet_stream import PoetStreamPass
+from poetc.passes.poet_verify import verify_graph
+from poetc.passes.poet_verify.messages import VerificationError
+from poetc.planning.stream import stream_graphs
+
+LIT_TEST = Path(__file__).parents[1] / "lit_tests" / "poet-stream" / "dot.mlir"
+
+
+def streamed_bits(module: ModuleOp, arguments: list[np.ndarray], ram_bytes: int) -> int:
+    """How many kernels run in tiles; the results are those of the module before."""
+    expected = run_graph(module.clone(), arguments)
+    PoetStreamPass(ram_bytes).apply(make_context(), module)
+    text = module_text(module)
+    module = parse_module(text)
+    assert module_text(module) == text
+    (graph,) = graphs(module)
+    verify_graph(graph)
+    assert graph.arena_bytes is not None and graph.arena_bytes <= ram_bytes
+    run = run_graph(graph, arguments, ram_bytes, arena=True)
+    assert expected.peak_bytes > ram_bytes >= run.peak_bytes
+    for result, other in zip(run.results, expected.results, strict=True):
+        assert same_bits(result, other)
+    assert same_bits(run_graph(graph, arguments).results[0], expected.results[0])
+    return sum(isinstance(op, StreamOp) for op in graph.block.ops)
+
+
+@pytest.mark.parametrize(
+    "name, ram_bytes, streams",
+    [
+        ("gesture_mlp", 1500, 5),
+        ("lenet5", 8192, 15),
+        pytest.param("resnet8", 24 * 1024, 40, marks=pytest.mark.slow),
+    ],
+)
+def test_models_in_little_ram(name: str, ram_bytes: int, streams: int):
+    model = prepare(name)
+    assert streamed_bits(model.module, model.arguments, ram_bytes) >= streams
+
+
+def graph_of(block: Block) -> ModuleOp:
+    """A step that is one kernel, whose operands are parameters."""
+    types = [argument.type for argument in block.args]
+    end = block.last_op
+    assert isinstance(end, YieldOp)
+    results = [operand.type for operand in end.operands]
+    params: list[dict[str, Attribute]] = [{"poet.role": StringAttr("param")} for _ in types]
+    graph = GraphOp("main", (types, results), arg_attrs=params)
+    compute = ComputeOp("kernel", graph.arguments, results)
+    values: dict[SSAValue, SSAValue] = dict(zip(block.args, compute.block.args, strict=True))
+    for op in block.ops:
+        compute.block.add_op(op.clone(values))
+    graph.block.add_ops([compute, ReturnOp(*compute.results)])
+    module = ModuleOp([graph])
+    lower_kernels(module)
+    return module
+
+
+def test_random_kernels():
+    """Whatever runs in tiles in some RAM gives the same bits; results stay in it."""
+    streams = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        case = random_case(rng)
+        module = graph_of(case.block)
+        expected = run_graph(module.clone(), case.args)
+        operands = sum(arg.nbytes for arg in case.args)
+        ram_bytes = expected.peak_bytes - int(operands * rng.uniform(0.1, 0.9))
+        try:
+            stream_graphs(module, ram_bytes, load_device("nrf52840"))
+        except InputError as error:
+            assert "in any tiles" in str(error)
+            continue
+        module.verify()
+        (graph,) = graphs(module)
+        verify_graph(graph)
+        run = run_graph(graph, case.args, ram_bytes, arena=True)
+        for result, other in zip(run.results, expected.results, strict=True):
+            assert same_bits(result, other)
+        streams += sum(isinstance(op, StreamOp) for op in graph.block.ops)
+    assert streams > 10
+
+
+@cache
+def text_of_dot() -> str:
+    """A product in tiles, as the lit test has it."""
+    module = parse_module(LIT_TEST.read_text())
+    lower_kernels(module)
+    PoetStreamPass(160).apply(make_context(), module)
+    return module_text(module)
+
+
+def mutated(old: str, new: str) -> str:
+    text = text_of_dot()
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+RESULT = "poet.tile_buffer 48 : memref<2x4xf32>"
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        (RESULT, "poet.tile_buffer 52 : memref<2x4xf32>", "at 80 with 32 bytes overlaps"),
+        (RESULT, "poet.tile_buffer 50 : memref<2x4xf32>", "at 50 .* at a multiple of 4"),
+        ("poet.tile_buffer 80 :", "poet.tile_buffer 84 :", "is not in the workspace of"),
+        ("0 to 8 step 4", "1 to 8 step 4", "goes from 0 to a constant"),
+        ("0 to 8 step 4", "0 to 8 step 9", "its step is a tile"),
+        (
+            "%out0[0, %i] : memref<2x4xf32> -> !poet.page<tensor<2x8xf32>>",
+            "%in1[0, %i] : memref<2x4xf32> -> !poet.page<tensor<6x8xf32>>",
+            'poet.slice_out to what is no result of poet.stream "dot"',
+        ),
+        ("%in0[0, %j]", "%in0[%j]", "needs a start in each dimension"),
+        (
+            "(%a = %0 : !poet.page<tensor<2x6xf32>>",
+            "(%a = %x : tensor<2x6xf32>",
+            "its tiles take",
+        ),
+        ("poet.tile @dot_tile", "poet.tile @dot_tale", "no function @dot_tale in the module"),
+        (") [%i, %j]", ") [%i]", "@dot_tile takes"),
+        ("-> memref<2x2xf32>", "-> memref<2x9xf32>", "is larger than"),
+        (
+            "poet.slice_out",
+            "%c = arith.constant 1 : i32\n        poet.slice_out",
+            "arith.constant is not allowed in its tiles",
+        ),
+    ],
+)
+def test_streams_that_are_refused(old: str, new: str, message: str):
+    with pytest.raises(InputError, match=message):
+        parse_module(mutated(old, new))
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("%in0[0, %j]", "%in0[0, %j + 1]", "argument 0: its slice begins elsewhere"),
+        ("%out0[0, %i]", "%out0[0, %i + 1]", "argument 2: its slice begins elsewhere"),
+        (") [%i, %j]", ") [%j, %i]", r"is for tiles \[\(8, 4\), \(6, 2\)\]"),
+        ("0 to 6 step 2", "0 to 4 step 2", r"these are \[\(8, 4\), \(4, 2\)\]"),
+        ("poet.starts = [", "poet.begins = [", "does not say in poet.starts"),
+        ("affine_map<(d0, d1) -> (0, d0)>, unit]", "unit, unit]", "is a whole buffer, not a slice"),
+        (
+            "affine.load %in0[%i, %r_start * -1 + %r]",
+            "affine.load %in0[%i, %r_start * -1 + %r + 1]",
+            "affine.load from 1 to 2 in dimension 1 of memref<2x2xf32>",
+        ),
+    ],
+)
+def test_streams_whose_slices_are_wrong(old: str, new: str, message: str):
+    module = parse_module(mutated(old, new))
+    with pytest.raises(VerificationError, match=message):
+        verify_graph(graphs(module)[0])
+
+
+def test_results_that_are_not_written_once():
+    text = text_of_dot()
+    start = text.index("        poet.slice_out")
+    line = text[start : text.index("\n", start) + 1]
+    for lines, message in (("", "written at 0 places"), (line * 2, "written at 2 places")):
+        module = parse_module(text.replace(line, lines))
+        with pytest.raises(VerificationError, match=f"result 0 is {message}, not at one"):
+            verify_graph(graphs(module)[0])
+    # Inside of the loop over the sum it is written three times.
+    tile = text.index("          poet.tile @")
+    end = text.index("\n", tile) + 1
+    module = parse_module(text[:end] + line + text[end:].replace(line, ""))
+    with pytest.raises(VerificationError, match="written to storage never, or twice"):
+        verify_graph(graphs(module)[0])
+    with pytest.raises(
+        InterpreterError, match=r"element \[0, 0\] of result 0 is written .* 3 times"
+    ):
+        run_graph(module, [np.ones((2, 6), np.float32), np.ones((6, 8), np.float32)])
