@@ -32,6 +32,7 @@ from poetc.costmodel.slices import Rates, SliceCosts, slice_costs
 from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
+from poetc.ir.text import parse_module
 from poetc.kernels import analysis
 from poetc.kernels.analysis import work
 from poetc.kernels.distribute import distribute
@@ -491,3 +492,37 @@ def test_tile_functions_are_made_of_variants(make):
                 tile(part.function, "tile", tiles, frozenset(streamed))
                 made += 1
     assert made >= 5
+
+
+BLOCKED = """
+func.func private @blocked(%in0: memref<6x32xf32>, %out0: memref<6xf32>)
+    attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+  %zero = arith.constant 0.0 : f32
+  affine.for %i = 0 to 6 {
+    %0 = affine.for %b = 0 to 4 iter_args(%all = %zero) -> (f32) {
+      %1 = affine.for %r = 0 to 8 iter_args(%part = %zero) -> (f32) {
+        %2 = affine.load %in0[%i, %b * 8 + %r] : memref<6x32xf32>
+        %3 = arith.addf %part, %2 : f32
+        affine.yield %3 : f32
+      }
+      %4 = arith.addf %all, %1 : f32
+      affine.yield %4 : f32
+    }
+    affine.store %0, %out0[%i] : memref<6xf32>
+  }
+  func.return
+}
+"""
+
+
+def test_a_blocked_sum_keeps_its_total_and_its_part():
+    (function,) = parse_module(BLOCKED, "blocked.mlir").ops
+    assert isinstance(function, func.FuncOp)
+    (nest,) = in_turn(nests(function))
+    assert [loop.resumed_bytes for loop in nest.loops] == [0, 4, 8]
+    # The total waits in the result; the part, within a block, beside it.
+    between, within = (
+        NestSearch(nest, COSTS).weigh(tiles).ram_bytes for tiles in ((6, 1, 8), (6, 1, 4))
+    )
+    assert between == 4 * (6 * 8 + 6)
+    assert within == 4 * (6 * 4 + 6 + 6)
