@@ -1,17 +1,20 @@
 """Tile functions: random kernels in random tiles give the bits of the operations that they were
 lowered from, on slices alone, and write each element of a result once."""
 
+import ctypes
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
 from compiled import prepare
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_harness import Case, interpret, same_bits
+from kernel_harness import Case, compile_functions, interpret, same_bits
 from test_interpreter_kernels import arguments_for, buffers_for, poisoned
 from test_kernels_bodies import random_case
 from xdsl.dialects import affine, func, memref
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block
 
 from poetc.interpreter.kernels import run_kernel, tables_of
@@ -174,3 +177,36 @@ def test_kernels_of_models_in_random_tiles(name: str):
             args = arguments_for(rng, kernel, len(compute.operands))
             slices += check_tiles(rng, kernel, compute.block, args, tables)
     assert slices > 30
+
+
+def test_tile_functions_in_c():
+    """They do to memory what the interpreter does, at each start, last tiles that are smaller among
+    them."""
+    rng = np.random.default_rng(7)
+    tables: list[memref.GlobalOp] = []
+    tiled: list[Tiled] = []
+    for number in range(60):
+        kernel = lower_kernel(random_case(rng).block, f"kernel{number}")
+        tables += kernel.globals
+        for place, nest in enumerate(distribute(kernel.function).nests):
+            streamable = set(range(len(buffers_of(nest.function, "inputs"))))
+            found = random_tiled(rng, nest.function, streamable)
+            found.function.sym_name = StringAttr(f"tile{number}_{place}")
+            tiled += [found] if found.variables else []
+    module = ModuleOp([*tables, *(found.function for found in tiled)])
+    library = compile_functions([found.function for found in tiled], tables=tables)
+    smaller = 0
+    for found in tiled:
+        extents = [variable.extent for variable in found.variables]
+        smaller += any(n % t for n, t in zip(extents, found.tiles, strict=True))
+        starts = [range(0, n, t) for n, t in zip(extents, found.tiles, strict=True)]
+        for at in list(product(*starts))[-4:]:
+            count = len(found.buffers)
+            own = arguments_for(rng, found.function, count)
+            other = [buffer.copy() for buffer in own]
+            pointers = [ctypes.c_void_p(buffer.ctypes.data) for buffer in own]
+            getattr(library, found.function.sym_name.data)(*pointers, *map(ctypes.c_int32, at))
+            run_kernel(found.function, other, at, tables_of(module.ops))
+            for a, b in zip(own, other, strict=True):
+                assert same_bits(a, b), found.function
+    assert len(tiled) > 30 and smaller > 10

@@ -12,7 +12,7 @@ Compilers leave what is chosen in the loops, so it stands in the outermost one w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -50,27 +50,29 @@ class Bounds:
 
     def head(self, op: affine.ForOp, name: str, bindings: Bindings) -> tuple[str, Facts]:
         """The first line of the loop, whose variable has that name then, and what holds in it."""
-        first, end = _given(op, bindings)
-        high = end.bounds[1]
-        last = None if high is None else high - 1
+        first, ends = _given(op, bindings)
+        highs = [high for end in ends if (high := end.bounds[1]) is not None]
+        last = min(highs) - 1 if highs else None
+        end, *others = ends
+        stop = self.stop or to_c(end, bindings.facts)
+        for other in others:
+            stop = _chosen(end, other, other - end, f"{name}_end", bindings)
         counter = Index.of(Variable(name, first.bounds[0], last))
         bindings.indices[op.body.block.args[0]] = counter
         step = op.step.value.data
         advance = f"++{name}" if step == 1 else f"{name} += {step}"
         start = self.start or to_c(first, bindings.facts)
-        stop = self.stop or to_c(end, bindings.facts)
         inside = [counter * factor + rest for factor, rest in self.conditions]
         head = f"for (int32_t {name} = {start}; {name} < {stop}; {advance}) {{"
         return head, bindings.facts.and_(inside)
 
 
-def _given(op: affine.ForOp, bindings: Bindings) -> tuple[Index, Index]:
-    """Where a loop starts and stops by itself."""
-    if len(op.lowerBoundMap.data.results) != 1 or len(op.upperBoundMap.data.results) != 1:
-        raise InputError("affine.for with a minimum or maximum as bound is not supported")
+def _given(op: affine.ForOp, bindings: Bindings) -> tuple[Index, Sequence[Index]]:
+    """Where a loop starts by itself, and where it stops: at the first of one place or two."""
+    if len(op.lowerBoundMap.data.results) != 1 or len(op.upperBoundMap.data.results) > 2:
+        raise InputError("affine.for with a maximum, or a minimum of many, is not supported")
     (first,) = bindings.map(op.lowerBoundMap.data, op.lowerBoundOperands)
-    (end,) = bindings.map(op.upperBoundMap.data, op.upperBoundOperands)
-    return first, end
+    return first, bindings.map(op.upperBoundMap.data, op.upperBoundOperands)
 
 
 def known_in(function: func.FuncOp) -> dict[affine.ForOp, list[affine.ForOp]]:
@@ -96,7 +98,7 @@ def bounds_of(op: affine.ForOp, bindings: Bindings) -> Bounds:
     variable = op.body.block.args[0]
     if guard is None or op.lowerBoundOperands or op.upperBoundOperands or op.step.value.data != 1:
         return Bounds()
-    first, end = _given(op, bindings)
+    first, (end, *_) = _given(op, bindings)
     name = variable.name_hint or "i"
     counter = Variable("", first.constant, end.constant - 1)
     indices = [

@@ -64,6 +64,7 @@ from poetc.backends.c.text import INDENT, WIDTH, c_identifier
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.ir.types import computed_dtype
+from poetc.kernels.analysis import tiles_of
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,11 @@ class _Function:
             self.bindings.values[argument] = Expression(name)
             if isinstance(argument.type, IndexType):
                 self.bindings.indices[argument] = Index.of(Variable(name))
+        # A tile begins at one of the iterations of its loop.
+        tiles = tiles_of(function)
+        for argument, (count, _) in zip(self.block.args[::-1], tiles[::-1], strict=False):
+            name = self.bindings.values[argument].text
+            self.bindings.indices[argument] = Index.of(Variable(name, 0, count - 1))
 
     # Declaration and definition
 
