@@ -14,6 +14,7 @@ poet.graph @main(%g: tensor<1x4x4x4xf32>, %w: tensor<3x3x3x4xf32>) -> tensor<1x8
 
 // CHECK:       func.func private @conv(%in0: memref<1x4x4x4xf32>, %in1: memref<3x3x3x4xf32>, %out0: memref<1x8x8x3xf32>) attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
 // CHECK-NEXT:    %zero = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:    %neg_zero = arith.constant -0.000000e+00 : f32
 // CHECK-NEXT:    affine.for %i = 0 to 4 {
 // CHECK-NEXT:      affine.for %j = 0 to 2 {
 // CHECK-NEXT:        affine.for %k = 0 to 4 {
@@ -21,7 +22,7 @@ poet.graph @main(%g: tensor<1x4x4x4xf32>, %w: tensor<3x3x3x4xf32>) -> tensor<1x8
 // CHECK-NEXT:            affine.for %m = 0 to 3 {
 // CHECK-NEXT:              %0 = affine.for %kh = 0 to 2 iter_args(%acc = %zero) -> (f32) {
 // CHECK-NEXT:                %1 = "affine.if"(%i, %j, %kh) <{condition = affine_set<(d0, d1, d2) : ((((d0 + d1) + d2) + -1) >= 0, ((((d0 * -1) + (d1 * -1)) + (d2 * -1)) + 4) >= 0, (((d1 * -1) + (d2 * -2)) + 2) >= 0)>}> ({
-// CHECK-NEXT:                  %2 = affine.for %kw = 0 to 2 iter_args(%acc_1 = %acc) -> (f32) {
+// CHECK-NEXT:                  %2 = affine.for %kw = 0 to 2 iter_args(%acc_1 = %neg_zero) -> (f32) {
 // CHECK-NEXT:                    %3 = "affine.if"(%k, %l, %kw) <{condition = affine_set<(d0, d1, d2) : ((((d0 + d1) + d2) + -1) >= 0, ((((d0 * -1) + (d1 * -1)) + (d2 * -1)) + 4) >= 0, (((d1 * -1) + (d2 * -2)) + 2) >= 0)>}> ({
 // CHECK-NEXT:                      %4 = affine.for %c = 0 to 4 iter_args(%acc_2 = %acc_1) -> (f32) {
 // CHECK-NEXT:                        %5 = affine.load %in0[0, %i + %j + %kh + -1, %k + %l + %kw + -1, %c] : memref<1x4x4x4xf32>
@@ -36,7 +37,8 @@ poet.graph @main(%g: tensor<1x4x4x4xf32>, %w: tensor<3x3x3x4xf32>) -> tensor<1x8
 // CHECK-NEXT:                    }) : (index, index, index) -> f32
 // CHECK-NEXT:                    affine.yield %3 : f32
 // CHECK-NEXT:                  }
-// CHECK-NEXT:                  affine.yield %2 : f32
+// CHECK-NEXT:                  %9 = arith.addf %acc, %2 : f32
+// CHECK-NEXT:                  affine.yield %9 : f32
 // CHECK-NEXT:                }, {
 // CHECK-NEXT:                  affine.yield %acc : f32
 // CHECK-NEXT:                }) : (index, index, index) -> f32
@@ -49,4 +51,4 @@ poet.graph @main(%g: tensor<1x4x4x4xf32>, %w: tensor<3x3x3x4xf32>) -> tensor<1x8
 // CHECK-NEXT:      }
 // CHECK-NEXT:    }
 // CHECK-NEXT:    func.return
-// CHECK-NEXT:    }
+// CHECK-NEXT:  }

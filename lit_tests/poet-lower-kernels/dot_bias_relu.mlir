@@ -15,18 +15,23 @@ poet.graph @main(%x: tensor<1x64xf32>, %w: tensor<64x32xf32>, %b: tensor<32xf32>
 
 // CHECK:       func.func private @dot_relu(%in0: memref<1x64xf32>, %in1: memref<64x32xf32>, %in2: memref<32xf32>, %out0: memref<1x32xf32>) attributes {poet.inputs = 3 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
 // CHECK-NEXT:    %zero = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:    %neg_zero = arith.constant -0.000000e+00 : f32
 // CHECK-NEXT:    affine.for %i = 0 to 32 {
-// CHECK-NEXT:      %0 = affine.for %r = 0 to 64 iter_args(%acc = %zero) -> (f32) {
-// CHECK-NEXT:        %1 = affine.load %in0[0, %r] : memref<1x64xf32>
-// CHECK-NEXT:        %2 = affine.load %in1[%r, %i] : memref<64x32xf32>
-// CHECK-NEXT:        %3 = arith.mulf %1, %2 : f32
-// CHECK-NEXT:        %4 = arith.addf %acc, %3 : f32
-// CHECK-NEXT:        affine.yield %4 : f32
+// CHECK-NEXT:      %0 = affine.for %rb = 0 to 2 iter_args(%acc = %zero) -> (f32) {
+// CHECK-NEXT:        %1 = affine.for %r = 0 to 32 iter_args(%acc_1 = %neg_zero) -> (f32) {
+// CHECK-NEXT:          %2 = affine.load %in0[0, %rb * 32 + %r] : memref<1x64xf32>
+// CHECK-NEXT:          %3 = affine.load %in1[%rb * 32 + %r, %i] : memref<64x32xf32>
+// CHECK-NEXT:          %4 = arith.mulf %2, %3 : f32
+// CHECK-NEXT:          %5 = arith.addf %acc_1, %4 : f32
+// CHECK-NEXT:          affine.yield %5 : f32
+// CHECK-NEXT:        }
+// CHECK-NEXT:        %6 = arith.addf %acc, %1 : f32
+// CHECK-NEXT:        affine.yield %6 : f32
 // CHECK-NEXT:      }
-// CHECK-NEXT:      %5 = affine.load %in2[%i] : memref<32xf32>
-// CHECK-NEXT:      %6 = arith.addf %0, %5 : f32
-// CHECK-NEXT:      %7 = arith.maximumf %6, %zero : f32
-// CHECK-NEXT:      affine.store %7, %out0[0, %i] : memref<1x32xf32>
+// CHECK-NEXT:      %7 = affine.load %in2[%i] : memref<32xf32>
+// CHECK-NEXT:      %8 = arith.addf %0, %7 : f32
+// CHECK-NEXT:      %9 = arith.maximumf %8, %zero : f32
+// CHECK-NEXT:      affine.store %9, %out0[0, %i] : memref<1x32xf32>
 // CHECK-NEXT:    }
 // CHECK-NEXT:    func.return
 // CHECK-NEXT:  }

@@ -20,25 +20,30 @@ poet.graph @main(%x: tensor<4x64xf32>) -> tensor<4x64xf32> {
 // CHECK:       func.func private @softmax(%in0: memref<4x64xf32>, %out0: memref<4x64xf32>) attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
 // CHECK-NEXT:    %neg_inf = arith.constant 0xff800000 : f32
 // CHECK-NEXT:    %zero = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:    %neg_zero = arith.constant -0.000000e+00 : f32
 // CHECK-NEXT:    affine.for %i = 0 to 4 {
 // CHECK-NEXT:      %0 = affine.for %r = 0 to 64 iter_args(%acc = %neg_inf) -> (f32) {
 // CHECK-NEXT:        %1 = affine.load %in0[%i, %r] : memref<4x64xf32>
 // CHECK-NEXT:        %2 = arith.maximumf %acc, %1 : f32
 // CHECK-NEXT:        affine.yield %2 : f32
 // CHECK-NEXT:      }
-// CHECK-NEXT:      %3 = affine.for %r_1 = 0 to 64 iter_args(%acc_1 = %zero) -> (f32) {
-// CHECK-NEXT:        %4 = affine.load %in0[%i, %r_1] : memref<4x64xf32>
-// CHECK-NEXT:        %5 = arith.subf %4, %0 : f32
-// CHECK-NEXT:        %6 = math.exp %5 : f32
-// CHECK-NEXT:        %7 = arith.addf %acc_1, %6 : f32
-// CHECK-NEXT:        affine.yield %7 : f32
+// CHECK-NEXT:      %3 = affine.for %rb = 0 to 2 iter_args(%acc_1 = %zero) -> (f32) {
+// CHECK-NEXT:        %4 = affine.for %r_1 = 0 to 32 iter_args(%acc_2 = %neg_zero) -> (f32) {
+// CHECK-NEXT:          %5 = affine.load %in0[%i, %rb * 32 + %r_1] : memref<4x64xf32>
+// CHECK-NEXT:          %6 = arith.subf %5, %0 : f32
+// CHECK-NEXT:          %7 = math.exp %6 : f32
+// CHECK-NEXT:          %8 = arith.addf %acc_2, %7 : f32
+// CHECK-NEXT:          affine.yield %8 : f32
+// CHECK-NEXT:        }
+// CHECK-NEXT:        %9 = arith.addf %acc_1, %4 : f32
+// CHECK-NEXT:        affine.yield %9 : f32
 // CHECK-NEXT:      }
 // CHECK-NEXT:      affine.for %j = 0 to 64 {
-// CHECK-NEXT:        %8 = affine.load %in0[%i, %j] : memref<4x64xf32>
-// CHECK-NEXT:        %9 = arith.subf %8, %0 : f32
-// CHECK-NEXT:        %10 = math.exp %9 : f32
-// CHECK-NEXT:        %11 = arith.divf %10, %3 : f32
-// CHECK-NEXT:        affine.store %11, %out0[%i, %j] : memref<4x64xf32>
+// CHECK-NEXT:        %10 = affine.load %in0[%i, %j] : memref<4x64xf32>
+// CHECK-NEXT:        %11 = arith.subf %10, %0 : f32
+// CHECK-NEXT:        %12 = math.exp %11 : f32
+// CHECK-NEXT:        %13 = arith.divf %12, %3 : f32
+// CHECK-NEXT:        affine.store %13, %out0[%i, %j] : memref<4x64xf32>
 // CHECK-NEXT:      }
 // CHECK-NEXT:    }
 // CHECK-NEXT:    func.return

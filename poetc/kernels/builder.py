@@ -7,6 +7,7 @@ remembered there, so that asking for it again costs nothing while that scope sta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -393,5 +394,7 @@ def _for(
 
 
 def _constant_name(value: float | int) -> str:
+    if value == 0 and math.copysign(1, value) < 0:
+        return "neg_zero"
     names = {0: "zero", 1: "one", float("inf"): "inf", float("-inf"): "neg_inf"}
     return names.get(value, "c")

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 
 from poetc.ir.stablehlo import shape_of
+from poetc.ir.stablehlo.sums import Blocks
 from poetc.kernels.builder import Builder, Val
-from poetc.kernels.index import ZERO, Condition, Index, Quotient, Var
+from poetc.kernels.index import ZERO, Condition, Index, Quotient, Var, constant
 from poetc.kernels.indexing import Axis, Indices, is_costly
 from poetc.kernels.plan import AxisKey, Plan
 from poetc.kernels.solving import solve
@@ -131,19 +134,31 @@ class Nests:
         accs: Sequence[Val],
         leaf: Callable[[Sequence[Index], Sequence[Val]], Sequence[Val]],
         needed: Callable[[Sequence[Index]], Sequence[Condition]] = lambda _: (),
+        blocks: Blocks | None = None,
+        sums: Sequence[bool] = (),
     ) -> list[Val]:
         """Nested sequential loops over the axes, each guard as far out as its position is known.
 
         Positions contribute where the guards of their axes and the conditions `needed` hold. Loops
-        run over what is left as candidates (solving.py).
+        run over what is left as candidates (solving.py). Accumulators that are `sums` are added in
+        `blocks`.
         """
-        steps = [Var(self.b.number(), axis.extent, axis.key) for axis in axes]
-        positions = [Index.of(step) if step.extent != 1 else ZERO for step in steps]
+        nest, border = _in_blocks(axes, blocks)
+        steps = [Var(self.b.number(), axis.extent, axis.key) for axis, _ in nest]
+        positions = [ZERO] * len(axes)
+        for step, (axis, (number, stride)) in zip(steps, nest, strict=True):
+            if axis.extent != 1:
+                positions[number] += Index.of(step) * stride
         conditions: Sequence[Condition] = [
             *(c for axis, at in zip(axes, positions, strict=True) for c in axis.conditions(at)),
+            *(
+                Condition(constant(axis.extent - 1) - at)
+                for axis, at in zip(axes, positions, strict=True)
+                if at.high >= axis.extent > 0
+            ),
             *needed(positions),
         ]
-        for i in reversed(range(len(axes))):
+        for i in reversed(range(len(nest))):
             step = steps[i]
             if step.extent != 1:
                 found = solve(step, conditions, frozenset(steps[i + 1 :]))
@@ -163,6 +178,22 @@ class Nests:
             return self.b.guarded(here, lambda: run(depth, accs), lambda: accs)
 
         def run(depth: int, accs: Sequence[Val]) -> Sequence[Val]:
+            if depth != first_inside:
+                return loops(depth, accs)
+            if not depth and (not levels or all(map(_is_zero, accs))):
+                # One block, or one term, is all that is left.
+                return loops(depth, accs)
+            starts = [
+                self.b.constant(-0.0, acc.type) if is_sum else acc
+                for acc, is_sum in zip(accs, sums, strict=True)
+            ]
+            parts = loops(depth, starts)
+            return [
+                self.b.binary(arith.AddfOp, acc, part) if is_sum else part
+                for acc, part, is_sum in zip(accs, parts, sums, strict=True)
+            ]
+
+        def loops(depth: int, accs: Sequence[Val]) -> Sequence[Val]:
             if depth == len(levels):
                 return leaf(tuple(position.substitute(known) for position in positions), accs)
             level = levels[depth]
@@ -172,8 +203,9 @@ class Nests:
                 known[step] = position
                 return guarded(level, depth + 1, accs)
 
-            return self.loops(Axis(step.axis, step.extent, axes[level].name), accs, inside)
+            return self.loops(Axis(step.axis, step.extent, nest[level][0].name), accs, inside)
 
+        first_inside = None if border is None else sum(level < border for level in levels)
         return list(guarded(None, 0, accs))
 
     def request_splits(self, indices: Iterable[Index]) -> None:
@@ -196,3 +228,26 @@ class Nests:
                         atom.divisor,
                     ]
                     self.split_requests.setdefault(inner.axis, tuple(factors))
+
+
+def _is_zero(number: Val) -> bool:
+    op = number.ssa.owner
+    value = op.value if isinstance(op, arith.ConstantOp) else None
+    return isinstance(value, FloatAttr) and value.value.data == 0
+
+
+def _in_blocks(
+    axes: Sequence[Axis], blocks: Blocks | None
+) -> tuple[list[tuple[Axis, tuple[int, int]]], int | None]:
+    """The loops over the axes, that of blocks split in two: each with the number of its axis and
+    the distance of its steps there. And which is the first inside a block."""
+    nest = [(axis, (i, 1)) for i, axis in enumerate(axes)]
+    if blocks is None:
+        return nest, None
+    axis, positions = axes[blocks.loop], blocks.positions
+    if positions == 1:
+        return nest, blocks.loop + 1
+    outer = Axis((axis.key, "blocks"), -(-axis.extent // positions), f"{axis.name}b")
+    inner = Axis((axis.key, "block"), min(positions, axis.extent), axis.name)
+    split = [(outer, (blocks.loop, positions)), (inner, (blocks.loop, 1))]
+    return [*nest[: blocks.loop], *split, *nest[blocks.loop + 1 :]], blocks.loop + 1

@@ -92,7 +92,9 @@ class Reductions(Nests):
                 return [stablehlo.AddOp.scalar(self.b, accs[0], term)]
 
             init = converted(self.b, init, summed)
-            return converted(self.b, self.fold(description.axes, [init], leaf)[0], type)
+            assert isinstance(op, stablehlo.DotBase | stablehlo.ConvolutionBase)
+            total = self.fold(description.axes, [init], leaf, blocks=op.blocks, sums=[True])
+            return converted(self.b, total[0], type)
 
     def _count(
         self, value: SSAValue, at: tuple[Index, ...], with_op: Operation | None = None
@@ -165,7 +167,10 @@ class Reductions(Nests):
                 result.append(term)
             return result
 
-        return self.fold(descriptions[0].axes, inits, leaf, lambda at: reads(at)[0])
+        sums = [op.blocks is not None for op in group]
+        blocks = next((op.blocks for op in group if op.blocks is not None), None)
+        axes = descriptions[0].axes
+        return self.fold(axes, inits, leaf, lambda at: reads(at)[0], blocks, sums)
 
     def _fold(self, op: stablehlo.FoldOp, description: Reduction) -> Val:
         inits = [self.element(init, ()) for init in op.inits]

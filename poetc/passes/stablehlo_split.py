@@ -42,13 +42,14 @@ from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING, updates_of
 from poetc.ir.poet import SHARD, STORED, Shard
+from poetc.ir.types import computed_type
 from poetc.options import default
 from poetc.passes.stablehlo_to_poet import (
     argument_names,
     frozen_arguments,
     frozen_on_storage,
 )
-from poetc.simplify.axes import Along, Walk, along, piece, summand, summed
+from poetc.simplify.axes import Along, Walk, along, border, in_blocks, piece, summand, summed
 from poetc.simplify.driver import remove_dead
 from poetc.splits import Split, parse_splits
 
@@ -495,19 +496,40 @@ class _Splitter:
         walk = summed(op, operand, cut.axis)
         if walk is None:
             return False
-        total: SSAValue | None = None
-        for start, size in cut.ranges:
+        assert isinstance(op, hlo.DotBase | hlo.ConvolutionBase)
+        every = border(op)
+        total = None if every is None else self._constant(op, 0.0)
+        # The sum of a block that is not complete.
+        part: SSAValue | None = None
+        for start, size in in_blocks(cut.ranges, every):
             operands = [
                 value if step is None else self._slice(value, step.dim, start, size, push=False)
                 for value, step in zip(op.operands, walk, strict=True)
             ]
-            total = self._emit(summand(op, walk, operands, start, total), op)
+            end = start + size
+            ends = every is None or not end % every or end == cut.bounds[-1]
+            if every is None or (part is None and not start % every and ends):
+                total = self._emit(
+                    summand(op, walk, operands, start, total, whole=every is not None), op
+                )
+                continue
+            assert total is not None
+            part = self._constant(op, -0.0) if part is None else part
+            part = self._emit(summand(op, walk, operands, start, part), op)
+            if ends:
+                total, part = self._emit(hlo.AddOp(total, part), op), None
         assert total is not None
         if total.type != op.result.type:
             total = self._emit(hlo.ConvertOp(total, hlo.element_type_of(op.result)), op)
         total.name_hint = op.result.name_hint
         self.sums[op.result] = total
         return True
+
+    def _constant(self, op: hlo.StablehloOp, number: float) -> SSAValue:
+        """What sums of `op` start from."""
+        element = computed_type(hlo.element_type_of(op.result))
+        type = TensorType(element, hlo.shape_of(op.result))
+        return self._emit(hlo.ConstantOp.splat(number, type), op)
 
     def _slice(self, value: SSAValue, dim: int, start: int, size: int, push: bool) -> SSAValue:
         """`size` indices of `value` from `start` on. With `push`, they are computed by themselves
@@ -522,14 +544,20 @@ class _Splitter:
     def _new_slice(self, value: SSAValue, dim: int, start: int, size: int, push: bool) -> SSAValue:
         found, op = self.shards.get(value), value.owner
         if found is not None:
-            if found.cut.axis == dim and (start, size) in found.cut.ranges:
-                return found.values[found.cut.ranges.index((start, size))]
+            for (first, length), shard in zip(found.cut.ranges, found.values, strict=True):
+                if found.cut.axis == dim and first <= start and start + size <= first + length:
+                    return self._cut(shard, dim, start - first, size)
         elif isinstance(op, hlo.StablehloOp):
             walk = along(op, dim)
             computed = is_free(value, self.free) or (push and value in self.region)
             if walk is not None and computed:
                 return self._piece(op, walk, dim, start, size, push)
+        return self._cut(value, dim, start, size)
+
+    def _cut(self, value: SSAValue, dim: int, start: int, size: int) -> SSAValue:
         shape = hlo.shape_of(value)
+        if size == shape[dim]:
+            return value
         starts = [start if d == dim else 0 for d in range(len(shape))]
         limits = [start + size if d == dim else n for d, n in enumerate(shape)]
         return self._emit(hlo.SliceOp(value, starts, limits), self.at)

@@ -12,10 +12,11 @@ of the whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 
 from poetc.ir import stablehlo as hlo
@@ -191,6 +192,26 @@ def _resized(sizes: Sequence[int], dim: int, size: int) -> list[int]:
     return [size if d == dim else n for d, n in enumerate(sizes)]
 
 
+def border(op: hlo.DotBase | hlo.ConvolutionBase) -> int | None:
+    """Blocks of sums begin where the position in the outermost loop is a multiple of this, and some
+    perhaps elsewhere; None where a sum is one block."""
+    if op.blocks is None:
+        return None
+    outermost = next(i for i, extent in enumerate(op.loops) if extent > 1)
+    return op.blocks.positions if op.blocks.loop == outermost else 1
+
+
+def in_blocks(ranges: Iterable[tuple[int, int]], every: int | None) -> Iterator[tuple[int, int]]:
+    """Start and size of the ranges, in pieces of whole blocks of so many positions, or of a part of
+    one."""
+    for start, size in ranges:
+        end = start + size
+        step = every or 1
+        borders = {-(-start // step) * step, end // step * step}
+        inside = sorted({start, end, *(b for b in borders if start < b < end)})
+        yield from ((a, b - a) for a, b in pairwise(inside))
+
+
 def summed(op: hlo.StablehloOp, operand: int, dim: int) -> Walk | None:
     """How the operands are walked along the outermost loop of a contraction, if that is over
     dimension `dim` of that operand; None if it is not."""
@@ -219,11 +240,16 @@ def summed(op: hlo.StablehloOp, operand: int, dim: int) -> Walk | None:
 
 
 def summand(
-    op: hlo.StablehloOp, walk: Walk, operands: Sequence[SSAValue], start: int, init: SSAValue | None
+    op: hlo.DotBase | hlo.ConvolutionBase,
+    walk: Walk,
+    operands: Sequence[SSAValue],
+    start: int,
+    init: SSAValue | None,
+    whole: bool = False,
 ) -> hlo.StablehloOp:
     """The sums of `op` over a range of its outermost loop, which begins at `start`, on `operands`
-    cut as `summed` says; from `init` on, or from zero for the first range. They are not rounded to
-    fewer digits than sums have."""
+    cut as `summed` says; from `init` on, or from zero. They are not rounded to fewer digits than
+    sums have. `whole`: they go on with an `init` in the blocks of the whole sum."""
     shape = hlo.shape_of(op.result)
     properties = dict(op.properties)
     kind: type[hlo.StablehloOp] = type(op) if init is None else hlo.DotFromOp
@@ -236,6 +262,8 @@ def summand(
             dilation, (low, high) = op.rhs_dilation[at], op.padding[at]
             low, high = low - start * dilation, high - left * dilation
             properties["padding"] = _padding(op, at, low, high)
+    if whole:
+        properties["whole"] = DenseArrayBase.from_list(i64, op.loops)
     return kind.create(
         operands=operands if init is None else [init, *operands],
         result_types=[TensorType(computed_type(hlo.element_type_of(op.result)), shape)],

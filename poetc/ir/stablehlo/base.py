@@ -279,6 +279,8 @@ class PrettyOp(StablehloOp):
 
     # `: type` instead of `: (type, ..) -> type` where all types are equal.
     SHORT_SIGNATURE: ClassVar[bool] = False
+    # Properties that stand in the dictionary.
+    REST: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
@@ -309,7 +311,8 @@ class PrettyOp(StablehloOp):
 
     def print(self, printer: Printer) -> None:
         self.print_head(printer)
-        printer.print_op_attributes(self.attributes)
+        rest = {name: self.properties[name] for name in self.REST if name in self.properties}
+        printer.print_op_attributes(rest | self.attributes)
         printer.print_string(" : ")
         types = [*self.operand_types, self.result.type]
         if self.SHORT_SIGNATURE and all(t == types[0] for t in types):

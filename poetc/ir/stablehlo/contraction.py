@@ -1,5 +1,6 @@
 """Sums of products: matrix products and convolutions, and such that go on with sums."""
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -46,6 +47,7 @@ from poetc.ir.stablehlo.base import (
     shape_of,
     window_count,
 )
+from poetc.ir.stablehlo.sums import Blocks, blocks_of
 from poetc.ir.stablehlo_attributes import (
     ConvDims,
     ConvDimsAttr,
@@ -98,6 +100,21 @@ def _precision_attr() -> ArrayAttr:
     return ArrayAttr([PrecisionAttr("DEFAULT")] * 2)
 
 
+def _blocks(result: SSAValue, loops: Dims) -> Blocks | None:
+    return blocks_of(loops) if types.is_float(dense.dtype_of(element_type_of(result))) else None
+
+
+def _check_whole(op: "DotFromOp | ConvolutionFromOp") -> None:
+    """A part of a sum has all positions of its loops, but perhaps of the outermost."""
+    whole = ints(op.whole) or op.loops
+    fewer = [i for i, (n, of) in enumerate(zip(op.loops, whole, strict=False)) if n != of]
+    check(
+        len(whole) == len(op.loops)
+        and all(op.loops[i] < whole[i] and math.prod(whole[:i]) == 1 for i in fewer),
+        f"a sum over {list(op.loops)} is no part of one over {list(whole)}",
+    )
+
+
 class DotBase(PrettyOp):
     """Sums of products over pairs of contracting dimensions, for each index of the batch pairs."""
 
@@ -126,6 +143,17 @@ class DotBase(PrettyOp):
             _dot_type(lhs, rhs, dims, element_type),
             {"dot_dimension_numbers": DotDimsAttr(dims), "precision_config": _precision_attr()},
         )
+
+    @property
+    def loops(self) -> Dims:
+        """Extents of the loops of each sum, outermost first."""
+        shape = shape_of(self.lhs)
+        return tuple(shape[d] for d in self.lhs_contract)
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """In which each sum is added."""
+        return _blocks(self.result, self.loops)
 
     @property
     def lhs_batch(self) -> Dims:
@@ -217,9 +245,8 @@ class DotBase(PrettyOp):
 
     def evaluate(self, *operands: Array) -> Array:
         *init, lhs, rhs = _for_sums(self.result, operands)
-        sums = semantics.dot_general(
-            lhs, rhs, self.lhs_batch, self.rhs_batch, self.lhs_contract, self.rhs_contract, *init
-        )
+        dims = self.lhs_batch, self.rhs_batch, self.lhs_contract, self.rhs_contract
+        sums = semantics.dot_general(lhs, rhs, *dims, *init, blocks=self.blocks)
         return semantics.convert(sums, dense.dtype_of(element_type_of(self.result)))
 
 
@@ -237,12 +264,19 @@ class DotFromOp(DotBase):
 
     name = "resume.dot_general"
     OPERANDS: ClassVar[int] = 3
+    REST: ClassVar[tuple[str, ...]] = ("whole",)
 
     init = operand_def(TensorType)
+    whole = opt_prop_def(INTS)
+
+    @property
+    def blocks(self) -> Blocks | None:
+        return _blocks(self.result, ints(self.whole) or self.loops)
 
     def verify_op(self) -> None:
         super().verify_op()
         check_type("init", self.init.type, self.result.type)
+        _check_whole(self)
 
 
 def _conv_type(
@@ -283,6 +317,13 @@ class ConvolutionBase(PrettyOp):
     feature_group_count = prop_def(IntegerAttr)
     batch_group_count = prop_def(IntegerAttr)
     precision_config = opt_prop_def(ArrayAttr[PrecisionAttr])
+
+    REST: ClassVar[tuple[str, ...]] = (
+        "batch_group_count",
+        "feature_group_count",
+        "precision_config",
+        "whole",
+    )
 
     # Keyword in `window = {...}`, property.
     _WINDOW: ClassVar = {
@@ -338,6 +379,18 @@ class ConvolutionBase(PrettyOp):
     def dims(self) -> ConvDims:
         """Layouts of operands and result."""
         return self.dimension_numbers.data
+
+    @property
+    def loops(self) -> Dims:
+        """Extents of the loops of each sum, outermost first."""
+        kernel = shape_of(self.rhs)
+        order = (*self.dims.kernel_spatial, self.dims.kernel_input_feature)
+        return tuple(kernel[d] for d in order)
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """In which each sum is added."""
+        return _blocks(self.result, self.loops)
 
     @property
     def _rank(self) -> int:
@@ -432,8 +485,7 @@ class ConvolutionBase(PrettyOp):
             elif attr is not None:
                 entries.append(f"{keyword} = {list(ints(attr))}")
         printer.print_string(f", window = {{{', '.join(entries)}}}")
-        rest = ("batch_group_count", "feature_group_count", "precision_config")
-        properties = {name: self.properties[name] for name in rest if name in self.properties}
+        properties = {name: self.properties[name] for name in self.REST if name in self.properties}
         printer.print_op_attributes(properties | self.attributes)
         printer.print_string(" : ")
         printer.print_operation_type(self)
@@ -501,6 +553,7 @@ class ConvolutionBase(PrettyOp):
             self.batch_groups,
             shape_of(self.result),
             *init,
+            blocks=self.blocks,
         )
         return semantics.convert(sums, dense.dtype_of(element_type_of(self.result)))
 
@@ -521,7 +574,13 @@ class ConvolutionFromOp(ConvolutionBase):
     OPERANDS: ClassVar[int] = 3
 
     init = operand_def(TensorType)
+    whole = opt_prop_def(INTS)
+
+    @property
+    def blocks(self) -> Blocks | None:
+        return _blocks(self.result, ints(self.whole) or self.loops)
 
     def verify_op(self) -> None:
         super().verify_op()
         check_type("init", self.init.type, self.result.type)
+        _check_whole(self)

@@ -50,6 +50,7 @@ from poetc.ir.stablehlo.elementwise import (
     MultiplyOp,
 )
 from poetc.ir.stablehlo.reduce_together import ReduceTogetherOp
+from poetc.ir.stablehlo.sums import Blocks, blocks_of
 from poetc.ir.stablehlo_attributes import Dims, parse_dims, print_dims
 
 REDUCERS: dict[str, type[BinaryElementwiseOp]] = {
@@ -170,6 +171,12 @@ class ReduceOp(PrettyOp):
     def kind(self) -> str:
         """The key of `REDUCERS` that the body computes."""
         return body_kind(self.body)
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """In which it adds floats; None where it does not, or not in blocks."""
+        shape = shape_of(self.operand)
+        return _blocks(self, [shape[d] for d in sorted(self.dims)])
 
     @classmethod
     def create(
@@ -292,8 +299,14 @@ class ReduceOp(PrettyOp):
     def evaluate(self, *operands: Array) -> Array:
         dtype = types.computed_dtype(operands[0].dtype)
         x, init = (array.astype(dtype) for array in operands)
-        found = semantics.reduce(x, init, self.dims, REDUCERS[self.kind].meaning)
+        combine = REDUCERS[self.kind].meaning
+        found = semantics.reduce(x, init, self.dims, combine, self.blocks)
         return found.astype(operands[0].dtype)
+
+
+def _blocks(op: "ReduceOp | ReduceWindowOp", loops: Sequence[int]) -> Blocks | None:
+    adds = op.kind == "add" and types.is_float(dense.dtype_of(element_type_of(op.init)))
+    return blocks_of(loops) if adds else None
 
 
 def _reduce_window_type(
@@ -389,6 +402,11 @@ class ReduceWindowOp(StablehloOp):
         return body_kind(self.body)
 
     @property
+    def blocks(self) -> Blocks | None:
+        """In which it adds floats; None where it does not, or not in blocks."""
+        return _blocks(self, self.window)
+
+    @property
     def starts_anywhere(self) -> bool:
         """Whether any `init` is supported: no window reaches padding or holes, which are `init` to
         StableHLO and are skipped here, which is the same for the identity."""
@@ -432,6 +450,7 @@ class ReduceWindowOp(StablehloOp):
             self.padding,
             REDUCERS[self.kind].meaning,
             shape_of(self.result),
+            self.blocks,
         )
         return found.astype(x.dtype)
 

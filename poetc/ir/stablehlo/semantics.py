@@ -9,6 +9,8 @@ along a reduction:
 - `convolution`: +0.0, then kernel positions in row-major order, input features innermost; positions
   in the padding or in dilation holes contribute nothing.
 - `reduce_window`: the initial value, then the window in row-major order, padding skipped.
+
+Sums of floats of these four are added in `blocks` (`sums.py`).
 - `select_and_scatter`, `scatter`: contributions in row-major order of the source or the indices.
 
 Maximum and minimum propagate NaN and order -0.0 below +0.0. Integers wrap around. Callers run these
@@ -22,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from poetc.ir.stablehlo.sums import Blocks
 from poetc.ir.types import computed_dtype, is_float
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -254,8 +257,9 @@ def _taps(
     pad_low: Ints,
     base_dilations: Ints,
     window_dilations: Ints,
-) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
-    """Window positions in row-major order, each with the output and input elements it joins."""
+) -> Iterator[tuple[tuple[int, ...], tuple[tuple[slice, ...], tuple[slice, ...]] | None]]:
+    """Window positions in row-major order, each with the output and input elements it joins; None
+    where there are none."""
     per_dimension = [
         [
             _tap(out, size, k * window_dilation - before, stride, base_dilation)
@@ -273,23 +277,51 @@ def _taps(
         )
     ]
     for k in itertools.product(*map(range, window)):
-        found = _all_found([taps[i] for taps, i in zip(per_dimension, k, strict=True)])
-        if found is not None:
-            yield k, *found
+        yield k, _all_found([taps[i] for taps, i in zip(per_dimension, k, strict=True)])
 
 
 # Reductions
 
 
-def reduce(x: Array, init: Array, dims: Ints, combine: Callable[[Array, Array], Array]) -> Array:
+class _Total:
+    """Results that terms are combined with, one after the other, over loops of such extents.
+
+    `part` is what the next term is combined with, `result` is complete after all of them.
+    """
+
+    def __init__(self, result: Array, extents: Ints, blocks: Blocks | None) -> None:
+        self.result = result
+        self.part = result if blocks is None else np.full_like(result, -0.0)
+        self._terms = iter(()) if blocks is None else blocks.terms(extents)
+        self._left = next(self._terms, -1)
+
+    def next(self, terms: int = 1) -> None:
+        """So many terms are combined, or will never be."""
+        for _ in range(terms):
+            self._left -= 1
+            if self._left == 0:
+                self.result += self.part
+                self.part[...] = -0.0
+                self._left = next(self._terms, -1)
+
+
+def reduce(
+    x: Array,
+    init: Array,
+    dims: Ints,
+    combine: Callable[[Array, Array], Array],
+    blocks: Blocks | None = None,
+) -> Array:
     """Folds the dimensions `dims` of `x` into `init` with `combine`."""
     folded = sorted(dims)
     kept = [d for d in range(x.ndim) if d not in folded]
     shape = [x.shape[d] for d in kept]
     rows = x.transpose(folded + kept).reshape([math.prod(x.shape[d] for d in folded), *shape])
     result = np.full(shape, init, dtype=x.dtype)
+    total = _Total(result, [x.shape[d] for d in folded], blocks)
     for row in rows:
-        result = np.asarray(combine(result, row))
+        total.part[...] = combine(total.part, row)
+        total.next()
     return result
 
 
@@ -301,6 +333,7 @@ def dot_general(
     lhs_contract: Ints,
     rhs_contract: Ints,
     init: Array | None = None,
+    blocks: Blocks | None = None,
 ) -> Array:
     """Sum of products over the contracted dimensions: batch, then lhs, then rhs dimensions.
 
@@ -319,9 +352,11 @@ def dot_general(
     if init is not None:
         result[:] = init.reshape(result.shape)
     product = np.empty_like(result)
+    total = _Total(result, [lhs.shape[d] for d in lhs_contract], blocks)
     for a, b in zip(left, right, strict=True):
         np.multiply(a[:, :, None], b[:, None, :], out=product)
-        result += product
+        total.part += product
+        total.next()
     return result.reshape([lhs.shape[d] for d in lhs_batch] + left_shape + right_shape)
 
 
@@ -337,6 +372,7 @@ def convolution(
     batch_groups: int,
     shape: Ints,
     init: Array | None = None,
+    blocks: Blocks | None = None,
 ) -> Array:
     """Convolution with the dimension numbers `dims` (a `ConvDims`) and the result type's `shape`.
 
@@ -367,7 +403,8 @@ def convolution(
     layout = [dims.output_batch, *dims.output_spatial, dims.output_feature]
     if init is not None:
         result[:] = init.transpose(layout).reshape(result.shape)
-    for k, into, out_of in _taps(
+    total = _Total(result, [*window, group_features], blocks)
+    for k, found in _taps(
         out_spatial,
         in_spatial,
         window,
@@ -376,9 +413,13 @@ def convolution(
         lhs_dilation,
         rhs_dilation,
     ):
-        sums = result[:, *into]
+        if found is None:
+            total.next(group_features)
+            continue
+        into, out_of = found
         for image, weight in zip(images[:, :, *out_of], kernel[k], strict=True):
-            sums += image[..., None] * weight
+            total.part[:, *into] += image[..., None] * weight
+            total.next()
     order = np.argsort(layout)
     return result.reshape([batch, *out_spatial, out_features]).transpose(order)
 
@@ -393,10 +434,12 @@ def reduce_window(
     padding: Sequence[tuple[int, int]],
     combine: Callable[[Array, Array], Array],
     shape: Ints,
+    blocks: Blocks | None = None,
 ) -> Array:
     """Folds each window of `x` into `init`; padding and holes are skipped."""
     result = np.full(shape, init, dtype=x.dtype)
-    for _, into, out_of in _taps(
+    total = _Total(result, window, blocks)
+    for _, found in _taps(
         shape,
         x.shape,
         window,
@@ -405,7 +448,10 @@ def reduce_window(
         base_dilations,
         window_dilations,
     ):
-        result[into] = combine(result[into], x[out_of])
+        if found is not None:
+            into, out_of = found
+            total.part[into] = combine(total.part[into], x[out_of])
+        total.next()
     return result
 
 
@@ -429,7 +475,10 @@ def select_and_scatter(
     chosen_place = np.full(source.shape, -1)
     ones = [1] * x.ndim
     lows = [low for low, _ in padding]
-    for _, into, out_of in _taps(source.shape, x.shape, window, strides, lows, ones, ones):
+    for _, found in _taps(source.shape, x.shape, window, strides, lows, ones, ones):
+        if found is None:
+            continue
+        into, out_of = found
         replace = (chosen_place[into] < 0) | ~stays(chosen[into], x[out_of])
         chosen[into] = np.where(replace, x[out_of], chosen[into])
         chosen_place[into] = np.where(replace, place[out_of], chosen_place[into])
