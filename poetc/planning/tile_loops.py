@@ -29,6 +29,7 @@ from poetc.kernels.index import Index, Var, affine_map
 from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
 from poetc.schedule.arena.pack import round_up
+from poetc.variants.candidates import tile_sizes
 from poetc.variants.nests import Nest as NestModel
 from poetc.variants.nests import nests
 from poetc.variants.tiling import NestSearch
@@ -142,7 +143,12 @@ def _candidates(
         for n, loop in enumerate(op for op in nest.function.walk() if isinstance(op, affine.ForOp))
     }
     places = {numbers[loop]: place for place, loop in enumerate(nest_loops(nest.function).all)}
-    search = NestSearch(model, costs)
+    # Loops that `tile` keeps whole, such as those of a block of a sum.
+    sizes = [
+        tile_sizes(loop.extent) if loop.number in places else (max(1, loop.extent),)
+        for loop in model.loops
+    ]
+    search = NestSearch(model, costs, sizes=sizes)
     # The search takes a result for the place of its sums, and knows no slices that must be filled.
     for share in _SHARES:
         for found in reversed(search.front(limit_bytes * share, resident=resident)):
