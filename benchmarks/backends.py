@@ -126,10 +126,11 @@ def check(model: Model, backend: Backend) -> None:
         raise WrongResultsError(f"{model.name} with {backend.title}: {', '.join(wrong)}")
 
 
-def scheduled(text: str, name: str) -> ModuleOp:
-    """The step with everything in RAM."""
+def scheduled(text: str, name: str, arrange: bool = True) -> ModuleOp:
+    """The step with everything in RAM; TVM is given loops that are not arranged."""
     module = parse_module(text, name)
-    run_passes(make_context(), module, front_passes(module, DEVICE), lambda *_: None)
+    passes = front_passes(module, DEVICE, arrange=arrange)
+    run_passes(make_context(), module, passes, lambda *_: None)
     options = ScheduleOptions(budget=Budget(None), device=load_device(DEVICE), strategy="keep-all")
     schedule_and_plan(graphs(module)[0], options)
     return module
@@ -214,10 +215,13 @@ def measure(name: str, seconds: float) -> dict[str, float]:
     jax_step = xla_program(text)(arguments)
     expected = [np.asarray(result) for result in jax_step()]
     model = Model(name, text, parameter_names(text), arguments, expected)
-    module = scheduled(text, name)
+    module, unarranged = (scheduled(text, name, arrange) for arrange in (True, False))
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as directory:
-        backends = [c_backend(model, module, Path(directory) / "c"), *tvm_backends(model, module)]
+        backends = [
+            c_backend(model, module, Path(directory) / "c"),
+            *tvm_backends(model, unarranged),
+        ]
         backends += torch_backends(model)
         backends.append(Backend("JAX", jax_step, lambda: expected))
         for backend in backends:

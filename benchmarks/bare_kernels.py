@@ -110,7 +110,7 @@ def firmware(
     described = load_board(board)
     assert described is not None
     described = replace(described, cpus=(cpu,))
-    module = scheduled((MODELS / f"{model}.mlir").read_text(), model)
+    module = scheduled((MODELS / f"{model}.mlir").read_text(), model, compiler is None)
     emit(
         module,
         directory,
@@ -192,7 +192,8 @@ def host_step(
     model: str, directory: Path, flags: str, compiler: KernelCompiler | None
 ) -> tuple[Step, Step]:
     """A step of the generated program, and what returns its results."""
-    emit(scheduled((MODELS / f"{model}.mlir").read_text(), model), directory, compiler=compiler)
+    text = (MODELS / f"{model}.mlir").read_text()
+    emit(scheduled(text, model, compiler is None), directory, compiler=compiler)
     left_out = ("main.c", "store_thread.c", "store_file.c")
     sources = [
         p for p in directory.iterdir() if p.suffix in (".c", ".s") and p.name not in left_out

@@ -73,7 +73,8 @@ def main(words: list[str]) -> None:
 
 def _kernels(name: str, device: Device) -> list[Kernel]:
     module = parse_module((MODELS / f"{name}.mlir").read_text(), name)
-    run_passes(make_context(), module, front_passes(module, DEVICE, device), lambda *_: None)
+    passes = front_passes(module, DEVICE, device, arrange=False)
+    run_passes(make_context(), module, passes, lambda *_: None)
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
     (graph,) = graphs(module)
     times: Counter[str] = Counter()

@@ -255,6 +255,7 @@ def front_passes_of(
         options.frozen,
         options.train,
         options.pages,
+        options.arrange,
     )
 
 

@@ -29,6 +29,7 @@ from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.options import SEARCH, default
 from poetc.passes.poet_annotate import PoetAnnotatePass
+from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass
 from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_order import PoetOrderPass
@@ -58,13 +59,15 @@ def front_passes(
     frozen: str = default("frozen"),
     train: str | None = None,
     pages: str = default("pages"),
+    arrange: bool = True,
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
     Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
     are, `frozen` which arguments are never written, `train` which parameters are trained, `pages`
-    how weights are held. Costs that were made for another device than `device`, or may be from
-    another profile, are annotated again; costs without a device, written by hand, are kept.
+    how weights are held. Without `arrange`, loops of kernels stay as they are lowered. Costs that
+    were made for another device than `device`, or may be from another profile, are annotated again;
+    costs without a device, written by hand, are kept.
     """
     profile = _profile_path(device)
     split = splits_text(splits) if splits else None
@@ -74,14 +77,16 @@ def front_passes(
         for name, text in step.items()
         if text is not None and text != default(name)
     )
+    kernels: tuple[ModulePass, ...] = (PoetFusePass(), PoetLowerKernelsPass())
+    if arrange:
+        kernels = (*kernels, PoetArrangeKernelsPass(device_name, profile))
     found = graphs(module)
     if not found:
         return (
             *simplify_passes(train, pages, frozen),
             *((StableHLOSplitPass(split, frozen),) if split is not None else ()),
             StableHLOToPoetPass(io, frozen),
-            PoetFusePass(),
-            PoetLowerKernelsPass(),
+            *kernels,
             PoetAnnotatePass(device=device_name, profile=profile, made=made),
             PoetOrderPass(),
         )
@@ -94,7 +99,7 @@ def front_passes(
     if any(graph.is_scheduled for graph in found):
         return ()
     if any(compute.kernel is None for compute in computes):
-        passes += [PoetFusePass(), PoetLowerKernelsPass()]
+        passes += kernels
     made_for = {graph.attributes.get("device") for graph in found} - {None}
     stale = device is not None and (made_for if profile else made_for - {StringAttr(device.name)})
     if stale or any(compute.cost is None for compute in computes):

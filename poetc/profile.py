@@ -42,6 +42,7 @@ from poetc.ir.types import is_float
 from poetc.ir.unschedule import unscheduled
 from poetc.options import default
 from poetc.passes.poet_annotate import PoetAnnotatePass
+from poetc.passes.poet_arrange_kernels import measured_for
 from poetc.pipeline import front_passes, run_passes
 from poetc.splits import Split
 from poetc.step_data import Type, argument_types, read_arguments
@@ -94,13 +95,16 @@ def entries_of(
     frozen: str = default("frozen"),
     train: str | None = None,
     pages: str = default("pages"),
+    device_name: str = HOST,
 ) -> tuple[Entry, ...]:
     """The kernels of a model, each once, with samples of what their operands hold in a step.
 
     The step is one on the arguments in the .npz file `data`; without it, on random ones. `frozen`,
-    `train` and `pages` are the options of the command.
+    `train` and `pages` are the options of the command; kernels are arranged for the device.
     """
-    passes = front_passes(module, HOST, None, splits, frozen=frozen, train=train, pages=pages)
+    passes = front_passes(
+        module, measured_for(device_name), None, splits, frozen=frozen, train=train, pages=pages
+    )
     until = [isinstance(step, PoetAnnotatePass) for step in passes]
     run_passes(context, module, passes[: until.index(True)] if any(until) else passes, _ignore)
     graph = unscheduled(module)

@@ -72,7 +72,9 @@ class Program:
         doubts: list[str] = []
         try:
             options = options_of(given, doubts.append)
-            options = replace(options, executor=emit.executor(given, emit.load("c"), options))
+            backend = emit.load("c")
+            executor = emit.executor(given, backend, options)
+            options = replace(options, executor=executor, arrange=not backend.arranges(given))
             module = source.module()
             if (path := given.text("data")) is not None:
                 values = dict(enumerate(read_step(module, path).arguments))

@@ -42,8 +42,8 @@ class Options(SearchOptions):
     and results are in buffers of the caller, which are not counted; None is what the input says, or
     "arena". With `stack_compiler`, a C compiler and its options, the stack is measured instead of
     given, for a `board` with the page store that it has; with `flash_compiler` the flash is. The
-    program that `executor` makes has more
-    static data, which depends on the model; None: the schedule is printed as code.
+    program that `executor` makes has more static data, which depends on the model; None: the
+    schedule is printed as code. Without `arrange`, loops of kernels are left as they are lowered.
     """
 
     device: Device
@@ -63,6 +63,7 @@ class Options(SearchOptions):
     train: str | None = None
     pages: str = default("pages")
     split: tuple[Split, ...] | str = default("split")
+    arrange: bool = True
 
     @property
     def budget(self) -> Budget:

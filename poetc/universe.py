@@ -21,6 +21,7 @@ _PASSES = {
     "stablehlo-to-poet": "StableHLOToPoetPass",
     "poet-fuse": "PoetFusePass",
     "poet-lower-kernels": "PoetLowerKernelsPass",
+    "poet-arrange-kernels": "PoetArrangeKernelsPass",
     "poet-annotate": "PoetAnnotatePass",
     "poet-variants": "PoetVariantsPass",
     "poet-order": "PoetOrderPass",

@@ -61,22 +61,27 @@ class Model:
         return module, report
 
 
-def prepare(name: str) -> Model:
-    """`models/<name>.mlir` brought to the input of the scheduler; the caller's own copy."""
-    model = _prepared(name)
+def prepare(name: str, arrange: bool = True) -> Model:
+    """`models/<name>.mlir` brought to the input of the scheduler; the caller's own copy. Loops of
+    kernels stay as they are lowered unless `arrange`."""
+    model = _prepared(name, arrange)
     return replace(model, module=model.module.clone())
 
 
 @cache
-def _prepared(name: str) -> Model:
-    return bring(name, read_model(name), *load_arrays(MODELS / f"{name}.npz"))
+def _prepared(name: str, arrange: bool) -> Model:
+    return bring(name, read_model(name), *load_arrays(MODELS / f"{name}.npz"), arrange)
 
 
 def bring(
-    name: str, module: ModuleOp, arguments: list[np.ndarray], expected: list[np.ndarray]
+    name: str,
+    module: ModuleOp,
+    arguments: list[np.ndarray],
+    expected: list[np.ndarray],
+    arrange: bool = True,
 ) -> Model:
     """Bring a module that was just read to the input of the scheduler."""
-    passes = front_passes(module, DEVICE)
+    passes = front_passes(module, DEVICE, arrange=arrange)
     run_passes(make_context(), module, passes, lambda *_: None)
     return Model(name, module, arguments, expected)
 

@@ -364,6 +364,7 @@ def test_a_broken_schedule_of_the_user_is_bad_input(run, tmp_path: Path) -> None
 def test_costs_of_another_device_are_made_again(run, tmp_path: Path) -> None:
     annotated = tmp_path / "annotated.mlir"
     passes = "stablehlo-simplify,stablehlo-to-poet,poet-fuse,poet-lower-kernels"
+    passes += ',poet-arrange-kernels{device="nrf52840"}'
     device = 'poet-annotate{device="mkr1000"}'
     assert run(GESTURE, f"--passes={passes},{device}", "-o", str(annotated))[0] == 0
     assert "mkr1000" in annotated.read_text()

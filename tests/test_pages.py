@@ -188,6 +188,7 @@ def test_profiles_have_the_kernels_that_are_compiled(
         make_context(),
         read_module(path.read_bytes(), str(path)),
         data=str(path.with_suffix(".npz")),
+        device_name="nrf52840",
         **options,
     )
     assert {entry.key for entry in entries} == kernels

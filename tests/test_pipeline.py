@@ -91,7 +91,7 @@ def test_of_a_split_step_all_but_what_was_tried_is_the_same(
     assert rest(found) == rest(wanted)
 
 
-ALONE = {"poet-variants"}
+ALONE = {"poet-variants", "poet-stream"}
 """Passes that the driver does not run."""
 
 

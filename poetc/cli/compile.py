@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.passes is not None:
         refuse_others(arguments)
     else:
-        options = replace(options, executor=emit.executor(asked, backend, options))
+        executor = emit.executor(asked, backend, options)
+        options = replace(options, executor=executor, arrange=not backend.arranges(asked))
     emit.refuse_others(asked, backend)
     backend.check(asked, arguments.output)
     arguments.output = file_name(arguments.output)

@@ -83,7 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     known = load_profile(output) if output is not None and Path(output).is_file() else None
     if log_file is not None:
         log = _read_log(arguments)
-        labels = {} if model is None else labels_for(log, _kernels_of(arguments), log_file)
+        labels = (
+            {}
+            if model is None
+            else labels_for(log, _kernels_of(arguments, log.board, log.cpu), log_file)
+        )
     else:
         measured = _measure(arguments, known)
         if measured is None:
@@ -125,7 +129,7 @@ def _measure(
     if model is None:
         raise InputError("no input file; see poetc profile --help")
     cpu = check_core(board, arguments.cpu)
-    entries = _kernels_of(arguments)
+    entries = _kernels_of(arguments, board, cpu)
     if arguments.program is not None:
         write_program(entries, board, cpu, model, arguments.program)
         return None
@@ -140,8 +144,9 @@ def _measure(
     return log, labels_for(log, entries, model)
 
 
-def _kernels_of(arguments: argparse.Namespace) -> tuple[Entry, ...]:
-    """The kernels of the model that is to be profiled."""
+def _kernels_of(arguments: argparse.Namespace, board: str, cpu: str) -> tuple[Entry, ...]:
+    """The kernels of the model that is to be profiled, as they are for a core of a board."""
+    from poetc.costmodel.profile import device_name
     from poetc.ir.text import make_context, read_module
     from poetc.profile import entries_of
     from poetc.splits import parse_splits
@@ -151,4 +156,11 @@ def _kernels_of(arguments: argparse.Namespace) -> tuple[Entry, ...]:
         raise InputError(f"--split={arguments.split}: name parameters and their number of shards")
     splits = () if arguments.split is None else parse_splits(arguments.split)
     step = {name: OPTIONS[name].value(getattr(arguments, name)) for name in STEP}
-    return entries_of(make_context(), read_module(data, name), splits, arguments.data, **step)
+    return entries_of(
+        make_context(),
+        read_module(data, name),
+        splits,
+        arguments.data,
+        device_name=device_name(board, cpu),
+        **step,
+    )

@@ -51,8 +51,9 @@ Loaded = TypeVar("Loaded")
 class Core:
     """What a core does in a cycle, on the average of generated kernels.
 
-    `fpu` says whether it has float32 in hardware. Without `memory_bytes_per_cycle` or
-    `cycles_per_instruction` (zero), those are not the core's to say, or not known.
+    `fpu` says whether it has float32 in hardware, with so many `float_registers`. Without
+    `memory_bytes_per_cycle` or `cycles_per_instruction` (zero), those are not the core's to say, or
+    not known.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Core:
     cycles_per_flop: float
     memory_bytes_per_cycle: float = 0.0
     cycles_per_instruction: float = 0.0
+    float_registers: int = 0
 
     def speeds(self, clock_hz: float) -> dict[str, float]:
         """The fields of `Device` that follow."""

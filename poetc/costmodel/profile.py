@@ -223,6 +223,11 @@ def _expected(transfers: Transfers, out: bool, length: int) -> float:
     return total / len(places) + whole * (per_block + block * per_byte)
 
 
+def device_name(board: str, cpu: str) -> str:
+    """The device that describes a core of a board."""
+    return board if cpu == board else f"{board}-{cpu}"
+
+
 @dataclass(frozen=True)
 class Profile:
     """A profile; `path` is the file it is from, for messages. Numbers are in `unit`.
@@ -243,7 +248,7 @@ class Profile:
     @property
     def device_name(self) -> str:
         """The device that describes what it was measured on."""
-        return self.board if self.cpu == self.board else f"{self.board}-{self.cpu}"
+        return device_name(self.board, self.cpu)
 
     @property
     def origin(self) -> str:

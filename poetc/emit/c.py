@@ -90,4 +90,5 @@ BACKEND = Backend(
     says="says how C is written; give --emit=c as well",
     check=_check,
     has_entries=True,
+    arranges=lambda given: given.text("kernels") == "tvm",
 )

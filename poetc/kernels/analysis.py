@@ -34,7 +34,8 @@ from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
-from poetc.kernels.linear import Linear, access_indices
+from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, extent, extent_of, never_equal, pins
+from poetc.kernels.linear import access_indices
 
 # Work
 
@@ -212,7 +213,7 @@ def _ranges_of(variable: SSAValue) -> frozenset[SSAValue]:
 def _enumerate(
     loops: Sequence[SSAValue], tests: Sequence[tuple[AffineSet, Sequence[SSAValue], bool]]
 ) -> int:
-    extents = [_extent_of(loop) for loop in loops]
+    extents = [extent_of(loop) for loop in loops]
     size = prod(extents)
     if not tests or size > 1 << 20:
         return size
@@ -301,9 +302,6 @@ STARTS = "poet.starts"
 """Attribute of a tile function: for each buffer where it begins, as a map of the starts of loops,
 if it is a slice; a unit if it is whole."""
 
-SEQUENTIAL = "poet.sequential"
-"""Attribute of an `affine.for` whose iterations run in order: they read what others write."""
-
 
 def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
     """The arguments of a kernel that are its "inputs", "results" or "workspace".
@@ -379,32 +377,6 @@ def buffer_bytes(buffer: SSAValue) -> int:
     return prod(buffer.type.get_shape()) * element_bytes(buffer.type.element_type)
 
 
-IN_ALL = "poet.in_all"
-"""Attribute of an `affine.for` between positions that are read from memory: how often it runs at
-most, in all of the different ranges together. All are between 0 and that."""
-
-
-def extent(loop: affine.ForOp) -> int:
-    """Trip count, at most, of a loop in steps of 1, from 0 to a constant or between positions that
-    are read from memory; InputError for any other."""
-    in_all = loop.attributes.get(IN_ALL)
-    if loop.lowerBoundOperands and loop.upperBoundOperands and isinstance(in_all, IntegerAttr):
-        return max(0, in_all.value.data)
-    low, high = loop.lowerBoundMap.data.results, loop.upperBoundMap.data.results
-    if low != (AffineConstantExpr(0),) or loop.step.value.data != 1 or len(high) != 1:
-        raise InputError("loops of kernels start at 0 and have step 1", source_location(loop))
-    if not isinstance(high[0], AffineConstantExpr):
-        raise InputError("loops of kernels have constant bounds", source_location(loop))
-    return max(0, high[0].value)
-
-
-def _extent_of(variable: SSAValue) -> int:
-    assert isinstance(variable, BlockArgument)
-    loop = variable.block.parent_op()
-    assert isinstance(loop, affine.ForOp)
-    return extent(loop)
-
-
 # Aliasing
 
 
@@ -448,14 +420,16 @@ def _reads_first(load: affine.LoadOp | memref.LoadOp, store: affine.StoreOp) -> 
     inside_load, inside_store = _ancestors(load), _ancestors(store)
     common = [op for op in inside_load if op in inside_store and isinstance(op, affine.ForOp)]
     variables = [op.body.block.args[0] for op in common]
-    pinned: set[SSAValue] = {v for v in variables if _extent_of(v) <= 1}
+    pinned: set[SSAValue] = {v for v in variables if extent_of(v) <= 1}
     maps = list(zip(access_indices(store), access_indices(load), strict=True))
     grown = True
     while grown:
         before = len(pinned)
         for stored, loaded in maps:
-            pinned |= _pins(stored, loaded, variables, pinned)
+            pinned |= pins(stored, loaded, variables, pinned)
         grown = len(pinned) > before
+    if any(never_equal(stored, loaded, pinned) for stored, loaded in maps):
+        return True
     if not pinned.issuperset(variables):
         return False
     # In one iteration of the common loops: whichever comes first in their innermost common block.
@@ -484,38 +458,6 @@ def _comes_first(first: Operation, second: Operation, above_first: Sequence[Oper
             return other.is_before_in_block(op)
         op = op.parent_op()
     return False
-
-
-def _pins(
-    stored: Linear, loaded: Linear, variables: Sequence[SSAValue], pinned: set[SSAValue]
-) -> set[SSAValue]:
-    """The common loop variables that equal indices `stored` and `loaded` force to be equal: where
-    they are the leading digits of a mixed-radix number whose last digits are the rest."""
-    if stored.rest is None or loaded.rest is None:
-        return set()
-    if any(stored.terms.get(v, 0) != loaded.terms.get(v, 0) for v in variables):
-        return set()
-    digits = [v for v in variables if v not in pinned and stored.terms.get(v, 0)]
-    stored_low, stored_high = _range(stored, variables)
-    loaded_low, loaded_high = _range(loaded, variables)
-    reach = max(loaded_high - stored_low, stored_high - loaded_low)
-    for v in sorted(digits, key=lambda v: abs(stored.terms[v])):
-        weight = abs(stored.terms[v])
-        if weight <= reach:
-            return set()
-        reach += weight * (_extent_of(v) - 1)
-    return set(digits)
-
-
-def _range(index: Linear, without: Sequence[SSAValue]) -> tuple[int, int]:
-    """Least and greatest value of a known index without these loop variables."""
-    assert index.rest is not None
-    low = high = index.rest
-    for v, c in index.terms.items():
-        if v not in without:
-            reach = c * (_extent_of(v) - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
-    return low, high
 
 
 __all__ = [

@@ -29,9 +29,9 @@ from poetc.backends.c.indexing import (
     divide,
     to_c,
 )
-from poetc.backends.c.prepare import yielded
 from poetc.backends.c.text import c_identifier
 from poetc.errors import InputError
+from poetc.kernels.dependences import yielded
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.errors import InputError
+from poetc.kernels.dependences import yielded
 
 
 def stored_arguments(function: func.FuncOp) -> frozenset[int]:
@@ -68,9 +67,3 @@ def erase_unused(function: func.FuncOp) -> None:
         effects = isinstance(op, affine.ForOp | affine.IfOp | affine.StoreOp | memref.StoreOp)
         if op.results and not effects and all(not r.uses.get_length() for r in op.results):
             Rewriter.erase_op(op)
-
-
-def yielded(block: Block) -> Sequence[SSAValue]:
-    """What a block hands on."""
-    last = block.last_op
-    return last.operands if isinstance(last, affine.YieldOp) else ()

@@ -57,7 +57,6 @@ from poetc.backends.c.prepare import (
     erase_unused,
     inline_single_iterations,
     stored_arguments,
-    yielded,
 )
 from poetc.backends.c.scalars import define_scalar
 from poetc.backends.c.text import INDENT, WIDTH, c_identifier
@@ -65,6 +64,7 @@ from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.ir.types import computed_dtype
 from poetc.kernels.analysis import tiles_of
+from poetc.kernels.dependences import yielded
 
 
 @dataclass(frozen=True)

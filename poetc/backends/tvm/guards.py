@@ -12,12 +12,12 @@ from xdsl.dialects import affine, memref
 from xdsl.ir import Block, Operation, Region
 
 from poetc.backends.c.indexing import NO_FACTS, Facts, Index, constraints_of
-from poetc.backends.c.prepare import yielded
 from poetc.backends.tvm import scalars
 from poetc.backends.tvm.scalars import Scalar
 from poetc.backends.tvm.tiles import At
 from poetc.backends.tvm.values import Predicate, Stmt, Values
 from poetc.errors import InputError
+from poetc.kernels.dependences import yielded
 
 Copied = dict[tuple[int, ...], Scalar]
 """A value for each choice of copies that it depends on."""

@@ -12,7 +12,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from poetc.backends.c.indexing import NO_FACTS, Index, Variable, from_affine
-from poetc.backends.tvm.tiles import dependences, loop_bounds
+from poetc.backends.tvm.tiles import loop_bounds
+from poetc.kernels.dependences import dependences
 
 Loop = affine.ForOp
 

@@ -29,7 +29,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from poetc.backends.c.indexing import Index, Variable, flat_index, index_arithmetic
-from poetc.backends.c.prepare import yielded
 from poetc.backends.tvm import mathir, scalars
 from poetc.backends.tvm.guards import Guards, sequence
 from poetc.backends.tvm.pipeline import NOALIAS
@@ -38,6 +37,7 @@ from poetc.backends.tvm.tiles import At, Axis, Piece, Tiling, elements_of, loop_
 from poetc.backends.tvm.values import Local
 from poetc.errors import InputError
 from poetc.kernels.analysis import extent
+from poetc.kernels.dependences import yielded
 
 
 def prim_func(

@@ -26,8 +26,9 @@ from poetc.backends.c.indexing import (
 from poetc.backends.c.text import c_identifier
 from poetc.backends.tvm import scalars
 from poetc.backends.tvm.scalars import Expr, Scalar, Translator
-from poetc.backends.tvm.tiles import At, Axis, Tiling, dependences, elements_of
+from poetc.backends.tvm.tiles import At, Axis, Tiling, elements_of
 from poetc.errors import InputError
+from poetc.kernels.dependences import dependences
 
 _ON_STACK = "disable_lower_builtin"
 """Annotation of allocations that keeps them on the stack; TVM would call its runtime for each."""

@@ -1,0 +1,90 @@
+"""Extents of the loops of lowered kernels, and in which iterations accesses have one address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import affine
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir.affine import (
+    AffineConstantExpr,
+)
+
+from poetc.errors import InputError
+from poetc.ir.locations import source_location
+from poetc.kernels.linear import Linear
+
+SEQUENTIAL = "poet.sequential"
+"""Attribute of an `affine.for` whose iterations run in order: they read what others write."""
+
+IN_ALL = "poet.in_all"
+"""Attribute of an `affine.for` between positions that are read from memory: how often it runs at
+most, in all of the different ranges together. All are between 0 and that."""
+
+
+def extent(loop: affine.ForOp) -> int:
+    """Trip count, at most, of a loop in steps of 1, from 0 to a constant or between positions that
+    are read from memory; InputError for any other."""
+    in_all = loop.attributes.get(IN_ALL)
+    if loop.lowerBoundOperands and loop.upperBoundOperands and isinstance(in_all, IntegerAttr):
+        return max(0, in_all.value.data)
+    low, high = loop.lowerBoundMap.data.results, loop.upperBoundMap.data.results
+    if low != (AffineConstantExpr(0),) or loop.step.value.data != 1 or len(high) != 1:
+        raise InputError("loops of kernels start at 0 and have step 1", source_location(loop))
+    if not isinstance(high[0], AffineConstantExpr):
+        raise InputError("loops of kernels have constant bounds", source_location(loop))
+    return max(0, high[0].value)
+
+
+def extent_of(variable: SSAValue) -> int:
+    assert isinstance(variable, BlockArgument)
+    loop = variable.block.parent_op()
+    assert isinstance(loop, affine.ForOp)
+    return extent(loop)
+
+
+def pins(
+    stored: Linear, loaded: Linear, variables: Sequence[SSAValue], pinned: set[SSAValue]
+) -> set[SSAValue]:
+    """The common loop variables that equal indices `stored` and `loaded` force to be equal: where
+    they are the leading digits of a mixed-radix number whose last digits are the rest."""
+    if stored.rest is None or loaded.rest is None:
+        return set()
+    if any(stored.terms.get(v, 0) != loaded.terms.get(v, 0) for v in variables):
+        return set()
+    digits = [v for v in variables if v not in pinned and stored.terms.get(v, 0)]
+    stored_low, stored_high = span(stored, variables)
+    loaded_low, loaded_high = span(loaded, variables)
+    reach = max(loaded_high - stored_low, stored_high - loaded_low)
+    for v in sorted(digits, key=lambda v: abs(stored.terms[v])):
+        weight = abs(stored.terms[v])
+        if weight <= reach:
+            return set()
+        reach += weight * (extent_of(v) - 1)
+    return set(digits)
+
+
+def never_equal(stored: Linear, loaded: Linear, same: set[SSAValue]) -> bool:
+    """Whether two indices are different in all iterations of their loops in which the variables
+    `same` are."""
+    if stored.rest is None or loaded.rest is None:
+        return False
+    difference = {v: stored.terms.get(v, 0) - loaded.terms.get(v, 0) for v in same}
+    low, high = span(Linear(difference, stored.rest - loaded.rest), ())
+    (own_low, own_high), (other_low, other_high) = (
+        span(Linear({v: c for v, c in index.terms.items() if v not in same}), ())
+        for index in (stored, loaded)
+    )
+    return low + own_low - other_high > 0 or high + own_high - other_low < 0
+
+
+def span(index: Linear, without: Sequence[SSAValue]) -> tuple[int, int]:
+    """Least and greatest value of a known index without these loop variables."""
+    assert index.rest is not None
+    low = high = index.rest
+    for v, c in index.terms.items():
+        if v not in without:
+            reach = c * (extent_of(v) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high

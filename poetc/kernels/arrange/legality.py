@@ -1,0 +1,65 @@
+"""Whether iterations of a loop may run together: a proof from the addresses of what is in it."""
+
+from __future__ import annotations
+
+from xdsl.dialects import affine, memref
+from xdsl.ir import Operation, SSAValue
+
+from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, extent_of, never_equal, pins
+from poetc.kernels.linear import access_indices
+
+_Access = affine.LoadOp | affine.StoreOp | memref.LoadOp | memref.StoreOp
+
+
+def may_jam(loop: affine.ForOp) -> bool:
+    """Whether it is proven that what an iteration of a loop stores is its own.
+
+    For every store in it, and every access to the same buffer, it must follow from equal addresses
+    that both are in the same iteration.
+    """
+    if loop.inits or SEQUENTIAL in loop.attributes or IN_ALL in loop.attributes:
+        return False
+    accesses: dict[SSAValue, list[Operation]] = {}
+    for op in loop.walk():
+        if isinstance(op, _Access):
+            accesses.setdefault(op.memref, []).append(op)
+    return all(
+        _apart(loop, op, other)
+        for of_buffer in accesses.values()
+        for op in of_buffer
+        if isinstance(op, affine.StoreOp | memref.StoreOp)
+        for other in of_buffer
+    )
+
+
+def _apart(loop: affine.ForOp, store: Operation, other: Operation) -> bool:
+    """Whether two accesses in a loop are at different addresses in different iterations of it."""
+    if isinstance(store, memref.StoreOp) or isinstance(other, memref.StoreOp):
+        return False
+    assert isinstance(store, affine.StoreOp)
+    assert isinstance(other, affine.LoadOp | affine.StoreOp | memref.LoadOp)
+    variables = [v for v in _variables(store) if v in set(_variables(other))]
+    inside = variables.index(loop.body.block.args[0])
+    # What is reordered is in one iteration of the loops around.
+    same: set[SSAValue] = {*variables[:inside], *(v for v in variables if extent_of(v) <= 1)}
+    maps = list(zip(access_indices(store), access_indices(other), strict=True))
+    grown = True
+    while grown:
+        before = len(same)
+        for stored, loaded in maps:
+            same |= pins(stored, loaded, variables, same)
+        grown = len(same) > before
+    return loop.body.block.args[0] in same or any(
+        never_equal(stored, loaded, same) for stored, loaded in maps
+    )
+
+
+def _variables(op: Operation) -> list[SSAValue]:
+    """The variables of the loops around an operation, from the outermost."""
+    found: list[SSAValue] = []
+    parent = op.parent_op()
+    while parent is not None:
+        if isinstance(parent, affine.ForOp):
+            found.append(parent.body.block.args[0])
+        parent = parent.parent_op()
+    return found[::-1]

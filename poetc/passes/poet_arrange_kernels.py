@@ -1,0 +1,75 @@
+"""poet-arrange-kernels: the loops of kernels, arranged for the core of a device.
+
+Costs that were measured are those of kernels as they were arranged then: with a profile, loops are
+arranged for what it was measured on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from poetc.costmodel.device import Device, device_of, known_devices, load_core, load_device
+from poetc.ir.graph import graphs
+from poetc.kernels.arrange import Machine, arranged
+
+_DEFAULT = "host"
+_SOFT_FLOP_INSTRUCTIONS = 60
+"""Of an operation that a library does."""
+_SOFT_REGISTERS = 8
+"""Of a core that has floats in the registers for integers."""
+
+
+@dataclass(frozen=True)
+class PoetArrangeKernelsPass(ModulePass):
+    """Arranges the loops of all kernels that computes run, for `device`, the name of a known device
+    or the path of a device file; results are the same bits.
+
+    With `profile`, the path of a profile, it is the device that this was measured on.
+    """
+
+    name = "poet-arrange-kernels"
+
+    device: str | None = None
+    profile: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        arrange_kernels(op, device_of(self.device, self.profile, default=_DEFAULT))
+
+
+def arrange_kernels(module: ModuleOp, device: Device) -> None:
+    """What the pass does."""
+    used = {
+        compute.kernel.string_value()
+        for graph in graphs(module)
+        for compute in graph.computes
+        if compute.kernel is not None
+    }
+    machine = machine_of(device)
+    for function in list(module.ops):
+        if isinstance(function, FuncOp) and function.sym_name.data in used:
+            new = arranged(function, machine)
+            if new is not function:
+                Rewriter.replace_op(function, new)
+
+
+def measured_for(device_name: str) -> str:
+    """The device that kernels are arranged for when they are measured on this one."""
+    return device_name if device_name in known_devices() else _DEFAULT
+
+
+def machine_of(device: Device) -> Machine:
+    """What kernels are arranged for on a device; where its core is not known, one with floats."""
+    if device.profile is not None:
+        device = load_device(measured_for(device.profile.device_name))
+    if not device.core:
+        return Machine()
+    core = load_core(device.core)
+    if core.fpu:
+        return Machine(registers=core.float_registers)
+    return Machine(registers=_SOFT_REGISTERS, flop_instructions=_SOFT_FLOP_INSTRUCTIONS)

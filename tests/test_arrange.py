@@ -1,0 +1,162 @@
+"""Arranged kernels against those they were made of: the same operations, in the same order, for
+each element; and the same bits from C."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_harness import alias_pairs, compile_functions, run, same_bits
+from symbolic_kernels import Recorder
+from test_kernels_bodies import random_case
+from test_kernels_ops import conv_case, dot_case, floats, pool_gradient_case
+from xdsl.dialects import affine, func
+from xdsl.dialects.builtin import ModuleOp
+
+from poetc.ir.text import module_text, parse_module
+from poetc.kernels.analysis import work
+from poetc.kernels.arrange import Machine, arranged
+from poetc.kernels.arrange.copies import jam, unroll
+from poetc.kernels.arrange.legality import may_jam
+from poetc.kernels.lower import lower_kernel
+
+EVERYTHING = replace(Machine(), few_instructions=0, worth=0.0)
+"""Arranges whatever is faster at all."""
+
+
+def loops_of(function: func.FuncOp) -> list[affine.ForOp]:
+    return [op for op in function.walk() if isinstance(op, affine.ForOp)]
+
+
+def assert_same(before: func.FuncOp, after: func.FuncOp) -> None:
+    """Both do the same for each element, also where a result is in the buffer of an operand."""
+    after.verify()
+    recorder = Recorder()
+    for pairs in ((), *alias_pairs(before)):
+        assert recorder.stored(after, pairs) == recorder.stored(before, pairs)
+
+
+def kernels(seed: int) -> list[func.FuncOp]:
+    rng = np.random.default_rng(seed)
+    makers = (conv_case, dot_case, pool_gradient_case, random_case)
+    made = [lower_kernel(make(rng).block, f"kernel{i}") for i, make in enumerate(makers)]
+    return [kernel.function for kernel in made if not kernel.globals]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.data())
+def test_copies_of_any_loops(seed: int, data: st.DataObject):
+    for function in kernels(seed):
+        if any(op.name.startswith("memref.") for op in function.walk()):
+            continue
+        copy = function.clone()
+        for loop in reversed(loops_of(copy)):
+            if loop.lowerBoundOperands or not (loop.inits or may_jam(loop)):
+                continue
+            (unroll if loop.inits else jam)(loop, data.draw(st.integers(1, 4)))
+        assert_same(function, copy)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000))
+def test_what_is_chosen(seed: int):
+    for function in kernels(seed):
+        if not any(op.name.startswith("memref.") for op in function.walk()):
+            assert_same(function, arranged(function, EVERYTHING))
+
+
+PRODUCT = """
+func.func private @product(%a: memref<{m}x{k}xf32>, %b: memref<{k}x{n}xf32>,
+    %w: memref<{m}x{n}xf32>, %o: memref<{m}x{n}xf32>)
+    attributes {{poet.inputs = 3 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64}} {{
+  %zero = arith.constant 0.0 : f32
+  affine.for %i = 0 to {m} {{
+    affine.for %j = 0 to {n} {{
+      %s = affine.for %r = 0 to {k} iter_args(%acc = %zero) -> (f32) {{
+        %x = affine.load %a[%i, %r] : memref<{m}x{k}xf32>
+        %y = affine.load %b[%r, %j] : memref<{k}x{n}xf32>
+        %p = arith.mulf %x, %y : f32
+        %q = arith.addf %acc, %p : f32
+        affine.yield %q : f32
+      }}
+      %v = affine.load %w[%i, %j] : memref<{m}x{n}xf32>
+      %n = arith.subf %v, %s : f32
+      affine.store %n, %o[%i, %j] : memref<{m}x{n}xf32>
+    }}
+  }}
+  func.return
+}}
+"""
+
+
+def product(m: int, n: int, k: int) -> func.FuncOp:
+    module = parse_module(PRODUCT.format(m=m, n=n, k=k), "product")
+    (function,) = module.ops
+    assert isinstance(function, func.FuncOp)
+    return function
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 8, 9), (7, 9, 5), (1, 64, 30), (64, 1, 30)])
+def test_a_product_needs_fewer_loads(m: int, n: int, k: int):
+    function = product(m, n, k)
+    new = arranged(function, EVERYTHING)
+    assert_same(function, new)
+    before, after = work(function), work(new)
+    assert (after.adds, after.muls, after.store_bytes) == (
+        before.adds,
+        before.muls,
+        before.store_bytes,
+    )
+    least = 0.45 if min(m, n) > 1 else 0.7
+    assert after.load_bytes <= least * before.load_bytes
+    assert after.iterations <= before.iterations / 4
+
+
+def test_a_product_in_c():
+    rng = np.random.default_rng(3)
+    function = product(7, 10, 13)
+    new = arranged(function, EVERYTHING)
+    args = [floats(rng, 7, 13), floats(rng, 13, 10), floats(rng, 7, 10)]
+    (want,) = run(compile_functions([function]), function, args)
+    library = compile_functions([new])
+    for pairs in ((), [(0, 2)]):
+        (found,) = run(library, new, args, pairs)
+        assert same_bits(found, want)
+
+
+def test_a_small_kernel_stays_as_it_is():
+    function = product(3, 3, 3)
+    assert arranged(function, Machine()) is function
+
+
+def test_iterations_that_share_a_workspace_are_apart():
+    text = """
+func.func private @rows(%a: memref<4x8xf32>, %o: memref<4x8xf32>, %ws: memref<8xf32>)
+    attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 1 : i64} {
+  affine.for %i = 0 to 4 {
+    affine.for %j = 0 to 8 {
+      %x = affine.load %a[%i, %j] : memref<4x8xf32>
+      affine.store %x, %ws[%j] : memref<8xf32>
+    }
+    affine.for %k = 0 to 8 {
+      %y = affine.load %ws[-%k + 7] : memref<8xf32>
+      affine.store %y, %o[%i, %k] : memref<4x8xf32>
+    }
+  }
+  func.return
+}
+"""
+    (function,) = parse_module(text, "rows").ops
+    assert isinstance(function, func.FuncOp)
+    assert [may_jam(loop) for loop in loops_of(function)] == [False, True, True]
+    assert_same(function, arranged(function, EVERYTHING))
+
+
+def test_arranged_kernels_are_read_back():
+    new = arranged(product(7, 9, 5), EVERYTHING)
+    module = parse_module(module_text(ModuleOp([new])), "again")
+    (again,) = module.ops
+    assert isinstance(again, func.FuncOp)
+    assert_same(new, again)
+    assert work(again) == work(new)
