@@ -1,12 +1,26 @@
-// RUN: xdsl-opt %s -p poet-lower-kernels,poet-arrange-kernels | filecheck %s
+// RUN: xdsl-opt %s -p poet-arrange-kernels | filecheck %s
 
 // Four columns at a time: what is loaded of the row serves all of them.
 poet.graph @main(%x: tensor<1x64xf32>, %w: tensor<64x32xf32>) -> tensor<1x32xf32> {
-  %h = poet.compute "dot" (%a = %x : tensor<1x64xf32>, %c = %w : tensor<64x32xf32>) -> tensor<1x32xf32> {
+  %h = poet.compute "dot" (%a = %x : tensor<1x64xf32>, %c = %w : tensor<64x32xf32>) -> tensor<1x32xf32> kernel @dot {
     %0 = stablehlo.dot_general %a, %c, contracting_dims = [1] x [0] : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
     poet.yield %0 : tensor<1x32xf32>
   }
   poet.return %h : tensor<1x32xf32>
+}
+func.func private @dot(%in0: memref<1x64xf32>, %in1: memref<64x32xf32>, %out0: memref<1x32xf32>) attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+  %zero = arith.constant 0.000000e+00 : f32
+  affine.for %i = 0 to 32 {
+    %0 = affine.for %r = 0 to 64 iter_args(%acc = %zero) -> (f32) {
+      %1 = affine.load %in0[0, %r] : memref<1x64xf32>
+      %2 = affine.load %in1[%r, %i] : memref<64x32xf32>
+      %3 = arith.mulf %1, %2 : f32
+      %4 = arith.addf %acc, %3 : f32
+      affine.yield %4 : f32
+    }
+    affine.store %0, %out0[0, %i] : memref<1x32xf32>
+  }
+  func.return
 }
 
 // CHECK:        func.func private @dot(%in0: memref<1x64xf32>, %in1: memref<64x32xf32>, %out0: memref<1x32xf32>) attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
