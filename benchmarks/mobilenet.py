@@ -42,7 +42,7 @@ def _loss(params: dict[str, Any], x: Any, label: Any) -> Any:
 
 
 def step_and_arguments(
-    width: float = 0.25, pixels: int = 96, classes: int = 2, batch: int = 1, seed: int = 2
+    width: float = 0.25, pixels: int = 96, classes: int = 2, batch: int = 1, seed: int = 0
 ) -> tuple[Any, tuple[Any, ...]]:
     """`step(params, x, label) -> (params, loss)` by SGD, and its arguments, seeded."""
     random = np.random.default_rng(seed)
