@@ -27,7 +27,8 @@ def extent(loop: affine.ForOp) -> int:
     """Trip count, at most, of a loop in steps of 1, from 0 to a constant or between positions that
     are read from memory; InputError for any other."""
     in_all = loop.attributes.get(IN_ALL)
-    if loop.lowerBoundOperands and loop.upperBoundOperands and isinstance(in_all, IntegerAttr):
+    # The attribute first, as operands take time to look up.
+    if isinstance(in_all, IntegerAttr) and loop.lowerBoundOperands and loop.upperBoundOperands:
         return max(0, in_all.value.data)
     low, high = loop.lowerBoundMap.data.results, loop.upperBoundMap.data.results
     if low != (AffineConstantExpr(0),) or loop.step.value.data != 1 or len(high) != 1:

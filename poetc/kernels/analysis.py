@@ -428,12 +428,10 @@ def _reads_first(load: affine.LoadOp | memref.LoadOp, store: affine.StoreOp) -> 
         for stored, loaded in maps:
             pinned |= pins(stored, loaded, variables, pinned)
         grown = len(pinned) > before
-    if any(never_equal(stored, loaded, pinned) for stored, loaded in maps):
-        return True
-    if not pinned.issuperset(variables):
-        return False
     # In one iteration of the common loops: whichever comes first in their innermost common block.
-    return _comes_first(load, store, inside_load)
+    if pinned.issuperset(variables) and _comes_first(load, store, inside_load):
+        return True
+    return any(never_equal(stored, loaded, pinned) for stored, loaded in maps)
 
 
 def _ancestors(op: Operation) -> list[Operation]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xdsl.dialects import affine, func
 
 from poetc.kernels.analysis import TILES, buffers, is_sequential, may_alias
@@ -24,22 +26,18 @@ def arranged(function: func.FuncOp, machine: Machine) -> func.FuncOp:
         return function
     for loop in _from_inside(copy, copies):
         (unroll if loop.inits else jam)(loop, copies[loop])
-    return copy if _overlaps(function) <= _overlaps(copy) else function
-
-
-def _from_inside(function: func.FuncOp, copies: object) -> list[affine.ForOp]:
-    assert isinstance(copies, dict)
-    return [op for op in function.walk() if isinstance(op, affine.ForOp) and op in copies][::-1]
-
-
-def _overlaps(function: func.FuncOp) -> set[tuple[int, int]]:
-    """The pairs of a result and an operand that may be one buffer."""
-    return {
-        (result, operand)
+    kept = all(
+        may_alias(copy, result, operand)
         for result in range(len(buffers(function, "results")))
         for operand in range(len(buffers(function, "inputs")))
         if may_alias(function, result, operand)
-    }
+    )
+    return copy if kept else function
+
+
+def _from_inside(function: func.FuncOp, copies: Mapping[affine.ForOp, int]) -> list[affine.ForOp]:
+    """The loops of which there are copies, inner ones first."""
+    return [op for op in function.walk() if isinstance(op, affine.ForOp) and op in copies][::-1]
 
 
 __all__ = ["Machine", "arranged"]

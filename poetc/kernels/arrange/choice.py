@@ -86,6 +86,7 @@ class Kernel:
         self.depends = dependences(function)
         self.around: dict[Operation, tuple[Loop, ...]] = {}
         self.leaves: list[Loop] = []
+        self.known: dict[Loop, int] = {}
         self._walk(function.body.block, ())
         self.chosen: dict[Loop, int] = {}
         self.bodies: dict[Loop, _Body] = {}
@@ -100,6 +101,11 @@ class Kernel:
             if isinstance(op, Loop) and not any(isinstance(o, Loop) for o in _inside(op)):
                 self.leaves.append(op)
 
+    def _extent(self, loop: Loop) -> int:
+        if loop not in self.known:
+            self.known[loop] = extent(loop)
+        return self.known[loop]
+
     def arrange(self) -> Arrangement:
         """The copies of each loop, the loops that take most chosen first."""
         for leaf in sorted(self.leaves, key=lambda leaf: -self._total(leaf, {}, 1)):
@@ -112,7 +118,7 @@ class Kernel:
             return
         around = [loop for loop in (*self.around[leaf], leaf) if not loop.inits]
         free = [loop for loop in around if loop not in self.chosen and self._may_jam(loop)]
-        free = [loop for loop in free if extent(loop) > 1]
+        free = [loop for loop in free if self._extent(loop) > 1]
 
         def cost(copies: Mapping[Loop, int], unroll: int) -> float:
             more = self._code(leaf, copies, unroll) * max(before, 50_000.0) * self.machine.worth
@@ -121,14 +127,14 @@ class Kernel:
         best, best_cost = self.chosen, before
         for count in (1, 2, 3):
             for loops in combinations(free, count):
-                for factors in _tiles([extent(loop) for loop in loops]):
+                for factors in _tiles([self._extent(loop) for loop in loops]):
                     copies = self.chosen | dict(zip(loops, factors, strict=True))
                     if (new := cost(copies, 1)) < best_cost:
                         best, best_cost = copies, new
         unrolled = 1
         if leaf.inits and IN_ALL not in leaf.attributes:
             for unroll in _UNROLLED:
-                if unroll <= extent(leaf) and (new := cost(best, unroll)) < best_cost:
+                if unroll <= self._extent(leaf) and (new := cost(best, unroll)) < best_cost:
                     unrolled, best_cost = unroll, new
         self.chosen = {**dict.fromkeys(around, 1), **best}
         if leaf.inits:
@@ -147,13 +153,13 @@ class Kernel:
         """Instructions of an innermost loop in all, with what remains of tiles."""
         around = self.around[leaf]
         jammed = [loop for loop in (*around, leaf) if not loop.inits and copies.get(loop, 1) > 1]
-        always = prod(extent(loop) for loop in around if loop not in jammed)
+        always = prod(self._extent(loop) for loop in around if loop not in jammed)
         total = 0.0
         for parts in product((True, False), repeat=len(jammed)):
-            times, iterations = always, extent(leaf)
+            times, iterations = always, self._extent(leaf)
             inner: dict[Loop, int] = {}
             for loop, whole in zip(jammed, parts, strict=True):
-                tiles, rest = divmod(extent(loop), copies[loop])
+                tiles, rest = divmod(self._extent(loop), copies[loop])
                 inner[loop] = copies[loop] if whole else 1
                 if loop is leaf:
                     iterations = tiles if whole else rest
@@ -211,9 +217,9 @@ class Kernel:
             for loop in jammed:
                 if loop in around:
                     varies = copies[loop] if loop in loops else 1
-                    parts *= varies + bool(extent(loop) % copies[loop])
+                    parts *= varies + bool(self._extent(loop) % copies[loop])
             if leaf in around and leaf.inits:
-                parts *= unroll + bool(extent(leaf) % unroll)
+                parts *= unroll + bool(self._extent(leaf) % unroll)
             more += size * (parts - 1)
         return more
 
