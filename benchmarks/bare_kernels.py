@@ -110,7 +110,8 @@ def firmware(
     described = load_board(board)
     assert described is not None
     described = replace(described, cpus=(cpu,))
-    module = scheduled((MODELS / f"{model}.mlir").read_text(), model, compiler is None)
+    arrange = compiler is None and optimise is not Optimise.SIZE
+    module = scheduled((MODELS / f"{model}.mlir").read_text(), model, arrange)
     emit(
         module,
         directory,

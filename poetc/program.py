@@ -74,7 +74,7 @@ class Program:
             options = options_of(given, doubts.append)
             backend = emit.load("c")
             executor = emit.executor(given, backend, options)
-            options = replace(options, executor=executor, arrange=not backend.arranges(given))
+            options = replace(options, executor=executor, arrange=not backend.keeps_loops(given))
             module = source.module()
             if (path := given.text("data")) is not None:
                 values = dict(enumerate(read_step(module, path).arguments))

@@ -53,8 +53,8 @@ class Backend:
     said where another backend is asked for is `says`. It `borrows` options of others. `check`
     raises InputError, before the search, for what would be refused after it: of the options, and of
     the output. `plans` says whether the schedule is data for a program, `has_entries` whether
-    other entry points than the step are written, too, `arranges` whether it arranges the loops of
-    kernels itself.
+    other entry points than the step are written, too, `keeps_loops` whether loops of kernels are to
+    stay as they are lowered.
     """
 
     emit: Callable[[Job], str | None]
@@ -64,7 +64,7 @@ class Backend:
     check: Callable[[Given, str | None], None] = _nothing
     plans: Callable[[Given], bool] = runs_plans
     has_entries: bool = False
-    arranges: Callable[[Given], bool] = _stays
+    keeps_loops: Callable[[Given], bool] = _stays
 
 
 @cache

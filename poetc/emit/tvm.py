@@ -61,5 +61,5 @@ BACKEND = Backend(
     says="says what TVM code is for; give --emit=tvm, or --kernels=tvm with --target",
     check=_check,
     plans=_plans,
-    arranges=lambda given: True,
+    keeps_loops=lambda given: True,
 )
