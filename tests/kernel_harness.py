@@ -20,6 +20,7 @@ from poetc.ir import mathlib, poet
 from poetc.ir.dense import dtype_of
 from poetc.ir.types import ELEMENT_TYPES, is_float
 from poetc.kernels import analysis
+from poetc.kernels.addresses import extent_of
 from poetc.kernels.lower import lower_kernel
 
 _RUNTIME = Path(poetc.backends.c.__file__).parent / "runtime"
@@ -231,7 +232,7 @@ def check_in_bounds(function: func.FuncOp) -> None:
                 holds = inner.parent_region() is parent.then_region
                 guards.append(analysis._Guard(parent.condition.data, tuple(parent.args), holds))
             inner = parent
-        extents = [analysis._extent_of(loop) for loop in loops]
+        extents = [extent_of(loop) for loop in loops]
         grids = np.meshgrid(*(np.arange(n) for n in extents), indexing="ij", sparse=True)
         positions: dict[SSAValue, Array] = dict(zip(loops, grids, strict=True))
         runs = np.ones(extents, bool)

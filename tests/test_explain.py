@@ -58,7 +58,7 @@ def test_storage_that_was_left_out() -> None:
         for outcome in explained(ram="9600", storage="none").changes
         if outcome.change.options == (("storage", None),)
     ]
-    assert own.fits and own.energy_nj == 299_858
+    assert own.fits and own.energy_nj == 300_299
 
 
 def test_frozen_weights_on_storage() -> None:

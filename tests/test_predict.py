@@ -67,7 +67,9 @@ def test_prediction_takes_a_third_of_the_ram_of_training(forward: Path, tmp_path
     third = training["ram"]["total_bytes"] // 3
     report = compiled(forward, out, "--frozen=storage", f"--ram={third}B")
     assert report["ram"]["total_bytes"] <= third
-    assert report["page_outs"] == 0
+    # Weights are never written; a sum may be, while the block that a shard ends in is open.
+    moved = report["timeline"]["transfers"]
+    assert {each["tensor"] for each in moved if each["direction"] == "out"} <= {"dot"}
     assert report["frozen_on_storage_bytes"] == sum(a.nbytes for a in jax.tree.leaves(WEIGHTS))
     flags = ["make", "-s", "run", f"CFLAGS={' '.join(SANITIZE)}"]
     done = subprocess.run(flags, cwd=out, capture_output=True, text=True)
