@@ -126,10 +126,11 @@ def check(model: Model, backend: Backend) -> None:
         raise WrongResultsError(f"{model.name} with {backend.title}: {', '.join(wrong)}")
 
 
-def scheduled(text: str, name: str, arrange: bool = True) -> ModuleOp:
-    """The step with everything in RAM; TVM is given loops that are not arranged."""
+def scheduled(text: str, name: str, arrange: bool = True, device: str = DEVICE) -> ModuleOp:
+    """The step with everything in RAM, its loops arranged for a device; TVM is given loops that are
+    not arranged."""
     module = parse_module(text, name)
-    passes = front_passes(module, DEVICE, arrange=arrange)
+    passes = front_passes(module, device, arrange=arrange)
     run_passes(make_context(), module, passes, lambda *_: None)
     options = ScheduleOptions(budget=Budget(None), device=load_device(DEVICE), strategy="keep-all")
     schedule_and_plan(graphs(module)[0], options)

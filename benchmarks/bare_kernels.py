@@ -111,7 +111,8 @@ def firmware(
     assert described is not None
     described = replace(described, cpus=(cpu,))
     arrange = compiler is None and optimise is not Optimise.SIZE
-    module = scheduled((MODELS / f"{model}.mlir").read_text(), model, arrange)
+    text = (MODELS / f"{model}.mlir").read_text()
+    module = scheduled(text, model, arrange, f"{board}-{cpu}")
     emit(
         module,
         directory,

@@ -23,6 +23,8 @@ _SOFT_FLOP_INSTRUCTIONS = 60
 """Of an operation that a library does."""
 _SOFT_REGISTERS = 8
 """Of a core that has floats in the registers for integers."""
+_SOFT_WORTH = 0.005
+"""What code must save there, where loops are little beside what is in them."""
 
 
 @dataclass(frozen=True)
@@ -72,4 +74,8 @@ def machine_of(device: Device) -> Machine:
     core = load_core(device.core)
     if core.fpu:
         return Machine(registers=core.float_registers)
-    return Machine(registers=_SOFT_REGISTERS, flop_instructions=_SOFT_FLOP_INSTRUCTIONS)
+    return Machine(
+        registers=_SOFT_REGISTERS,
+        flop_instructions=_SOFT_FLOP_INSTRUCTIONS,
+        worth=_SOFT_WORTH,
+    )
