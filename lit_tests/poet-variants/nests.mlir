@@ -5,7 +5,7 @@
 // what goes from one to the other is kept (loop 0 is in both). With more, one row is done after the other, and read
 // once; nothing less is moved.
 // TURN:       least = 64000,
-// TURN-SAME:  nests = {{\[}}[0, 1] tiles [{{.*}}], [0, 2] tiles [{{.*}}]]>
+// TURN-SAME:  nests = {{\[}}[0, 1, 2] tiles [{{.*}}], [0, 3] tiles [{{.*}}]]>
 // ROWS:       moved = 64000, least = 64000,
 // ROWS-SAME:  nests = {{\[}}[0] tiles [0 by {{[0-9]}}]]>]
 poet.graph @main(%x: tensor<8x1000xf32>) -> tensor<8x1000xf32> {
