@@ -9,9 +9,10 @@
 
 A record is four little-endian 32-bit numbers: the layout's identity, a sequence number s, the tag
 of the step that wrote it, and the CRC-32 of the three. Sequence s is in record s mod 2, and its
-values are in bank s mod 2. A page is the bytes of a tensor and their CRC-32; in a bank, that CRC is
-exclusive-ored with the tag. The newest valid record is the state (docs/storage.md;
-backends/c/runtime/poetc_image.c does the same).
+values are in bank s mod 2.
+A page is the bytes of a tensor and their CRC-32, or a sequence of blocks that are (poetc/page.py);
+in a bank, that CRC is exclusive-ored with the tag. The newest valid record is the state
+(docs/storage.md; backends/c/runtime/poetc_image.c does the same).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from poetc.ir.dense import dtype_of
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import GraphOp, PageType, is_banked
 from poetc.ir.types import ELEMENT_TYPES, rounded
-from poetc.page import PAGE_TRAILER_BYTES, page_bytes, page_trailer
+from poetc.page import LEAST_BLOCK_BYTES, page_bytes, page_content, page_payload
 from poetc.schedule.arena.pack import round_up
 
 RECORD_BYTES = 16
@@ -62,6 +63,7 @@ class ImageTensor:
     """A parameter on storage, or a part of one: `argument` is its index in the graph, `offset` the
     place of its page in bytes, in bank 0 if the step updates it.
 
+    `block_bytes` are those of the blocks that the page consists of, None if it is in one piece.
     A part is what the parameter has from `start` on along `axis`; `shape` is that of the part.
     """
 
@@ -73,6 +75,7 @@ class ImageTensor:
     updated: bool
     axis: int | None = None
     start: int = 0
+    block_bytes: int | None = None
 
     @cached_property
     def bytes(self) -> int:
@@ -82,7 +85,7 @@ class ImageTensor:
     @property
     def end(self) -> int:
         """Where the next page may begin."""
-        return self.offset + page_bytes(self.bytes)
+        return self.offset + page_bytes(self.bytes, block_bytes=self.block_bytes)
 
     @property
     def label(self) -> str:
@@ -92,10 +95,12 @@ class ImageTensor:
         return f"part {self.start} of parameter {self.name}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; only parts say which."""
+        """As plain data; only parts say which, and only pages in blocks of which size."""
         data = asdict(self) | {"shape": list(self.shape)}
         if self.axis is None:
             del data["axis"], data["start"]
+        if self.block_bytes is None:
+            del data["block_bytes"]
         return data
 
 
@@ -161,6 +166,7 @@ class ImageLayout:
             f"{t.argument} {t.dtype} {'x'.join(map(str, t.shape))} at {t.offset} "
             f"{'updated' if t.updated else 'constant'} {t.name}"
             + ("" if t.axis is None else f" part {t.axis} {t.start}")
+            + ("" if t.block_bytes is None else f" in blocks of {t.block_bytes}")
             for t in self.tensors
         ]
         return zlib.crc32("\n".join(lines).encode())
@@ -211,6 +217,7 @@ class ImageLayout:
                         _typed(t["updated"], bool),
                         None if "axis" not in t else _typed(t["axis"], int),
                         0 if "axis" not in t else _typed(t["start"], int),
+                        None if "block_bytes" not in t else _typed(t["block_bytes"], int),
                     )
                     for t in _typed(data["tensors"], list)
                 ),
@@ -250,6 +257,8 @@ def _check(layout: ImageLayout) -> None:
         need(t.dtype in _DTYPES, f"{t.label} of {t.dtype}")
         need(min(t.shape, default=0) >= 0, f"{t.label} has a negative extent")
         need(t.offset % 4 == 0, f"{t.label} at {t.offset} is not aligned")
+        block = LEAST_BLOCK_BYTES if t.block_bytes is None else t.block_bytes
+        need(block >= LEAST_BLOCK_BYTES and block % 4 == 0, f"{t.label} in blocks of {block} bytes")
     for parameter in layout.parameters:
         _check_parts(parameter.tensors, need)
     updated = [t for t in layout.tensors if t.updated]
@@ -300,7 +309,8 @@ def layout_of(graph: GraphOp) -> ImageLayout | None:
         updated = is_banked(graph, i)
         whole, axis, start = graph.shard(i) or (i, None, 0)
         name, shape = graph.param_name(whole), type_.get_shape()
-        tensor = ImageTensor(name, whole, dtype, shape, offset, updated, axis, start)
+        block = graph.block_bytes
+        tensor = ImageTensor(name, whole, dtype, shape, offset, updated, axis, start, block)
         if dtype in _DTYPES:
             assert tensor.bytes == tensor_bytes(type_)
         tensors.append(tensor)
@@ -342,7 +352,7 @@ def pack(
     state = State(sequence, number)
     for tensor, data in contents:
         offset, tag = page_of(layout, tensor, state)
-        page = data + page_trailer(data, tag)
+        page = page_content(data, tag, tensor.block_bytes)
         image[offset : offset + len(page)] = page
     place = record_offset(sequence, layout.unit_bytes)
     image[place : place + RECORD_BYTES] = record_of(layout.identity, state)
@@ -431,9 +441,9 @@ def _values(
 ) -> np.ndarray:
     """What the page of a tensor holds; InputError if it is damaged."""
     offset, tag = page_of(layout, tensor, state)
-    end = offset + tensor.bytes
-    data = bytes(image[offset:end])
-    if image[end : end + PAGE_TRAILER_BYTES] != page_trailer(data, tag):
+    page = bytes(image[offset : tensor.end - tensor.offset + offset])
+    data = page_payload(page, tensor.bytes, tag, tensor.block_bytes)
+    if data is None:
         raise InputError(f"{tensor.label} is damaged: the CRC of its page at {offset} is wrong")
     return values_of(tensor, data)
 

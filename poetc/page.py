@@ -5,13 +5,19 @@
         significant byte first
     padding to a multiple of 4
 
-Everything that places, reads or writes pages takes its sizes from here; `poetc_store.h` says the
-same in C.
+Where kernels run in tiles, pages are read and written in slices, and so are in blocks: a page is a
+sequence of them, each with so many bytes of the tensor and a trailer of its own. The tag of a block
+depends on its number, so that none is taken for another one.
+
+Everything that places, reads or writes pages takes its sizes from here; `poetc_store.h` and
+`poetc_slice.h` say the same in C.
 """
 
 from __future__ import annotations
 
+import itertools
 import zlib
+from collections.abc import Iterator
 
 PAGE_TRAILER_BYTES = 4
 """Bytes that follow those of the tensor."""
@@ -20,11 +26,52 @@ PAGE_ALIGN_BYTES = 4
 """Pages begin at multiples of this, and take multiples of it."""
 
 
-def page_bytes(payload_bytes: int, align: int = PAGE_ALIGN_BYTES) -> int:
-    """Bytes that the page of a tensor of `payload_bytes` takes, rounded up to `align`."""
-    return -(-(payload_bytes + PAGE_TRAILER_BYTES) // align) * align
+_TAG_OF_BLOCK = 0x9E3779B1
+"""Times the number of a block, what is added to its tag."""
+
+LEAST_BLOCK_BYTES = 64
+"""Of a block of a page, with its trailer; it is a multiple of `PAGE_ALIGN_BYTES`."""
+
+
+def page_bytes(
+    payload_bytes: int, align: int = PAGE_ALIGN_BYTES, block_bytes: int | None = None
+) -> int:
+    """Bytes that the page of a tensor of `payload_bytes` takes, rounded up to `align`: in blocks of
+    `block_bytes`, by default in one piece."""
+    size = payload_bytes if block_bytes is None else block_bytes - PAGE_TRAILER_BYTES
+    count = max(1, -(-payload_bytes // max(size, 1)))
+    return -(-(payload_bytes + count * PAGE_TRAILER_BYTES) // align) * align
+
+
+def page_content(payload: bytes, tag: int = 0, block_bytes: int | None = None) -> bytes:
+    """A page that a step with that tag wrote, without its padding."""
+    return b"".join(
+        payload[begin:end] + page_trailer(payload[begin:end], tag + number * _TAG_OF_BLOCK)
+        for number, (begin, end) in enumerate(_blocks(len(payload), block_bytes))
+    )
+
+
+def page_payload(
+    page: bytes, payload_bytes: int, tag: int = 0, block_bytes: int | None = None
+) -> bytes | None:
+    """What a page holds whose content begins `page`; None if it is damaged."""
+    payload = b"".join(
+        page[begin + at : end + at]
+        for at, (begin, end) in zip(
+            itertools.count(0, PAGE_TRAILER_BYTES), _blocks(payload_bytes, block_bytes)
+        )
+    )
+    content = page_content(payload, tag, block_bytes)
+    return payload if page[: len(content)] == content else None
+
+
+def _blocks(payload_bytes: int, block_bytes: int | None) -> Iterator[tuple[int, int]]:
+    """Where the blocks of a page begin and end, in bytes of the tensor: one at least."""
+    size = payload_bytes if block_bytes is None else block_bytes - PAGE_TRAILER_BYTES
+    for begin in range(0, max(payload_bytes, 1), max(size, 1)):
+        yield begin, min(begin + size, payload_bytes)
 
 
 def page_trailer(payload: bytes | memoryview, tag: int = 0) -> bytes:
     """The trailer of a page: a page that was written with another tag does not have it."""
-    return (zlib.crc32(payload) ^ tag).to_bytes(PAGE_TRAILER_BYTES, "little")
+    return (zlib.crc32(payload) ^ (tag % 2**32)).to_bytes(PAGE_TRAILER_BYTES, "little")

@@ -26,12 +26,16 @@ from poetc.ir.poet import (
     AnyPageOut,
     ComputeOp,
     GraphOp,
+    PageInOp,
     PageInStartOp,
     PageOutStartOp,
+    RunOp,
     WaitOp,
     is_banked,
+    runs_of,
     stays_on_storage,
 )
+from poetc.ir.stream_use import live_moments, moved_in
 from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import unscheduled
 from poetc.planning.inplace import inplace_candidates
@@ -222,6 +226,8 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
     `least_ram`, for which it searches, its `ram.least` is empty."""
     graph, report, options = compiled.graph, compiled.report, compiled.options
     stack = compiled.stack
+    if graph.block_bytes is not None:
+        return _summarize_tiles(compiled, input_name)
     view = view_scheduled(graph, align=alignment_of(options.device))
     original = unscheduled(compiled.module)
     least = least_ram_report(original, options) if least_ram else ()
@@ -258,6 +264,71 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         timeline=timeline_of(graph, options),
         entries={e.name: summarize(e.compiled, input_name, False) for e in compiled.entries},
         **_left_by_scheduler(graph),
+    )
+
+
+def _summarize_tiles(compiled: Compiled, input_name: str) -> Summary:
+    """The same for a step with kernels that run in tiles, which came with its schedule."""
+    graph, options = compiled.graph, compiled.options
+    stack, moved = compiled.stack, moved_in(graph)
+    pages = [i for i in range(len(graph.arguments)) if graph.is_stored(i)]
+    return Summary(
+        input=input_name,
+        device=options.device.title,
+        scheduled_before=True,
+        deadline_ns=None,
+        kernels=len(runs_of(graph)),
+        params="storage" if pages else "ram",
+        pages=options.pages,
+        frozen_on_storage_bytes=0,
+        shards={},
+        ram=_ram_in_tiles(graph, options, stack.chain if stack is not None else None),
+        storage_bytes=graph.storage_bytes or 0,
+        recomputes=0,
+        **asdict(moved),
+    )
+
+
+def _ram_in_tiles(
+    graph: GraphOp, options: Options, stack_chain: tuple[str, ...] | None
+) -> RamReport:
+    kind_of = tensor_kinds(graph)
+    most, at_peak, peak = _nothing(), _nothing(), None
+    for moment in live_moments(graph):
+        split = _nothing()
+        split["workspace"] = moment.workspace_bytes
+        for value in moment.live:
+            split[kind_of[value]] += tensor_bytes(value.type)
+        most = {kind: max(most[kind], split[kind]) for kind in KINDS}
+        if peak is None or sum(split.values()) > sum(at_peak.values()):
+            peak, at_peak = moment, split
+    assert peak is not None
+    live = [
+        LiveTensor(value.name_hint or "tensor", kind_of[value], size, str(value.type))
+        for value in peak.live
+        if (size := tensor_bytes(value.type))
+    ]
+    if peak.workspace_bytes:
+        live.append(LiveTensor("workspace", "workspace", peak.workspace_bytes, None))
+    op = peak.op
+    return RamReport(
+        budget_bytes=options.ram_bytes,
+        scope=options.ram_scope,
+        arena_bytes=static_ram_bytes(graph),
+        static_bytes=options.static_bytes,
+        stack_bytes=options.stack_bytes,
+        stack_chain=stack_chain,
+        peak=Peak(
+            bytes=sum(at_peak.values()),
+            paged_in=op.tensor.name_hint or "tensor" if isinstance(op, PageInOp) else None,
+            kernel=op.label.data if isinstance(op, RunOp) else None,
+            location=None,
+            tensors=tuple(sorted(live, key=lambda tensor: -tensor.bytes)),
+        ),
+        at_peak=at_peak,
+        most=most,
+        least=(),
+        caller_bytes=caller_bytes(graph),
     )
 
 

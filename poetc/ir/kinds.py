@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from poetc.ir.dataflow import reached
-from poetc.ir.poet import ComputeOp, GraphOp, PageType
+from poetc.ir.poet import GraphOp, PageType, RunOp
 from poetc.ir.stablehlo import RepeatOp
 from poetc.ir.unschedule import origins
 
@@ -69,7 +69,7 @@ class _Flow:
     def _is_saved_by_loop(self, value: SSAValue) -> bool:
         """Whether a loop of the forward pass stacks a tensor for the backward pass."""
         compute = value.owner
-        if not isinstance(compute, ComputeOp) or not self.forward.intersection(compute.results):
+        if not isinstance(compute, RunOp) or not self.forward.intersection(compute.results):
             return False
         source = compute.yield_op.arguments[compute.results.index(value)]
         loop = source.owner
@@ -105,7 +105,7 @@ class _Flow:
         return {
             operand
             for op in self.graph.block.ops
-            if isinstance(op, ComputeOp) and not self.updated.keys() & set(op.results)
+            if isinstance(op, RunOp) and not self.updated.keys() & set(op.results)
             for operand in op.operands
         }
 
@@ -117,13 +117,13 @@ def _reads(
     return {
         result: tuple(origin[operand] for operand in _read_for(op, result.index))
         for op in graph.block.ops
-        if isinstance(op, ComputeOp)
+        if isinstance(op, RunOp)
         for result in op.results
         if origin[result] is result
     }
 
 
-def _read_for(compute: ComputeOp, result: int) -> list[SSAValue]:
+def _read_for(compute: RunOp, result: int) -> list[SSAValue]:
     """The operands that the body of `compute` reads to make a result."""
 
     def operands(value: SSAValue) -> Iterable[SSAValue]:

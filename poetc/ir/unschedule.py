@@ -17,6 +17,7 @@ from poetc.ir.poet import (
     PageOutOp,
     PageOutStartOp,
     PageType,
+    StreamOp,
 )
 
 _LEFT_BY_PASSES = (
@@ -26,6 +27,7 @@ _LEFT_BY_PASSES = (
     "arena_bytes",
     "storage_bytes",
     "bank_bytes",
+    "block_bytes",
     "storage_unit",
     "cache_line_bytes",
 )
@@ -53,6 +55,8 @@ def origins(graph: GraphOp) -> dict[SSAValue, SSAValue]:
                 origin[op.page] = origin[op.tensor]
             case PageInOp() | PageInStartOp():
                 origin[op.tensor] = origin[op.page]
+            case StreamOp():
+                origin.update((result, result) for result in op.results)
             case _:
                 pass
     return origin

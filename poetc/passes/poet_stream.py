@@ -17,21 +17,29 @@ from poetc.costmodel.device import load_device
 from poetc.errors import InputError
 from poetc.ir.graph import ALIGN_BYTES
 from poetc.options import default
-from poetc.planning.stream import stream_graphs
+from poetc.page import LEAST_BLOCK_BYTES, PAGE_ALIGN_BYTES
+from poetc.planning.stream import BLOCK_BYTES, stream_graphs
 
 
 @dataclass(frozen=True)
 class PoetStreamPass(ModulePass):
-    """Schedules each graph within `ram` bytes of tensors and buffers, at the costs of `device`."""
+    """Schedules each graph within `ram` bytes of tensors and buffers, at the costs of `device`.
+    Pages are in blocks of `block` bytes."""
 
     name = "poet-stream"
 
     ram: int
     device: str = default("device")
     align: int = ALIGN_BYTES
+    block: int = BLOCK_BYTES
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InputError where a kernel takes more RAM in any tiles."""
         if self.ram < 0:
             raise InputError(f"ram is a number of bytes, not {self.ram}")
-        stream_graphs(op, self.ram, load_device(self.device), self.align)
+        if self.block < LEAST_BLOCK_BYTES or self.block % PAGE_ALIGN_BYTES:
+            raise InputError(
+                f"block is a multiple of {PAGE_ALIGN_BYTES} of {LEAST_BLOCK_BYTES} bytes or more, "
+                f"not {self.block}"
+            )
+        stream_graphs(op, self.ram, load_device(self.device), self.align, self.block)

@@ -36,6 +36,7 @@ from poetc.ir.poet import (
     PageOutOp,
     PageType,
     ReturnOp,
+    StreamOp,
 )
 from poetc.planning.stream_memory import plan_stream_memory
 from poetc.planning.tile_loops import TiledKernel, stream_of, tile_kernel
@@ -45,15 +46,23 @@ _SMALL = 16
 """An operand that takes at most such a part of the RAM stays there while a kernel runs in tiles."""
 
 
+BLOCK_BYTES = 512
+"""Of a block of a page, unless something else is asked for: what many storages write together."""
+
 _ATTEMPTS = 8
 """What does not pack into the RAM is scheduled in less, so often at most."""
 
 
 def stream_graphs(
-    module: ModuleOp, ram_bytes: int, device: Device, align: int = ALIGN_BYTES
+    module: ModuleOp,
+    ram_bytes: int,
+    device: Device,
+    align: int = ALIGN_BYTES,
+    block_bytes: int = BLOCK_BYTES,
 ) -> None:
     """Schedules the unscheduled graphs of a module, whose kernels are lowered, within `ram_bytes`,
-    with places in arena and storage.
+    with places in arena and storage. Where kernels run in tiles, pages are in blocks of
+    `block_bytes`, and one block of RAM is beside the arena.
 
     Raises InputError, changing nothing, for a graph that is scheduled, and, naming kernel and
     bytes, where a kernel takes more in any tiles.
@@ -67,6 +76,8 @@ def stream_graphs(
             name = graph.sym_name.data
             streamings.append(_Streaming(graph, trial, budgets[name], device))
             streamings[-1].run()
+            if any(isinstance(op, StreamOp) for op in graph.block.ops):
+                graph.attributes["block_bytes"] = IntegerAttr(block_bytes, i64)
             excess[name] = plan_stream_memory(graph, align) - ram_bytes
             graph.attributes["ram"] = IntegerAttr(ram_bytes, i64)
         if all(more <= 0 for more in excess.values()):

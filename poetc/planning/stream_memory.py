@@ -70,7 +70,7 @@ def plan_stream_memory(graph: GraphOp, align: int = 4, unit: int | None = None) 
     callers = graph.caller_values()
     stored = [a for a in graph.arguments if isinstance(a.type, PageType)]
     image = place_image(
-        [page_bytes(_bytes(a), align) for a in stored],
+        [page_bytes(_bytes(a), align, graph.block_bytes) for a in stored],
         [is_banked(graph, a.index) for a in stored],
         unit,
     )
@@ -125,11 +125,12 @@ def _find(
     align: int,
 ) -> None:
     """The buffers and pages of the step."""
+    block_bytes = graph.block_bytes
 
     def begin(value: SSAValue, at: int) -> None:
         if isinstance(value.type, PageType):
             if value not in places:
-                storage.begin(value, page_bytes(_bytes(value), align), at)
+                storage.begin(value, page_bytes(_bytes(value), align, block_bytes), at)
         elif value not in callers:
             ram.begin(value, _bytes(value), at, max(align, _element_bytes(value)))
 

@@ -16,7 +16,7 @@ from poetc.backends.c.prepare import stored_arguments
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
 from poetc.ir.graph import tensor_bytes
-from poetc.ir.poet import ComputeOp
+from poetc.ir.poet import ComputeOp, SliceInOp, StreamOp, TileBufferOp, TileOp
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,13 @@ def kernel_buffers(
     start = compute.workspace_offset.value.data if compute.workspace_offset is not None else 0
     places += workspace_buffers(types, start)
     for place, type_ in zip(places, function.function_type.inputs.data, strict=True):
-        if place.offset % _element_bytes(type_):
-            raise InputError(f"offset {place.offset} in the arena is not aligned for {type_}")
+        _check_aligned(place, type_)
     return places
+
+
+def _check_aligned(place: Buffer, type_: Attribute) -> None:
+    if place.offset % _element_bytes(type_):
+        raise InputError(f"offset {place.offset} in the arena is not aligned for {type_}")
 
 
 def workspace_buffers(types: Sequence[Attribute], start: int) -> list[Buffer]:
@@ -87,14 +91,32 @@ def _memref_bytes(type_: object) -> int:
     return count * _element_bytes(type_)
 
 
-def overlapping_arguments(
-    function: FuncOp, computes: Sequence[ComputeOp], callers: Mapping[SSAValue, str]
-) -> frozenset[int]:
+def tile_buffers(stream: StreamOp, tile: TileOp, callers: Mapping[SSAValue, str]) -> list[Buffer]:
+    """The buffers that a tile of a stream is called with: parts of its workspace, or whole ones."""
+    values = (*stream.operands, *stream.results)
+    whole: dict[SSAValue, SSAValue] = dict(zip(stream.tiles.block.args, values, strict=True))
+    if stream.workspace_bytes and stream.workspace_offset is None:
+        raise InputError(f"{stream.where} has no place for its workspace")
+    start = stream.workspace_offset.value.data if stream.workspace_offset is not None else 0
+    places: list[Buffer] = []
+    for buffer in tile.buffers:
+        if isinstance(buffer.owner, TileBufferOp | SliceInOp):
+            offset = start + buffer.owner.offset.value.data
+            places.append(Buffer(offset, _memref_bytes(buffer.type)))
+            _check_aligned(places[-1], buffer.type)
+            continue
+        value = whole[buffer]
+        offset = 0 if value in callers else arena_offset(value)
+        places.append(Buffer(offset, tensor_bytes(value.type), callers.get(value)))
+        _check_aligned(places[-1], buffer.type)
+    return places
+
+
+def overlapping_arguments(function: FuncOp, calls: Sequence[Sequence[Buffer]]) -> frozenset[int]:
     """Arguments that in some call share bytes with another, one of the two being written."""
     stored = stored_arguments(function)
     overlapping: set[int] = set()
-    for compute in computes:
-        buffers = kernel_buffers(function, compute, callers)
+    for buffers in calls:
         for a, b in combinations(range(len(buffers)), 2):
             if buffers[a].overlaps(buffers[b]) and (a in stored or b in stored):
                 overlapping |= {a, b}

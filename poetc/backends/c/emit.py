@@ -60,7 +60,8 @@ from poetc.description import header_name
 from poetc.errors import InputError
 from poetc.image import image_file, layout_text
 from poetc.ir.graph import graphs
-from poetc.ir.poet import GraphOp
+from poetc.ir.poet import GraphOp, StreamOp, runs_of
+from poetc.ir.stream_use import refuse_tiles
 from poetc.ir.transfers import join_transfers
 from poetc.options import default
 from poetc.step_data import StepData
@@ -71,6 +72,9 @@ _HOST_ONLY = {
     *(f"store_{where}.{ending}" for where in ("file", "memory", "thread") for ending in "ch"),
 }
 """Those of `RUNTIME` that firmware for a board does without."""
+
+_SLICES = {"poetc_slice.c", "poetc_slice.h"}
+"""Those of `RUNTIME` that only programs need whose kernels run in tiles."""
 
 _EXECUTOR = {"poetc_plan.c", "poetc_plan.h"}
 """Those of `RUNTIME` that only programs need that run plans."""
@@ -200,6 +204,7 @@ def _generate(
     found = graphs(module)
     if len(found) != 1:
         raise InputError(f"C is generated from one graph, not {len(found)}")
+    _check_tiles(found[0], executor, compiler, entries, layout)
     if board is not None and not board.dma:
         module, graph = _with_whole_transfers(module)
         found = (graph,)
@@ -235,6 +240,7 @@ def _generate(
         path.name: path.read_text(encoding="utf-8")
         for path in sorted(RUNTIME.iterdir())
         if path.name not in (_HOST_ONLY if board is not None else ())
+        and path.name not in (() if found[0].block_bytes is not None else _SLICES)
         and path.name not in (() if executor or arrangement.shared_runtime else _EXECUTOR)
     }
     if board is not None:
@@ -276,6 +282,29 @@ def _generate(
     copied_by_users = () if template is None else (template,)
     listed = indexed("Makefile", files, data)
     return with_build_id(listed, name, "Makefile", copied_by_users, line_bytes), data
+
+
+def _check_tiles(
+    graph: GraphOp,
+    executor: Executor | None,
+    compiler: KernelCompiler | None,
+    entries: Sequence[EntryPoint],
+    layout: str,
+) -> None:
+    """Raises InputError for what kernels that run in tiles do not go with."""
+    if graph.block_bytes is None and any(isinstance(run, StreamOp) for run in runs_of(graph)):
+        raise InputError(
+            f"graph @{graph.sym_name.data} has poet.stream but no block_bytes; run poet-stream"
+        )
+    others = {
+        "a schedule as data": executor is not None,
+        "--kernels=tvm": compiler is not None,
+        "other entry points": bool(entries),
+        f"--layout={layout}, where models share a runtime": load_layout(layout).shared_runtime,
+    }
+    for what, given in others.items():
+        if given:
+            refuse_tiles(graph, what)
 
 
 def _with_whole_transfers(module: ModuleOp) -> tuple[ModuleOp, GraphOp]:

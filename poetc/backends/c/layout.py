@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from poetc.errors import InputError
 from poetc.ir.graph import ALIGN_BYTES, round_up, tensor_bytes, widest_element_bytes
-from poetc.ir.poet import GraphOp, PageType, offset_of
+from poetc.ir.poet import GraphOp, PageType, offset_of, runs_of
 from poetc.options import default
 
 
@@ -70,11 +70,11 @@ def check_sizes(graph: GraphOp) -> None:
     """Raises InputError for what 32-bit index arithmetic in generated code cannot reach."""
     for i, argument in enumerate(graph.arguments):
         _check_size(f"argument {graph.arg_name(i)}", tensor_bytes(_tensor(argument.type)))
-    for compute in graph.computes:
+    for compute in runs_of(graph):
         for result in compute.results:
             name = f"%{result.name_hint}" if result.name_hint else f"result {result.index}"
-            what = f'tensor {name} of poet.compute "{compute.label.data}"'
-            _check_size(what, tensor_bytes(result.type))
+            what = f"tensor {name} of {compute.where}"
+            _check_size(what, tensor_bytes(_tensor(result.type)))
     name = graph.sym_name.data
     _check_size(f"the arena of graph @{name}", graph.arena_bytes or 0)
     _check_size(f"the storage of graph @{name}", graph.storage_bytes or 0)
@@ -86,10 +86,17 @@ def _check_size(what: str, bytes: int) -> None:
 
 
 def static_ram_bytes(graph: GraphOp) -> int:
-    """The `.data` and `.bss` of the generated code: its arena, if that is not empty."""
+    """The `.data` and `.bss` of the generated code: its arena, if that is not empty, and a block of
+    a page, where pages are in blocks."""
     if graph.arena_bytes is None:
         raise InputError(f"graph @{graph.sym_name.data} has no arena; run poet-plan-memory first")
-    return round_up(graph.arena_bytes, arena_alignment(graph))
+    alignment = arena_alignment(graph)
+    return block_offset(graph) + round_up(graph.block_bytes or 0, alignment)
+
+
+def block_offset(graph: GraphOp) -> int:
+    """Where a block of a page is behind the tensors in the arena."""
+    return round_up(graph.arena_bytes or 0, arena_alignment(graph))
 
 
 def arena_offset(value: SSAValue) -> int:

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from poetc.backends.c.buffers import overlapping_arguments
+from poetc.backends.c.buffers import (
+    Buffer,
+    kernel_buffers,
+    overlapping_arguments,
+    tile_buffers,
+)
 from poetc.backends.c.expressions import element_c_type
 from poetc.backends.c.layout import (
     TensorPlace,
@@ -33,7 +38,7 @@ from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import image_file, layout_of
 from poetc.ir.dense import dtype_of
-from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.poet import ComputeOp, GraphOp, RunOp, StreamOp, TileOp, runs_of
 from poetc.saved import saved_layout
 from poetc.tensors import ProgramTensor, ProgramTensors
 
@@ -67,10 +72,10 @@ poetc_status {name}_open(void *memory, uint32_t bytes, {name}_instance **instanc
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel function and the computes that call it."""
+    """A kernel function and the computes that call it, or a tile function and the streams."""
 
     function: FuncOp
-    computes: Sequence[ComputeOp]
+    computes: Sequence[RunOp]
     signature: Signature
 
 
@@ -193,23 +198,37 @@ class Program:
 
     def _kernels(self) -> list[Kernel]:
         functions = {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}
-        callers: dict[str, list[ComputeOp]] = {}
-        for compute in self.graph.computes:
-            if compute.kernel is None:
-                raise InputError(
-                    f'poet.compute "{compute.label.data}" has no kernel; run poet-lower-kernels'
-                )
-            callers.setdefault(compute.kernel.root_reference.data, []).append(compute)
+        callers: dict[str, list[RunOp | TileOp]] = {}
+        for run in runs_of(self.graph):
+            tiles = [op for op in run.walk() if isinstance(op, TileOp)]
+            for tile in tiles:
+                callers.setdefault(tile.function.root_reference.data, []).append(tile)
+            if isinstance(run, ComputeOp):
+                if run.kernel is None:
+                    raise InputError(
+                        f'poet.compute "{run.label.data}" has no kernel; run poet-lower-kernels'
+                    )
+                callers.setdefault(run.kernel.root_reference.data, []).append(run)
         kernels: list[Kernel] = []
         taken: set[str] = set()
-        for symbol, computes in callers.items():
+        for symbol, found in callers.items():
             identifier = unique(f"{self.name}_kernel_{c_identifier(symbol)}", taken)
             function = functions.get(symbol)
             if function is None or not function.body.blocks:
                 raise InputError(f"kernel @{symbol} has no definition")
-            overlapping = overlapping_arguments(function, computes, self.callers)
-            kernels.append(Kernel(function, computes, Signature(identifier, False, overlapping)))
+            calls = [self._buffers(function, op) for op in found]
+            overlapping = overlapping_arguments(function, calls)
+            runs = list(dict.fromkeys(map(_run_of, found)))
+            kernels.append(Kernel(function, runs, Signature(identifier, False, overlapping)))
         return kernels
+
+    def _buffers(self, function: FuncOp, op: RunOp | TileOp) -> list[Buffer]:
+        """What a kernel or tile function is called with."""
+        if isinstance(op, ComputeOp):
+            return kernel_buffers(function, op, self.callers)
+        stream = _run_of(op)
+        assert isinstance(op, TileOp) and isinstance(stream, StreamOp)
+        return tile_buffers(stream, op, self.callers)
 
     def prototype(self, end: str) -> list[str]:
         """The head of the function that does a step."""
@@ -243,7 +262,7 @@ class Program:
         graph = self.graph
         return (
             f"Graph @{graph.sym_name.data}: {len(self.arguments)} arguments, "
-            f"{len(self.results)} results, {len(graph.computes)} computes, "
+            f"{len(self.results)} results, {len(runs_of(graph))} computes, "
             f"{len(self.kernels)} kernels."
         )
 
@@ -251,6 +270,7 @@ class Program:
         """`model.c`."""
         programs = (self, *self.entries)
         headers = [f"{self.name}_kernels.h", *(["poetc_image.h"] if self.image is not None else [])]
+        headers += ["poetc_slice.h"] if self.graph.block_bytes is not None else []
         lines = [
             c_comment(f"{MARK} {self.about()}"),
             f'#include "{self.name}.h"',
@@ -347,6 +367,15 @@ class Program:
             return []
         callers = [str(place.of_caller).lower() for place in places]
         return self._table("bool", f"{kind}_is_callers", callers)
+
+
+def _run_of(op: Operation) -> RunOp:
+    """The compute or stream that an operation is, or is in the tiles of."""
+    while not isinstance(op, RunOp):
+        parent = op.parent_op()
+        assert parent is not None
+        op = parent
+    return op
 
 
 def _checked(all: Sequence[object], nothing: str, unused: Sequence[str] = ()) -> list[str]:

@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from poetc.backends.c.buffers import kernel_buffers
-from poetc.backends.c.layout import TensorPlace, arena_offset
+from poetc.backends.c.layout import TensorPlace, arena_offset, block_offset
 from poetc.backends.c.program import Program
+from poetc.backends.c.streams import StreamPrinter, whole_page
 from poetc.backends.c.text import WIDTH, c_comment, c_identifier, indented, local_table, wrapped
 from poetc.budget import Budget
 from poetc.errors import InputError
@@ -29,10 +30,14 @@ from poetc.ir.poet import (
     PageInStartOp,
     PageOutOp,
     PageOutStartOp,
+    PageType,
     ReturnOp,
+    RunOp,
+    StreamOp,
     WaitOp,
     is_banked,
     offset_of,
+    runs_of,
     transfer_of,
 )
 from poetc.ir.transfers import transfer_slots
@@ -108,7 +113,11 @@ class ScheduledProgram(Program):
                 self.new_pages.add(new)
             if is_banked(graph, argument.index):
                 self.old_pages.add(argument)
-        own = (op.page for op in graph.block.ops if isinstance(op, AnyPageOut))
+        own: list[SSAValue] = []
+        for op in graph.block.ops:
+            made = [op.page] if isinstance(op, AnyPageOut) else op.results
+            streamed = isinstance(op, AnyPageOut | StreamOp)
+            own += [page for page in made if streamed and isinstance(page.type, PageType)]
         self.own_pages = {
             page: k for k, page in enumerate((p for p in own if p not in self.new_pages), 1)
         }
@@ -119,7 +128,7 @@ class ScheduledProgram(Program):
     def memory(self) -> str:
         first = "".join(f"{each}, " for each in self.first())
         programs = (self, *self.entries)
-        if not any(p.arguments or p.results or p.graph.computes for p in programs):
+        if not any(p.arguments or p.results or runs_of(p.graph) for p in programs):
             return self.arena() if self.instances else ""
         if not self.arena_bytes:
             unused = "    (void)instance;\n" if self.instances else ""
@@ -135,7 +144,7 @@ class ScheduledProgram(Program):
         return [*self._before(), *self.prototype(""), "{", *body, "}", ""]
 
     def hook(self) -> str:
-        macro, computes = self.macro, len(self.graph.computes)
+        macro, computes = self.macro, len(runs_of(self.graph))
         if not computes:
             return ""
         about = (
@@ -157,12 +166,12 @@ const char *{self.name}_compute_name(uint32_t compute);
 
     def _before(self) -> list[str]:
         """What is done between computes, if a program wants that."""
-        if not self.graph.computes:
+        if not runs_of(self.graph):
             return []
         end = "return POETC_CANCELLED;"
         if self.transfers:
             end = "status = POETC_CANCELLED; goto failed;"
-        names = [f'"{c_identifier(compute.label.data)}"' for compute in self.graph.computes]
+        names = [f'"{c_identifier(compute.label.data)}"' for compute in runs_of(self.graph)]
         text = _BEFORE.format(
             instance=self.instance,
             macro=self.macro,
@@ -179,9 +188,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             f"    (void)argument{i};"
             for i, place in enumerate(self.arguments)
             if place.of_caller
-            and not any(
-                isinstance(use.operation, ComputeOp) for use in self.graph.arguments[i].uses
-            )
+            and not any(isinstance(use.operation, RunOp) for use in self.graph.arguments[i].uses)
         ]
 
     def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
@@ -201,6 +208,11 @@ const char *{self.name}_compute_name(uint32_t compute);
                     before = f"    BEFORE({computes});"
                     computes += 1
                     lines += ["", *indented(self._comment(op)), before, *self._call(op)]
+                case StreamOp():
+                    pages = True
+                    before = f"    BEFORE({computes});"
+                    computes += 1
+                    lines += ["", *indented(self._comment(op)), before, *self._stream(op)]
                 case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp():
                     pages = True
                     lines += ["", *indented(self._comment(op)), *self._transfer(op)]
@@ -291,7 +303,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         results = ", ".join(self.names[v] for v in op.results)
         text = f"{results} = " if results else ""
         text += op.name
-        if isinstance(op, ComputeOp):
+        if isinstance(op, RunOp):
             text += f' "{op.label.data}" ({operands})'
             for result, operand in op.inplace_pairs:
                 text += f", {self.names[op.results[result]]} in place of "
@@ -307,6 +319,37 @@ const char *{self.name}_compute_name(uint32_t compute);
         places = [buffer.name or self.at(buffer.offset) for buffer in buffers]
         return wrapped(f"    {kernel.signature.name}(", places, ");")
 
+    def _stream(self, stream: StreamOp) -> list[str]:
+        values = (*stream.operands, *stream.results)
+        pages = {v: self._block_page(v) for v in values if isinstance(v.type, PageType)}
+        functions = {symbol: k.signature.name for symbol, k in self.by_symbol.items()}
+        printer = StreamPrinter(stream, functions, pages, self.callers, self.at, self._checked)
+        return printer.lines()
+
+    def _block_page(self, page: SSAValue) -> list[str]:
+        """The fields of a `poetc_block_page`."""
+        offset = offset_of(page)
+        if offset is None:
+            raise InputError("a page has no place in storage; run poet-plan-memory first")
+        assert isinstance(page.type, PageType)
+        bank, tag = "", "0"
+        if page in self.old_pages:
+            bank, tag = " + old_bank", "state.old_tag"
+        elif page in self.new_pages:
+            bank, tag = " + new_bank", "state.new_tag"
+        elif page in self.own_pages:
+            tag = f"{self.own_pages[page]}u"
+            if self.image is not None:
+                _verify_outside_image(offset, self.image)
+                tag = f"state.new_tag + {tag}"
+        return [
+            f"{offset}u{bank}",
+            f"{tensor_bytes(page.type.tensor)}u",
+            tag,
+            f"{self.graph.block_bytes}u",
+            self.at(block_offset(self.graph)),
+        ]
+
     def _checked(self, function: str, arguments: Sequence[str]) -> list[str]:
         """A call whose failure ends the step."""
         end = _END_FAILED_STEP if self.transfers else _RETURN_FAILURE
@@ -317,6 +360,8 @@ const char *{self.name}_compute_name(uint32_t compute);
 
     def _transfer(self, op: AnyPageOut | AnyPageIn) -> list[str]:
         page, tensor = op.page, op.tensor
+        if self.graph.block_bytes is not None:
+            return whole_page(op, self._block_page(page), self.at, self._checked)
         offset = offset_of(page)
         if offset is None:
             raise InputError("a page has no place in storage; run poet-plan-memory first")
@@ -327,7 +372,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         elif page in self.new_pages:
             what, bank, tag = "parameter", " + new_bank", "state.new_tag"
         elif self.image is not None and transfer_of(page) is not None:
-            self._verify_outside_image(offset, self.image)
+            _verify_outside_image(offset, self.image)
             # What another step left there, or this one before, is none of them.
             tag = f"state.new_tag + {self.own_pages[page]}u"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
@@ -342,10 +387,11 @@ const char *{self.name}_compute_name(uint32_t compute);
         tagged = "_tagged" if what == "page" else ""
         return self._checked(f"poetc_{what}_{verb}{tagged}", ["store", *where, tag])
 
-    def _verify_outside_image(self, offset: int, image: ImageLayout) -> None:
-        """A page of the step must not even share a write unit with parameters."""
-        if offset < image.pages_start:
-            raise InputError(
-                f"a page of the step at {offset} is within the parameters on storage, "
-                f"which end at {image.pages_start}"
-            )
+
+def _verify_outside_image(offset: int, image: ImageLayout) -> None:
+    """A page of the step must not even share a write unit with parameters."""
+    if offset < image.pages_start:
+        raise InputError(
+            f"a page of the step at {offset} is within the parameters on storage, "
+            f"which end at {image.pages_start}"
+        )

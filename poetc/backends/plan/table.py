@@ -29,6 +29,7 @@ from poetc.ir.poet import (
     PageType,
     transfer_of,
 )
+from poetc.ir.stream_use import refuse_tiles
 from poetc.kernels.analysis import buffers, may_alias, workspace_bytes
 from poetc.page import page_bytes
 from poetc.schedule.arena.pack import round_up
@@ -157,6 +158,7 @@ def table_of(graph: GraphOp) -> Numbered:
     Raises InputError for what plans cannot hold.
     """
     refuse_arguments(graph)
+    refuse_tiles(graph, "plans")
     name = f"graph @{graph.sym_name.data}"
     stored = [graph.is_stored(i) for i in range(len(graph.arguments)) if graph.role(i) == "param"]
     if any(stored) and not all(stored):

@@ -73,6 +73,7 @@ from poetc.ir.poet import (
     WaitOp,
     offset_of,
 )
+from poetc.ir.stream_use import refuse_tiles
 
 Arrangement = Callable[[FuncOp], tuple[FuncOp, Tiling]]
 """Chooses how the loops of a kernel run: in which order, in a copy, and in which tiles."""
@@ -145,6 +146,7 @@ class _Emitter:
     """State while one graph is written."""
 
     def __init__(self, module: ModuleOp, graph: GraphOp, arrange: Arrangement) -> None:
+        refuse_tiles(graph, "--emit=tvm")
         check_sizes(graph)
         _check_types(graph)
         self.graph, self.arrange = graph, arrange
@@ -212,7 +214,8 @@ class _Emitter:
             if function is None or not function.body.blocks:
                 raise InputError(f"kernel @{symbol} has no definition")
             name = f"kernel_{c_identifier(symbol)}"
-            noalias = not overlapping_arguments(function, computes, self.callers)
+            calls = [kernel_buffers(function, compute, self.callers) for compute in computes]
+            noalias = not overlapping_arguments(function, calls)
             arranged, tiling = self.arrange(function)
             made = prim_func(arranged, name, noalias=noalias, tiling=tiling)
             variable = self.builder.add_func(made, name)

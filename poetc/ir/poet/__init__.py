@@ -24,7 +24,7 @@ from poetc.ir.poet.attributes import (
     TransferType,
 )
 from poetc.ir.poet.compute import ComputeOp, RunOp, YieldOp, content
-from poetc.ir.poet.graph import GraphOp, ReturnOp, is_banked, offset_of, stays_on_storage
+from poetc.ir.poet.graph import GraphOp, ReturnOp, is_banked, offset_of, runs_of, stays_on_storage
 from poetc.ir.poet.stream import (
     AnySlice,
     SliceInOp,
@@ -84,6 +84,7 @@ __all__ = [
     "content",
     "is_banked",
     "offset_of",
+    "runs_of",
     "stays_on_storage",
     "transfer_of",
 ]

@@ -78,6 +78,7 @@ class GraphOp(IRDLOperation):
     `storage_unit` (bytes that a write which is cut off may spoil together). `cache_line_bytes` is
     there for devices whose transfers do not go through a data cache with such lines. Between
     poet-schedule and poet-plan-memory, `planned` has the offset of each buffer in the arena.
+    `block_bytes` are those of the blocks of pages, where kernels run in tiles.
     """
 
     name = "poet.graph"
@@ -236,6 +237,10 @@ class GraphOp(IRDLOperation):
         return self._int_attribute("storage_bytes")
 
     @property
+    def block_bytes(self) -> int | None:
+        return self._int_attribute("block_bytes")
+
+    @property
     def bank_bytes(self) -> int | None:
         """Distance in storage between the two places of each updated parameter."""
         return self._int_attribute("bank_bytes")
@@ -263,7 +268,7 @@ class GraphOp(IRDLOperation):
         if self.io != "caller":
             return frozen
         inputs = {a for a in self.arguments if self.role(a.index) == "input"}
-        return frozen.union(inputs, self._outputs().values())
+        return frozen.union(inputs, _outputs(self).values())
 
     def is_frozen(self, index: int) -> bool:
         """Whether argument `index` is never written, and read where it is."""
@@ -271,12 +276,8 @@ class GraphOp(IRDLOperation):
 
     def unwritten_output(self) -> int | None:
         """A result that should be in a buffer of the caller, but that no compute makes."""
-        unwritten = (k for k, v in self._outputs().items() if not isinstance(v.owner, ComputeOp))
+        unwritten = (k for k, v in _outputs(self).items() if not isinstance(v.owner, RunOp))
         return next(unwritten, None) if self.io == "caller" else None
-
-    def _outputs(self) -> dict[int, SSAValue]:
-        updated = {self.updates(i) for i in range(len(self.arguments))}
-        return {k: v for k, v in enumerate(self.return_op.arguments) if k not in updated}
 
     def is_stored(self, index: int) -> bool:
         """Whether argument `index` is on auxiliary storage between steps."""
@@ -353,6 +354,17 @@ class GraphOp(IRDLOperation):
             res_attrs=self.res_attrs,
             reserved_attr_names=_RESERVED,
         )
+
+
+def runs_of(graph: GraphOp) -> tuple[RunOp, ...]:
+    """The computes of a graph, and the kernels that run in tiles, in execution order."""
+    return tuple(op for op in graph.block.ops if isinstance(op, RunOp))
+
+
+def _outputs(graph: GraphOp) -> dict[int, SSAValue]:
+    """The results that are no new values of arguments."""
+    updated = {graph.updates(i) for i in range(len(graph.arguments))}
+    return {k: v for k, v in enumerate(graph.return_op.arguments) if k not in updated}
 
 
 def is_banked(graph: GraphOp, index: int) -> bool:

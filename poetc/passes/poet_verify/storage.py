@@ -80,12 +80,17 @@ def _verify_units(graph: GraphOp, pages: list[_PageUse]) -> None:
 def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
     index = {op: i for i, op in enumerate(graph.block.ops)}
     end = len(index)
+
+    def page_size(page: SSAValue) -> int:
+        assert isinstance(page.type, PageType)
+        return page_bytes(tensor_bytes(page.type.tensor), block_bytes=graph.block_bytes)
+
     new_pages = {graph.new_page(i) for i in range(len(graph.arguments))}
     values = (*graph.arguments, *(r for op in graph.block.ops for r in op.results))
     for page in values:
         if not isinstance(page.type, PageType):
             continue
-        offset, size = offset_of(page), page_bytes(tensor_bytes(page.type.tensor))
+        offset, size = offset_of(page), page_size(page)
         if offset is None:
             op = page.owner if isinstance(page.owner, Operation) else graph
             raise fault(op, f"{name_of(page)} has no offset in storage though buffers have one")

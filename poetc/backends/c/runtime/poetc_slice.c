@@ -1,0 +1,235 @@
+#include "poetc_slice.h"
+
+#include <string.h>
+
+#define TAG_OF_BLOCK 0x9e3779b1u
+#define NO_BLOCK UINT32_MAX
+
+/* The block of a page that is in RAM. */
+typedef struct {
+    poetc_store *store;
+    const poetc_block_page *page;
+    uint32_t number;
+    uint32_t remaining; /* bytes that have not been written yet */
+    bool changed;
+} place;
+
+static uint32_t payload(const poetc_block_page *page)
+{
+    return page->block_bytes - POETC_TRAILER_BYTES;
+}
+
+/* Bytes of the tensor in a block. */
+static uint32_t length_of(const poetc_block_page *page, uint32_t number)
+{
+    const uint32_t after = page->bytes - number * payload(page);
+    return after < payload(page) ? after : payload(page);
+}
+
+/* The trailer of the block in RAM, if nothing of it remains to be written. */
+static uint32_t trailer_of(const place *at, uint32_t length)
+{
+    const poetc_block_page *page = at->page;
+    return poetc_crc32(page->block, length) ^ (page->tag + at->number * TAG_OF_BLOCK);
+}
+
+static poetc_status read_block(place *at, uint32_t number)
+{
+    const poetc_block_page *page = at->page;
+    const uint32_t length = length_of(page, number);
+    at->number = NO_BLOCK;
+    const poetc_status status = poetc_read(at->store, page->offset + number * page->block_bytes,
+                                           page->block, length + POETC_TRAILER_BYTES);
+    if (status != POETC_OK) {
+        return status;
+    }
+    at->number = number;
+    at->remaining = poetc_get_u32(page->block + length) ^ trailer_of(at, length);
+    if (at->remaining > length) {
+        at->number = NO_BLOCK;
+        return POETC_CORRUPT;
+    }
+    return POETC_OK;
+}
+
+/* Writes the block in RAM, if it has changed. */
+static poetc_status flush(place *at)
+{
+    if (!at->changed) {
+        return POETC_OK;
+    }
+    const poetc_block_page *page = at->page;
+    const uint32_t length = length_of(page, at->number);
+    at->changed = false;
+    poetc_put_u32(page->block + length, trailer_of(at, length) ^ at->remaining);
+    const poetc_status status
+        = poetc_write(at->store, page->offset + at->number * page->block_bytes, page->block,
+                      length + POETC_TRAILER_BYTES);
+#ifdef POETC_VERIFY_WRITES
+    if (status == POETC_OK) {
+        const uint32_t remaining = at->remaining;
+        const poetc_status again = read_block(at, at->number);
+        return again == POETC_OK && at->remaining != remaining ? POETC_CORRUPT : again;
+    }
+#endif
+    return status;
+}
+
+static poetc_status run_in(place *at, uint32_t first, uint8_t *data, uint32_t length)
+{
+    while (length > 0u) {
+        const uint32_t number = first / payload(at->page);
+        const uint32_t begin = first % payload(at->page);
+        uint32_t part = length_of(at->page, number) - begin;
+        part = part < length ? part : length;
+        if (number != at->number) {
+            const poetc_status status = read_block(at, number);
+            if (status != POETC_OK) {
+                return status;
+            }
+        }
+        if (at->remaining != 0u) {
+            return POETC_CORRUPT;
+        }
+        memcpy(data, at->page->block + begin, part);
+        first += part;
+        data += part;
+        length -= part;
+    }
+    return POETC_OK;
+}
+
+static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint32_t length)
+{
+    while (length > 0u) {
+        const uint32_t number = first / payload(at->page);
+        const uint32_t begin = first % payload(at->page);
+        const uint32_t whole = length_of(at->page, number);
+        const uint32_t part = whole - begin < length ? whole - begin : length;
+        if (number != at->number) {
+            poetc_status status = flush(at);
+            if (status == POETC_OK && part == whole) {
+                at->number = number;
+                at->remaining = whole;
+            } else if (status == POETC_OK) {
+                status = read_block(at, number);
+            }
+            if (status != POETC_OK) {
+                return status;
+            }
+        }
+        if (part > at->remaining) {
+            /* What was written before is not what should be there. */
+            return POETC_CORRUPT;
+        }
+        memcpy(at->page->block + begin, data, part);
+        at->remaining -= part;
+        at->changed = true;
+        first += part;
+        data += part;
+        length -= part;
+    }
+    return POETC_OK;
+}
+
+/* Moves all runs of a slice: stretches of bytes that are adjacent in the page and in the buffer. */
+static poetc_status move(place *at, const poetc_slice *slice, const int32_t *start, uint8_t *in,
+                         const uint8_t *out)
+{
+    int32_t low[POETC_SLICE_DIMENSIONS];
+    int32_t high[POETC_SLICE_DIMENSIONS];
+    int32_t index[POETC_SLICE_DIMENSIONS];
+    for (uint32_t d = 0; d < slice->dimensions; ++d) {
+        const int32_t end = start[d] + slice->size[d];
+        low[d] = start[d] > 0 ? start[d] : 0;
+        high[d] = end < slice->extent[d] ? end : slice->extent[d];
+        if (high[d] <= low[d]) {
+            return POETC_OK;
+        }
+        index[d] = low[d];
+    }
+    uint32_t inner = slice->dimensions;
+    uint32_t run_bytes = slice->element_bytes;
+    bool joined = true;
+    while (joined && inner > 0u) {
+        --inner;
+        run_bytes *= (uint32_t)(high[inner] - low[inner]);
+        joined = high[inner] - low[inner] == slice->extent[inner]
+                 && slice->size[inner] == slice->extent[inner];
+    }
+    for (;;) {
+        uint32_t first = 0;
+        uint32_t here = 0;
+        for (uint32_t d = 0; d < slice->dimensions; ++d) {
+            first = first * (uint32_t)slice->extent[d] + (uint32_t)index[d];
+            here = here * (uint32_t)slice->size[d] + (uint32_t)(index[d] - start[d]);
+        }
+        first *= slice->element_bytes;
+        here *= slice->element_bytes;
+        const poetc_status status = in != NULL ? run_in(at, first, in + here, run_bytes)
+                                               : run_out(at, first, out + here, run_bytes);
+        if (status != POETC_OK) {
+            return status;
+        }
+        uint32_t d = inner;
+        for (;;) {
+            if (d == 0u) {
+                return POETC_OK;
+            }
+            --d;
+            if (++index[d] < high[d]) {
+                break;
+            }
+            index[d] = low[d];
+        }
+    }
+}
+
+static place nowhere(poetc_store *store, const poetc_block_page *page)
+{
+    const place at = {store, page, NO_BLOCK, 0, false};
+    return at;
+}
+
+poetc_status poetc_slice_in(poetc_store *store, const poetc_block_page *page,
+                            const poetc_slice *slice, const int32_t *start, void *buffer)
+{
+    place at = nowhere(store, page);
+    return move(&at, slice, start, buffer, NULL);
+}
+
+poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
+                             const poetc_slice *slice, const int32_t *start, const void *buffer)
+{
+    place at = nowhere(store, page);
+    const poetc_status status = move(&at, slice, start, NULL, buffer);
+    return status == POETC_OK ? flush(&at) : status;
+}
+
+poetc_status poetc_blocks_clear(poetc_store *store, const poetc_block_page *page)
+{
+    place at = nowhere(store, page);
+    poetc_status status = POETC_OK;
+    const uint32_t blocks = (page->bytes + payload(page) - 1u) / payload(page);
+    for (uint32_t number = 0; status == POETC_OK && number < blocks; ++number) {
+        at.number = number;
+        at.remaining = length_of(page, number);
+        at.changed = true;
+        memset(page->block, 0, at.remaining);
+        status = flush(&at);
+    }
+    return status;
+}
+
+poetc_status poetc_blocks_in(poetc_store *store, const poetc_block_page *page, void *data)
+{
+    place at = nowhere(store, page);
+    return run_in(&at, 0, data, page->bytes);
+}
+
+poetc_status poetc_blocks_out(poetc_store *store, const poetc_block_page *page, const void *data)
+{
+    place at = nowhere(store, page);
+    const poetc_status status = run_out(&at, 0, data, page->bytes);
+    return status == POETC_OK ? flush(&at) : status;
+}

@@ -1,0 +1,56 @@
+/* Pages in blocks, which are read and written in slices.
+ *
+ * A page is a sequence of blocks: each has `block_bytes` - 4 bytes of the tensor (the last one what
+ * remains) and 4 bytes of CRC, which is mixed with the tag of the page, the number of the block, and
+ * how many of its bytes have not been written yet. So a block that is read is known to be whole, of
+ * this page and of this step.
+ */
+#ifndef POETC_SLICE_H
+#define POETC_SLICE_H
+
+#include "poetc_store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* No slice has more dimensions: those that it has all of count as one with the one before. */
+#define POETC_SLICE_DIMENSIONS 8
+
+typedef struct {
+    uint32_t offset; /* in the store */
+    uint32_t bytes;  /* of the tensor */
+    uint32_t tag;
+    uint32_t block_bytes; /* with the CRC; a multiple of 4 */
+    uint8_t *block;       /* so many bytes of RAM */
+} poetc_block_page;
+
+/* The shape of a slice: elements are row-major, in the page and in the buffer. */
+typedef struct {
+    uint32_t element_bytes;
+    uint32_t dimensions;
+    int32_t extent[POETC_SLICE_DIMENSIONS]; /* of the tensor */
+    int32_t size[POETC_SLICE_DIMENSIONS];   /* of the buffer */
+} poetc_slice;
+
+/* Read, or write, what of the slice that begins at `start` is within the tensor. What of the buffer
+ * is outside is left alone. A block that is corrupt is POETC_CORRUPT.
+ * Each byte is written once, after poetc_blocks_clear, and read when all of its block is written.
+ */
+poetc_status poetc_slice_in(poetc_store *store, const poetc_block_page *page,
+                            const poetc_slice *slice, const int32_t *start, void *buffer);
+poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
+                             const poetc_slice *slice, const int32_t *start, const void *buffer);
+
+/* Nothing of the page has been written. */
+poetc_status poetc_blocks_clear(poetc_store *store, const poetc_block_page *page);
+
+/* All of the page. */
+poetc_status poetc_blocks_in(poetc_store *store, const poetc_block_page *page, void *data);
+poetc_status poetc_blocks_out(poetc_store *store, const poetc_block_page *page, const void *data);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

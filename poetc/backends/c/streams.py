@@ -1,0 +1,162 @@
+"""A kernel that runs in tiles, in C: loops around slices that move and calls of tile functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import affine
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import AffineConstantExpr
+
+from poetc.backends.c.buffers import tile_buffers
+from poetc.backends.c.indexing import NO_FACTS, Index, Variable, mapped, to_c
+from poetc.backends.c.layout import arena_offset
+from poetc.backends.c.text import wrapped
+from poetc.errors import InputError
+from poetc.ir.buffers import buffer_type, element_bytes
+from poetc.ir.poet import (
+    AnyPageIn,
+    AnyPageOut,
+    PageInOp,
+    PageOutOp,
+    PageType,
+    SliceInOp,
+    SliceOutOp,
+    StreamOp,
+    TileBufferOp,
+    TileOp,
+)
+from poetc.ir.poet.stream import AnySlice
+
+MOST_DIMENSIONS = 8
+"""Of a slice: `POETC_SLICE_DIMENSIONS` in `poetc_slice.h`."""
+
+
+@dataclass
+class StreamPrinter:
+    """Prints one stream.
+
+    `functions` are the C names of tile functions by their symbols, `pages` the initialisers of
+    `poetc_block_page` for operands and results on storage. `at` gives a place in the arena, and
+    `checked` a call whose failure ends the step.
+    """
+
+    stream: StreamOp
+    functions: Mapping[str, str]
+    pages: Mapping[SSAValue, Sequence[str]]
+    callers: Mapping[SSAValue, str]
+    at: Callable[[int], str]
+    checked: Callable[[str, Sequence[str]], list[str]]
+    indices: dict[SSAValue, Index] = field(default_factory=dict)
+    slices: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """The stream, as a block of the step."""
+        own: dict[SSAValue, SSAValue] = dict(
+            zip(
+                self.stream.tiles.block.args,
+                (*self.stream.operands, *self.stream.results),
+                strict=True,
+            )
+        )
+        pages = [argument for argument in own if isinstance(argument.type, PageType)]
+        self.names: dict[SSAValue, str] = {
+            argument: f"page{number}" for number, argument in enumerate(pages)
+        }
+        begin: list[str] = []
+        clear: list[str] = []
+        for argument, name in self.names.items():
+            value = own[argument]
+            begin += wrapped(f"    const poetc_block_page {name} = {{", self.pages[value], "};")
+            if value in self.stream.results:
+                clear += self.checked("poetc_blocks_clear", ["store", f"&{name}"])
+        body = self._block(self.stream.tiles.block)
+        for fields, name in self.slices.items():
+            begin += wrapped(f"    static const poetc_slice {name} = {{", fields, "};")
+        return ["    {", *_deeper([*begin, *clear, *body]), "    }"]
+
+    def _block(self, block: Block) -> list[str]:
+        lines: list[str] = []
+        for op in block.ops:
+            match op:
+                case affine.ForOp():
+                    lines += self._loop(op)
+                case SliceInOp():
+                    lines += self._slice(op, "in", op.buffer)
+                case SliceOutOp():
+                    lines += self._slice(op, "out", op.buffer)
+                case TileOp():
+                    buffers = tile_buffers(self.stream, op, self.callers)
+                    places = [buffer.name or self.at(buffer.offset) for buffer in buffers]
+                    places += [to_c(self.indices[position]) for position in op.positions]
+                    function = self.functions[op.function.string_value()]
+                    lines += wrapped(f"    {function}(", places, ");")
+                case TileBufferOp() | affine.YieldOp():
+                    pass
+                case _:
+                    raise InputError(f"the C backend does not know {op.name} in tiles")
+        return lines
+
+    def _loop(self, loop: affine.ForOp) -> list[str]:
+        (end,) = loop.upperBoundMap.data.results
+        assert isinstance(end, AffineConstantExpr)
+        step = loop.step.value.data
+        name = f"i{len(self.indices)}"
+        self.indices[loop.body.block.args[0]] = Index.of(Variable(name, 0, end.value - 1))
+        head = f"    for (int32_t {name} = 0; {name} < {end.value}; {name} += {step}) {{"
+        return [head, *_deeper(self._block(loop.body.block)), "    }"]
+
+    def _slice(self, op: AnySlice, direction: str, buffer: SSAValue) -> list[str]:
+        assert isinstance(op.page.type, PageType) and isinstance(buffer.type, MemRefType)
+        extents = buffer_type(op.page.type.tensor).get_shape()
+        if len(extents) > MOST_DIMENSIONS:
+            raise InputError(
+                f'poet.stream "{self.stream.label.data}" has slices of {len(extents)} dimensions; '
+                f"the C backend can do {MOST_DIMENSIONS}"
+            )
+        fields = (
+            str(element_bytes(buffer.type.element_type)),
+            str(len(extents)),
+            _numbers(extents),
+            _numbers(buffer.type.get_shape()),
+        )
+        slice_ = self.slices.setdefault(fields, f"slice{len(self.slices)}")
+        indices = [self.indices[position] for position in op.positions]
+        starts = [to_c(index) for index in mapped(op.starts.data, indices, NO_FACTS)]
+        owner = buffer.owner
+        assert isinstance(owner, TileBufferOp | SliceInOp)
+        assert self.stream.workspace_offset is not None
+        where = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
+        arguments = ["store", f"&{self.names[op.page]}", f"&{slice_}", "start", where]
+        lines = [
+            *wrapped("    const int32_t start[] = {", starts or ["0"], "};"),
+            *self.checked(f"poetc_slice_{direction}", arguments),
+        ]
+        return ["    {", *_deeper(lines), "    }"]
+
+
+def whole_page(
+    op: AnyPageOut | AnyPageIn,
+    page: Sequence[str],
+    at: Callable[[int], str],
+    checked: Callable[[str, Sequence[str]], list[str]],
+) -> list[str]:
+    """The transfer of all of a page in blocks, whose fields are `page`."""
+    if not isinstance(op, PageOutOp | PageInOp):
+        raise InputError(f"{op.name}: pages in blocks are transferred by one operation")
+    verb = "out" if isinstance(op, PageOutOp) else "in"
+    lines = [
+        *wrapped("    const poetc_block_page page = {", page, "};"),
+        *checked(f"poetc_blocks_{verb}", ["store", "&page", at(arena_offset(op.tensor))]),
+    ]
+    return ["    {", *_deeper(lines), "    }"]
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return f"{{{', '.join(map(str, values)) or '0'}}}"
+
+
+def _deeper(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" if line else line for line in lines]

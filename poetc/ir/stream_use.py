@@ -1,0 +1,128 @@
+"""What is in RAM, and what is moved, in a graph with kernels that run in tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects import affine
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import AffineConstantExpr
+
+from poetc.errors import InputError
+from poetc.ir.buffers import element_bytes
+from poetc.ir.graph import tensor_bytes
+from poetc.ir.poet import (
+    AnyPageIn,
+    AnyPageOut,
+    FreeOp,
+    GraphOp,
+    PageInOp,
+    PageType,
+    RunOp,
+    SliceInOp,
+    SliceOutOp,
+    StreamOp,
+    runs_of,
+)
+
+
+def refuse_tiles(graph: GraphOp, what: str) -> None:
+    """Raises InputError for a graph with kernels that run in tiles, which `what` does not do."""
+    if any(isinstance(run, StreamOp) for run in runs_of(graph)):
+        raise InputError(
+            f"kernels that run in tiles (poet.stream) do not go with {what}; --emit=c does"
+        )
+
+
+@dataclass(frozen=True)
+class LiveMoment:
+    """The tensors in RAM while an operation is done (None: at the start), and its workspace."""
+
+    op: RunOp | PageInOp | None
+    live: tuple[SSAValue, ...]
+    workspace_bytes: int = 0
+
+
+def live_moments(graph: GraphOp) -> Iterator[LiveMoment]:
+    """The start of a scheduled graph, and each operation that needs RAM, in order."""
+    callers = graph.caller_values()
+
+    def in_ram(values: Iterator[SSAValue]) -> list[SSAValue]:
+        return [v for v in values if v not in callers and not isinstance(v.type, PageType)]
+
+    live = dict.fromkeys(in_ram(iter(graph.arguments)))
+    yield LiveMoment(None, tuple(live))
+    for op in graph.block.ops:
+        match op:
+            case RunOp():
+                for _, operand in op.inplace_pairs:
+                    live.pop(op.operands[operand], None)
+                live |= dict.fromkeys(in_ram(iter(op.results)))
+                yield LiveMoment(op, tuple(live), op.cost.workspace if op.cost else 0)
+            case PageInOp():
+                live[op.tensor] = None
+                yield LiveMoment(op, tuple(live))
+            case FreeOp():
+                live.pop(op.tensor, None)
+            case _:
+                pass
+
+
+@dataclass
+class Moved:
+    """How often pages and slices are read and written in a step, and their bytes."""
+
+    page_ins: int = 0
+    page_in_bytes: int = 0
+    page_outs: int = 0
+    page_out_bytes: int = 0
+
+    def add(self, size: int, *, out: bool) -> None:
+        """Counts one transfer."""
+        if out:
+            self.page_outs += 1
+            self.page_out_bytes += size
+        else:
+            self.page_ins += 1
+            self.page_in_bytes += size
+
+
+def moved_in(graph: GraphOp) -> Moved:
+    """What a scheduled graph moves, slices as far as they are within their tensors."""
+    moved = Moved()
+    for op in graph.block.ops:
+        if isinstance(op, AnyPageIn | AnyPageOut):
+            moved.add(tensor_bytes(op.tensor.type), out=isinstance(op, AnyPageOut))
+        elif isinstance(op, StreamOp):
+            _count(op.tiles.block, {}, moved)
+    return moved
+
+
+def _count(block: Block, at: Mapping[SSAValue, int], moved: Moved) -> None:
+    for op in block.ops:
+        match op:
+            case affine.ForOp():
+                (end,) = op.upperBoundMap.data.results
+                assert isinstance(end, AffineConstantExpr)
+                variable = op.body.block.args[0]
+                for start in range(0, end.value, op.step.value.data):
+                    _count(op.body.block, {**at, variable: start}, moved)
+            case SliceInOp() | SliceOutOp():
+                positions = [at[position] for position in op.positions]
+                map_ = op.starts.data
+                starts = map_.eval(positions[: map_.num_dims], positions[map_.num_dims :])
+                type_ = op.buffer.type
+                assert isinstance(type_, MemRefType) and isinstance(op.page.type, PageType)
+                sizes = (
+                    max(0, min(start + size, extent) - max(start, 0))
+                    for start, size, extent in zip(
+                        starts, type_.get_shape(), op.page.type.tensor.get_shape(), strict=True
+                    )
+                )
+                size = math.prod(sizes) * element_bytes(type_.element_type)
+                moved.add(size, out=isinstance(op, SliceOutOp))
+            case _:
+                pass

@@ -1,0 +1,175 @@
+"""C of steps whose kernels run in tiles: the bits of the step that is not scheduled, in the RAM
+that is planned, step after step; and blocks of pages that are damaged."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled import SANITIZE, build, prepare, run
+from kernel_harness import same_bits
+from power import OK, Fault, Loss, Machine, parameters
+from test_c_runtime import CORRUPT
+from test_power_loss import Trial
+
+from poetc.backends.c.layout import static_ram_bytes
+from poetc.errors import InputError
+from poetc.image import pack, unpack
+from poetc.interpreter import run_graph
+from poetc.ir.graph import graphs, round_up, tensor_bytes
+from poetc.ir.poet import StreamOp
+from poetc.ir.stream_use import live_moments, moved_in
+from poetc.ir.text import make_context, module_text, parse_module
+from poetc.passes.poet_stream import PoetStreamPass
+from poetc.passes.poet_verify import verify_graph
+
+
+def cli(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "poetc.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def expected_after(module, arguments: list[np.ndarray], steps: int) -> list[np.ndarray]:
+    """Results of the last of several steps of a graph that is not scheduled."""
+    (graph,) = graphs(module)
+    results: list[np.ndarray] = []
+    for _ in range(steps):
+        results = list(run_graph(module.clone(), arguments).results)
+        new = {i: graph.updates(i) for i in range(len(arguments))}
+        arguments = [a if (k := new[i]) is None else results[k] for i, a in enumerate(arguments)]
+    return results
+
+
+def streamed(name: str, ram_bytes: int, block_bytes: int):
+    """The model, and its graph in little RAM, read back from text."""
+    model = prepare(name, arrange=False)
+    module = model.module.clone()
+    PoetStreamPass(ram_bytes, block=block_bytes).apply(make_context(), module)
+    module = parse_module(module_text(module))
+    verify_graph(graphs(module)[0])
+    return model, module
+
+
+@pytest.mark.parametrize(
+    "name, ram_bytes, block_bytes, streams, steps",
+    [
+        ("gesture_mlp", 1500, 64, 5, 3),
+        ("gesture_mlp", 1500, 512, 5, 3),
+        ("lenet5", 8192, 512, 15, 2),
+        pytest.param("resnet8", 24 * 1024, 512, 40, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_models_in_little_ram(
+    name: str, ram_bytes: int, block_bytes: int, streams: int, steps: int, tmp_path: Path
+):
+    model, module = streamed(name, ram_bytes, block_bytes)
+    (graph,) = graphs(module)
+    assert sum(isinstance(op, StreamOp) for op in graph.block.ops) >= streams
+    program = build(module, tmp_path, *SANITIZE)
+    found = run(program, model.arguments, model.expected, steps)
+    for result, other in zip(
+        found, expected_after(model.module, model.arguments, steps), strict=True
+    ):
+        assert same_bits(result, other)
+    size = re.search(r"MODEL_ARENA_BYTES +(\d+)", (tmp_path / "model.h").read_text())
+    assert size is not None and graph.arena_bytes is not None
+    assert int(size[1]) == static_ram_bytes(graph)
+    assert int(size[1]) == round_up(graph.arena_bytes, 4) + block_bytes <= ram_bytes + block_bytes
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory):
+    """A step in tiles on a store that loses power, and what is in its image at the start."""
+    model, module = streamed("gesture_mlp", 1500, 64)
+    inputs = {i: a for i, a in enumerate(model.arguments) if graphs(module)[0].role(i) == "input"}
+    found = Machine(module, tmp_path_factory.mktemp("tiles") / "out", inputs)
+    return found, pack(found.layout, parameters(found.layout, model.arguments))
+
+
+def test_power_goes(machine: tuple[Machine, bytes]):
+    """Wherever it goes, parameters are all old or all new, and the step can be repeated."""
+    device, image = machine
+    before, after = device.run(image, 2)[1:]
+    trial = Trial(device, before, after, repeats=2)
+    rng = np.random.default_rng(1)
+    count = len(trial.events)
+    for event in {*rng.choice(count, 40).tolist(), *range(count - 4, count)}:
+        length = trial.events[event]
+        trial.lose(event, length // 2, spoil=True)
+        trial.lose(event, max(length - 1, 0))
+        trial.lose_unsynced(event, Loss.RANDOM, int(event) + 1)
+    assert trial.lost and trial.kept
+
+
+def test_damaged_blocks(machine: tuple[Machine, bytes]):
+    """A bit that flips in any transfer is found; the parameters are whole, and the step can be
+    repeated."""
+    device, image = machine
+    before, after = device.run(image, 2)[1:]
+    device.power_on(before)
+    assert device.step() == OK
+    count, outputs = device.transfers, device.outputs()
+    old, new = device.state(before), device.state(after)
+    found = 0
+    for transfer in np.random.default_rng(2).choice(count, 150, replace=False).tolist():
+        device.power_on(before)
+        device.fault(transfer, Fault.FLIP)
+        status = device.step()
+        if status == OK:
+            # It is in what the next step reads, or was written over.
+            assert device.outputs() == outputs
+            with pytest.raises(InputError, match="is damaged"):
+                assert device.state(device.image) == new
+                raise InputError("what is damaged is gone")
+            continue
+        found += 1
+        assert device.state(device.image) == old
+        assert device.step() == OK
+        assert device.state(device.image) == new
+    assert found > 75
+
+
+def test_each_parameter_is_checked(machine: tuple[Machine, bytes]):
+    """A bit of the image that is wrong, wherever it is in a parameter."""
+    device, image = machine
+    rng = np.random.default_rng(3)
+    for tensor in device.layout.tensors:
+        for at in rng.integers(0, tensor.bytes, 4).tolist():
+            damaged = bytearray(image)
+            damaged[tensor.offset + at] ^= 1 << int(rng.integers(8))
+            device.power_on(bytes(damaged))
+            assert device.step() == CORRUPT, (tensor.name, at)
+            with pytest.raises(InputError, match="is damaged"):
+                unpack(device.layout, bytes(damaged))
+
+
+def test_what_is_moved_is_counted():
+    """As the interpreter does."""
+    model, module = streamed("lenet5", 8192, 512)
+    (graph,) = graphs(module)
+    run = run_graph(graph, model.arguments, 8192, arena=True)
+    moved = moved_in(graph)
+    assert (moved.page_ins, moved.page_in_bytes) == (run.page_ins, run.page_in_bytes)
+    assert (moved.page_outs, moved.page_out_bytes) == (run.page_outs, run.page_out_bytes)
+    peak = max(
+        sum(round_up(tensor_bytes(v.type), 4) for v in at.live) + round_up(at.workspace_bytes, 4)
+        for at in live_moments(graph)
+    )
+    assert peak == run.peak_bytes
+
+
+def test_from_the_command_line(tmp_path: Path):
+    """What poet-stream made is input of poetc; other backends say that they do not have it."""
+    _, module = streamed("gesture_mlp", 1500, 64)
+    source = tmp_path / "tiles.mlir"
+    source.write_text(module_text(module))
+    done = cli([str(source), "--emit=c", "--json", "-o", str(tmp_path / "out")])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr)["ram"]["arena_bytes"] == static_ram_bytes(graphs(module)[0])
+    for options in (["--emit=plan"], ["--emit=c", "--layout=cmake"]):
+        done = cli([str(source), *options, "-o", str(tmp_path / "other")])
+        assert done.returncode == 2
+        assert "kernels that run in tiles (poet.stream) do not go with" in done.stderr
