@@ -33,7 +33,7 @@ static uint32_t trailer_of(const place *at, uint32_t length)
     return poetc_crc32(page->block, length) ^ (page->tag + at->number * TAG_OF_BLOCK);
 }
 
-static poetc_status read_block(place *at, uint32_t number)
+static poetc_status read_page_block(place *at, uint32_t number)
 {
     const poetc_block_page *page = at->page;
     const uint32_t length = length_of(page, number);
@@ -53,7 +53,7 @@ static poetc_status read_block(place *at, uint32_t number)
 }
 
 /* Writes the block in RAM, if it has changed. */
-static poetc_status flush(place *at)
+static poetc_status flush_page_block(place *at)
 {
     if (!at->changed) {
         return POETC_OK;
@@ -68,7 +68,7 @@ static poetc_status flush(place *at)
 #ifdef POETC_VERIFY_WRITES
     if (status == POETC_OK) {
         const uint32_t remaining = at->remaining;
-        const poetc_status again = read_block(at, at->number);
+        const poetc_status again = read_page_block(at, at->number);
         return again == POETC_OK && at->remaining != remaining ? POETC_CORRUPT : again;
     }
 #endif
@@ -83,7 +83,7 @@ static poetc_status run_in(place *at, uint32_t first, uint8_t *data, uint32_t le
         uint32_t part = length_of(at->page, number) - begin;
         part = part < length ? part : length;
         if (number != at->number) {
-            const poetc_status status = read_block(at, number);
+            const poetc_status status = read_page_block(at, number);
             if (status != POETC_OK) {
                 return status;
             }
@@ -107,12 +107,12 @@ static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint
         const uint32_t whole = length_of(at->page, number);
         const uint32_t part = whole - begin < length ? whole - begin : length;
         if (number != at->number) {
-            poetc_status status = flush(at);
+            poetc_status status = flush_page_block(at);
             if (status == POETC_OK && part == whole) {
                 at->number = number;
                 at->remaining = whole;
             } else if (status == POETC_OK) {
-                status = read_block(at, number);
+                status = read_page_block(at, number);
             }
             if (status != POETC_OK) {
                 return status;
@@ -133,8 +133,8 @@ static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint
 }
 
 /* Moves all runs of a slice: stretches of bytes that are adjacent in the page and in the buffer. */
-static poetc_status move(place *at, const poetc_slice *slice, const int32_t *start, uint8_t *in,
-                         const uint8_t *out)
+static poetc_status move_slice(place *at, const poetc_slice *slice, const int32_t *start,
+                               uint8_t *in, const uint8_t *out)
 {
     int32_t low[POETC_SLICE_DIMENSIONS];
     int32_t high[POETC_SLICE_DIMENSIONS];
@@ -195,15 +195,15 @@ poetc_status poetc_slice_in(poetc_store *store, const poetc_block_page *page,
                             const poetc_slice *slice, const int32_t *start, void *buffer)
 {
     place at = nowhere(store, page);
-    return move(&at, slice, start, buffer, NULL);
+    return move_slice(&at, slice, start, buffer, NULL);
 }
 
 poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
                              const poetc_slice *slice, const int32_t *start, const void *buffer)
 {
     place at = nowhere(store, page);
-    const poetc_status status = move(&at, slice, start, NULL, buffer);
-    return status == POETC_OK ? flush(&at) : status;
+    const poetc_status status = move_slice(&at, slice, start, NULL, buffer);
+    return status == POETC_OK ? flush_page_block(&at) : status;
 }
 
 poetc_status poetc_blocks_clear(poetc_store *store, const poetc_block_page *page)
@@ -216,7 +216,7 @@ poetc_status poetc_blocks_clear(poetc_store *store, const poetc_block_page *page
         at.remaining = length_of(page, number);
         at.changed = true;
         memset(page->block, 0, at.remaining);
-        status = flush(&at);
+        status = flush_page_block(&at);
     }
     return status;
 }
@@ -231,5 +231,5 @@ poetc_status poetc_blocks_out(poetc_store *store, const poetc_block_page *page, 
 {
     place at = nowhere(store, page);
     const poetc_status status = run_out(&at, 0, data, page->bytes);
-    return status == POETC_OK ? flush(&at) : status;
+    return status == POETC_OK ? flush_page_block(&at) : status;
 }
