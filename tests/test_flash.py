@@ -114,3 +114,14 @@ def test_a_compiler_that_does_not_link(tmp_path: Path) -> None:
         measure_flash({"model.c": ""}, find_compiler(str(broken)), "model", ["model_step"])
     assert main([GESTURE, "--flash=measure", f"--cc={tmp_path}/none"]) == 2
     assert main([GESTURE, "--flash=always"]) == 2
+    assert main([GESTURE, "--flash=measure", "--emit=tvm", "-o", str(tmp_path / "a.so")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "said"), [("true", "it wrote nothing"), ("gcc -flto", "-flto mixes them")]
+)
+def test_compilers_that_show_no_parts(
+    command: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([GESTURE, "--flash=measure", f"--cc={command}"]) == 2
+    assert said in capsys.readouterr().err

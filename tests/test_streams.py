@@ -193,3 +193,20 @@ def test_results_that_are_not_written_once():
         InterpreterError, match=r"element \[0, 0\] of result 0 is written .* 3 times"
     ):
         run_graph(module, [np.ones((2, 6), np.float32), np.ones((6, 8), np.float32)])
+
+
+def test_too_little_ram_is_told_in_the_bytes_that_were_given():
+    """Not in those of a later attempt with less, and nothing is changed."""
+    refused = 0
+    for ram_bytes in range(400, 1200, 100):
+        module = prepare("gesture_mlp").module
+        text = module_text(module)
+        try:
+            PoetStreamPass(ram_bytes).apply(make_context(), module)
+        except InputError as error:
+            refused += 1
+            assert f" {ram_bytes} bytes" in error.message, error.message
+            assert module_text(module) == text
+    assert refused > 0
+    with pytest.raises(InputError, match="align is a power of two, not 3"):
+        PoetStreamPass(1500, align=3).apply(make_context(), prepare("gesture_mlp").module)

@@ -24,6 +24,8 @@ def _check(given: Given, output: str | None) -> None:
 
     if unused := given.flags("board"):
         raise InputError(f"{' '.join(unused)} is for firmware, in C: --emit=c")
+    if given.text("flash") == "measure":
+        raise InputError("--flash=measure is of a program in C: --emit=c")
     check(file_name(output), _target(given, HOST), _tuning(given))
 
 

@@ -37,6 +37,8 @@ class PoetStreamPass(ModulePass):
         """Raises InputError where a kernel takes more RAM in any tiles."""
         if self.ram < 0:
             raise InputError(f"ram is a number of bytes, not {self.ram}")
+        if self.align < 1 or self.align & (self.align - 1):
+            raise InputError(f"align is a power of two, not {self.align}")
         if self.block < LEAST_BLOCK_BYTES or self.block % PAGE_ALIGN_BYTES:
             raise InputError(
                 f"block is a multiple of {PAGE_ALIGN_BYTES} of {LEAST_BLOCK_BYTES} bytes or more, "

@@ -40,6 +40,8 @@ class PoetVariantsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InputError for computes without a kernel or a cost, devices without storage, and
         where a kernel cannot run within `ram`."""
+        if self.most < 1 or (self.ram is not None and self.ram < 0):
+            raise InputError(f"most is 1 or more, ram is a number of bytes: {self}")
         kernels = {o.sym_name.data: o for o in op.ops if isinstance(o, FuncOp)}
         known: dict[str, ArrayAttr] = {}
         for graph in graphs(op):

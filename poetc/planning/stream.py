@@ -67,6 +67,7 @@ def stream_graphs(
     Raises InputError, changing nothing, for a graph that is scheduled, and, naming kernel and
     bytes, where a kernel takes more in any tiles.
     """
+    excess_before: dict[str, int] = {}
     budgets = {graph.sym_name.data: ram_bytes for graph in graphs(module)}
     for _ in range(_ATTEMPTS):
         trial = module.clone()
@@ -75,7 +76,13 @@ def stream_graphs(
         for graph in graphs(trial):
             name = graph.sym_name.data
             streamings.append(_Streaming(graph, trial, budgets[name], device))
-            streamings[-1].run()
+            try:
+                streamings[-1].run()
+            except InputError as error:
+                # In less than was asked for there may be no tiles any more.
+                if budgets[name] == ram_bytes:
+                    raise
+                raise _unpacked(name, ram_bytes, excess_before[name]) from error
             if any(isinstance(op, StreamOp) for op in graph.block.ops):
                 graph.attributes["block_bytes"] = IntegerAttr(block_bytes, i64)
             excess[name] = plan_stream_memory(graph, align) - ram_bytes
@@ -88,9 +95,14 @@ def stream_graphs(
             return
         for name, more in excess.items():
             budgets[name] -= max(more, 0)
+        excess_before = excess
     name = max(excess, key=lambda name: excess[name])
-    raise InputError(
-        f"graph @{name}: no packing into {ram_bytes} bytes was found; {ram_bytes + excess[name]} "
+    raise _unpacked(name, ram_bytes, excess[name])
+
+
+def _unpacked(name: str, ram_bytes: int, excess_bytes: int) -> InputError:
+    return InputError(
+        f"graph @{name}: no packing into {ram_bytes} bytes was found; {ram_bytes + excess_bytes} "
         "bytes would do"
     )
 

@@ -85,6 +85,8 @@ def measure_flash(
 
     Raises InputError if the compiler fails, or makes something else than ELF.
     """
+    if mixing := [word for word in compiler if word.startswith("-flto")]:
+        raise InputError(f"{WHAT} tells parts of the program apart; {mixing[0]} mixes them")
     sources = {f: t for f, t in files.items() if f.endswith((".c", ".h")) and not HOSTED.search(t)}
     units = [file for file in sources if file.endswith(".c")]
     with workshop(sources, compiler, WHAT) as place:
@@ -103,6 +105,8 @@ def _link(place: Workshop, objects: Sequence[str], entries: Sequence[str]) -> No
     roots = [f"-Wl,--undefined={entry}" for entry in entries]
     options = (*LINK, f"-Wl,--entry={entries[0]}", *roots, "-o", "linked")
     message = place.run(*options, *objects, "-lgcc")
+    if message is None and not (place.directory / "linked").exists():
+        message = "it wrote nothing"
     if message is not None:
         raise InputError(f"{WHAT}: {shlex.join(place.compiler)} does not link: {message}")
 
