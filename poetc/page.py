@@ -47,7 +47,7 @@ def page_content(payload: bytes, tag: int = 0, block_bytes: int | None = None) -
     """A page that a step with that tag wrote, without its padding."""
     return b"".join(
         payload[begin:end] + page_trailer(payload[begin:end], tag + number * _TAG_OF_BLOCK)
-        for number, (begin, end) in enumerate(_blocks(len(payload), block_bytes))
+        for number, (begin, end) in enumerate(block_ranges(len(payload), block_bytes))
     )
 
 
@@ -58,14 +58,14 @@ def page_payload(
     payload = b"".join(
         page[begin + at : end + at]
         for at, (begin, end) in zip(
-            itertools.count(0, PAGE_TRAILER_BYTES), _blocks(payload_bytes, block_bytes)
+            itertools.count(0, PAGE_TRAILER_BYTES), block_ranges(payload_bytes, block_bytes)
         )
     )
     content = page_content(payload, tag, block_bytes)
     return payload if page[: len(content)] == content else None
 
 
-def _blocks(payload_bytes: int, block_bytes: int | None) -> Iterator[tuple[int, int]]:
+def block_ranges(payload_bytes: int, block_bytes: int | None) -> Iterator[tuple[int, int]]:
     """Where the blocks of a page begin and end, in bytes of the tensor: one at least."""
     size = payload_bytes if block_bytes is None else block_bytes - PAGE_TRAILER_BYTES
     for begin in range(0, max(payload_bytes, 1), max(size, 1)):

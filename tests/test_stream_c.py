@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled import SANITIZE, build, prepare, run
+from conftest import MODELS
 from kernel_harness import same_bits
 from power import OK, Fault, Loss, Machine, parameters
 from test_c_runtime import CORRUPT
@@ -173,3 +174,22 @@ def test_from_the_command_line(tmp_path: Path):
         done = cli([str(source), *options, "-o", str(tmp_path / "other")])
         assert done.returncode == 2
         assert "kernels that run in tiles (poet.stream) do not go with" in done.stderr
+
+
+def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):
+    """With XLA's results, also those that are pages in several blocks; one wrong byte is seen."""
+    _, module = streamed("gesture_mlp", 1500, 512)
+    source, out = tmp_path / "step.mlir", tmp_path / "out"
+    source.write_text(module_text(module))
+    data = MODELS / "gesture_mlp.npz"
+    done = cli([str(source), "--emit=c", "-q", "-o", str(out), f"--data={data}"])
+    assert done.returncode == 0, done.stderr
+    make = ["make", "-s", "-C", str(out), "run"]
+    ran = subprocess.run(make, capture_output=True, text=True)
+    assert ran.returncode == 0 and ran.stdout.count("relative difference") == 7, ran.stdout
+    expected = out / "data" / "expected.bin"
+    content = bytearray(expected.read_bytes())
+    content[4003] ^= 0xFF  # in the eighth block of a weight
+    expected.write_bytes(content)
+    ran = subprocess.run(make, capture_output=True, text=True)
+    assert ran.returncode != 0 and "too much" in ran.stdout

@@ -26,6 +26,7 @@ from poetc.image import (
     record_offset,
 )
 from poetc.ir.types import BFLOAT16, FLOAT16, FLOAT32
+from poetc.page import PAGE_TRAILER_BYTES, block_ranges
 from poetc.step_data import StepData
 
 _SOURCE = Path(__file__).parent / "comparison" / COMPARE
@@ -80,7 +81,8 @@ _NUMBERS = {FLOAT32.dtype: "FLOAT32", BFLOAT16.dtype: "BFLOAT16", FLOAT16.dtype:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A result, or a part of it that is a page; `page` is the offset of one in the storage."""
+    """A result, or a part of it that is a page, or a block of one; `page` is the offset of that in
+    the storage."""
 
     result: int
     expected: np.ndarray
@@ -107,7 +109,18 @@ def _pieces(program: Program, step: StepData, k: int, at_least: float) -> Iterat
         expected = step.arguments[parameter.argument]
     relative_to = scale(expected, at_least)
     for tensor, part in zip(parameter.tensors, parameter.split(expected), strict=True):
-        yield _Piece(k, part, relative_to, page_offset(program.image, tensor, _SEQUENCE))
+        page = page_offset(program.image, tensor, _SEQUENCE)
+        content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+        for number, (begin, end) in enumerate(block_ranges(tensor.bytes, tensor.block_bytes)):
+            block = content[begin:end]
+            # An element that is in two blocks is a whole number, of which all bytes are to be so.
+            whole = begin % part.itemsize == end % part.itemsize == 0
+            yield _Piece(
+                k,
+                block.view(part.dtype) if whole else block,
+                relative_to,
+                page + begin + number * PAGE_TRAILER_BYTES,
+            )
 
 
 def _header(pieces: list[_Piece], image: ImageLayout | None) -> str:
