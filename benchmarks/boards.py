@@ -80,7 +80,7 @@ def _row(case: Case, directory: Path, everything: Path) -> str:
     ram = section[".stack"] + section[".data"] + section[".bss"]
     flash = section[".text"] + section[".data"]
     host = _host(case.model, case.steps, everything)
-    assert _results(directory) == host, f"{case}: other bits than the host's"
+    assert results(directory) == host, f"{case}: other bits than the host's"
     cells = (
         case.model,
         f"{case.board}, {case.cpu}",
@@ -125,7 +125,7 @@ def _make(directory: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def _results(directory: Path) -> dict[int, bytes]:
+def results(directory: Path) -> dict[int, bytes]:
     """Results by number, new values of parameters on storage included."""
     results = {int(p.stem[3:]): p.read_bytes() for p in (directory / "data").glob("out*.bin")}
     if (directory / "model_image.json").exists():
@@ -145,7 +145,7 @@ def _host(model: str, steps: int, everything: Path) -> dict[int, bytes]:
     _make(directory, "CC=gcc")
     program = [directory / "model_example", directory / "data", str(steps)]
     subprocess.run(program, check=True, capture_output=True)
-    return _results(directory)
+    return results(directory)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_two_versions(scheduled: dict[str, Path], plain: Path, tmp_path: Path) -
     for runtime in "ab":
         folder = tmp_path / f"with_{runtime}"
         folder.mkdir()
-        run("gcc", "-c", *units(tmp_path, runtime), cwd=folder)
+        run("gcc", "-fPIC", "-c", *units(tmp_path, runtime), cwd=folder)
         objects = sorted(path.name for path in folder.glob("*.o"))
         wanted = "0_1_9_01020304" if runtime == "a" else "0_2_0"
         said = failure("gcc", "-shared", *objects, "-o", "program", "-Wl,-z,defs", cwd=folder)
