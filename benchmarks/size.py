@@ -7,7 +7,6 @@ Prints a table of docs/kernels.md. Results must be the same bits. Needs QEMU and
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -41,4 +40,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    document.run(main)

@@ -33,6 +33,7 @@ from poetc.errors import (
 from poetc.interpreter import InterpreterError, Run, run_func, run_graph
 from poetc.ir.graph import graphs, view_scheduled, view_unscheduled
 from poetc.ir.poet import AnyPageOut, GraphOp, PageType
+from poetc.ir.poet.transfers import transfer_of
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes, run_passes
@@ -162,7 +163,7 @@ def test_without_paging_only_parameters_move(gesture: Model) -> None:
     moved = {view.values[s.tensor] for s in view.steps if isinstance(s, PageIn | PageOut)}
     old = set(graph.arguments)
     pages = [page for i in stored(graph) if (page := graph.new_page(i))]
-    new = {op.tensor for page in pages if isinstance(op := page.owner, AnyPageOut)}
+    new = {op.tensor for page in pages if isinstance(op := transfer_of(page), AnyPageOut)}
     assert len(new) == len(pages) and moved <= old | new
 
 
@@ -277,7 +278,7 @@ def test_auto_takes_storage_when_half_of_the_time_found_nothing(
 
     monkeypatch.setattr(Solver, "solve", slow)
     graph = small()
-    report = plan_graph(graph, options(1 << 20, "auto"))
+    report = plan_graph(graph, options(1 << 20, "auto", stop="work"))
     assert report.params == "storage" and report.status == "feasible"
     assert seen == [("ram", 0.5), ("storage", 1.0), ("ram", 1.0)]
     assert left_s[0] == left_s[1] > left_s[2]

@@ -1,0 +1,140 @@
+"""Steps in little RAM, as C: kernels run in tiles, with their tensors on storage.
+
+    python -m benchmarks.streaming [MODEL ...]
+
+Prints a table of docs/streaming.md. Each model is scheduled by poet-stream, compiled with gcc and
+run on this machine for one step; the results are compared with XLA's, and must be the same bits as
+those of the program with unlimited RAM. The largest models take minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import document
+from benchmarks.accuracy import text_of
+from benchmarks.boards import results
+from poetc.cli import main as poetc
+from poetc.costmodel.device import load_device
+from poetc.ir.graph import graphs
+from poetc.ir.poet import StreamOp
+from poetc.ir.text import make_context, module_text, parse_module
+from poetc.passes.poet_stream import PoetStreamPass
+from poetc.pipeline import front_passes, run_passes
+
+DEVICE = "nrf52840"
+OTHER_BYTES = 32 + 1024 + 512
+"""Beside the arena: the store, the stack, and a block of a page."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and all of the RAM that it is to take."""
+
+    model: str
+    ram_kib: int
+
+
+CASES = (
+    Case("gesture_mlp", 3),
+    Case("mlp_mnist", 5),
+    Case("lenet5", 8),
+    Case("dscnn", 32),
+    Case("resnet8", 32),
+    Case("bert_micro", 32),
+    Case("resnet18", 64),
+    Case("resnet18", 256),
+    Case("vgg16", 256),
+)
+
+
+def main(words: list[str]) -> None:
+    """Prints the table."""
+    models = document.chosen(words, [case.model for case in CASES])
+    print(
+        "| model | RAM for it | takes | in tiles | read | written | storage | furthest from XLA |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|"
+    )
+    for case in document.progress([case for case in CASES if case.model in models]):
+        with tempfile.TemporaryDirectory(prefix="poetc-streaming-") as name:
+            print(_row(case, Path(name)), flush=True)
+
+
+def _row(case: Case, directory: Path) -> str:
+    text, arguments = text_of(case.model, directory)
+    source, data = directory / "step.mlir", directory / "step.npz"
+    source.write_text(text)
+    _write_data(text, arguments, data)
+    small, streams = _streamed(text, case)
+    (directory / "small.mlir").write_text(small)
+    printed = _run(directory / "small.mlir", data, directory / "little")
+    _run(source, data, directory / "unlimited")
+    assert results(directory / "little") == results(directory / "unlimited"), f"{case}: other bits"
+    ram = re.search(r"RAM: (\d+) bytes, storage: (\d+) bytes, status: ok", printed)
+    differences = [float(d) for d in re.findall(r"relative difference (\S+)", printed)]
+    assert ram is not None and differences and int(ram[1]) <= case.ram_kib * 1024, printed
+    moved = _moved(directory / "small.mlir")
+    cells = (
+        case.model,
+        f"{case.ram_kib} KB",
+        f"{int(ram[1]):,} B",
+        f"{streams} kernels",
+        *(f"{size / 1000:,.0f} KB" for size in moved),
+        f"{int(ram[2]) / 1000:,.0f} KB",
+        f"{max(differences):.1e}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _write_data(text: str, arguments: list[np.ndarray], path: Path) -> None:
+    """The arguments and what XLA gives for them."""
+    from tests.models.make_results import xla_program
+
+    found = [np.asarray(result) for result in xla_program(text)(list(arguments))()]
+    arrays = {f"arg{i}": a for i, a in enumerate(arguments)}
+    arrays |= {f"out{i}": a for i, a in enumerate(found)}
+    np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def _streamed(text: str, case: Case) -> tuple[str, int]:
+    """The step in so much RAM, and how many kernels run in tiles."""
+    module = parse_module(text, case.model)
+    passes = front_passes(module, DEVICE, load_device(DEVICE), arrange=False)
+    limit_bytes = case.ram_kib * 1024 - OTHER_BYTES
+    passes = (*passes, PoetStreamPass(limit_bytes, device=DEVICE))
+    run_passes(make_context(), module, passes, lambda *_: None)
+    (graph,) = graphs(module)
+    return module_text(module), sum(isinstance(op, StreamOp) for op in graph.block.ops)
+
+
+def _run(source: Path, data: Path, out: Path) -> str:
+    """What the program of a step says when it runs once."""
+    words = [str(source), "--emit=c", "-q", "-o", str(out), f"--data={data}"]
+    if poetc(words) != 0:
+        sys.exit(1)
+    make = ["make", "-s", "-C", str(out), "run", "CFLAGS=-O2"]
+    done = subprocess.run(make, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    return done.stdout
+
+
+def _moved(source: Path) -> tuple[int, int]:
+    """Bytes that a step reads from storage and writes to it, as the summary has them."""
+    report = source.with_suffix(".json")
+    if poetc([str(source), "--emit=report", "-q", "-o", str(report)]) != 0:
+        sys.exit(1)
+    found = json.loads(report.read_text())
+    return found["page_in_bytes"], found["page_out_bytes"]
+
+
+if __name__ == "__main__":
+    document.run(main)
