@@ -49,7 +49,6 @@ CASES = (
     Case("lenet5", 8),
     Case("dscnn", 32),
     Case("resnet8", 32),
-    Case("bert_micro", 32),
     Case("resnet18", 64),
     Case("resnet18", 256),
     Case("vgg16", 256),

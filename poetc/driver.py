@@ -255,7 +255,8 @@ def front_passes_of(
         options.frozen,
         options.train,
         options.pages,
-        options.arrange,
+        # Without float registers there is little to gain, and code grows.
+        options.arrange and (options.board is None or options.board.has_float_registers),
     )
 
 

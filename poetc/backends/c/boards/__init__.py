@@ -70,6 +70,11 @@ class Board:
         """The C compiler for the default core, with its options."""
         return " ".join((CROSS_COMPILER, "-ffreestanding", *CPU_FLAGS[self.cpus[0]]))
 
+    @property
+    def has_float_registers(self) -> bool:
+        """Whether some of its cores compute floats themselves."""
+        return any("-mfloat-abi=hard" in CPU_FLAGS[cpu] for cpu in self.cpus)
+
 
 def known_boards() -> tuple[str, ...]:
     """The names that `--board` takes, sorted; `host` is the program without a board."""
