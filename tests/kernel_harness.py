@@ -20,6 +20,7 @@ from poetc.ir import mathlib, poet
 from poetc.ir.dense import dtype_of
 from poetc.ir.types import ELEMENT_TYPES, is_float
 from poetc.kernels import analysis
+from poetc.kernels.access import value_of
 from poetc.kernels.addresses import extent_of
 from poetc.kernels.lower import lower_kernel
 
@@ -239,8 +240,9 @@ def check_in_bounds(function: func.FuncOp) -> None:
         for guard in guards:
             runs &= analysis._passes((guard.condition, guard.operands, guard.holds), positions)
         assert isinstance(op.memref.type, MemRefType)
+        operands = [positions[index] for index in op.indices]
         for expr, size in zip(op.map.data.results, op.memref.type.get_shape(), strict=True):
-            index = np.broadcast_to(analysis._values(expr, op.indices, positions), extents)
+            index = np.broadcast_to(value_of(expr, operands, op.map.data.num_dims), extents)
             wrong = runs & ((index < 0) | (index >= size))
             assert not wrong.any(), f"{op} out of bounds in\n{function}"
 

@@ -34,6 +34,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.ir.text import parse_module
 from poetc.kernels import analysis
+from poetc.kernels.access import value_of
 from poetc.kernels.addresses import extent_of
 from poetc.kernels.analysis import work
 from poetc.kernels.distribute import distribute
@@ -97,9 +98,10 @@ def touched_elements(
     for guard in guards:
         runs &= analysis._passes((guard.condition, guard.operands, guard.holds), positions)
     assert isinstance(access, affine.LoadOp | affine.StoreOp)
+    map, operands = access.map.data, [positions[index] for index in access.indices]
     found = [
-        np.broadcast_to(analysis._values(expr, access.indices, positions), shape)[runs].tolist()
-        for expr in access.map.data.results
+        np.broadcast_to(value_of(expr, operands, map.num_dims), shape)[runs].tolist()
+        for expr in map.results
     ]
     return set(zip(*found, strict=True)) if found else {()} if runs.any() else set()
 

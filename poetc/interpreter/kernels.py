@@ -22,21 +22,13 @@ from xdsl.dialects.builtin import (
     MemRefType,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
-    AffineConstraintKind,
-    AffineDimExpr,
-    AffineExpr,
-    AffineSymExpr,
-)
 
 from poetc.interpreter.functions import InterpreterError
 from poetc.interpreter.scalars import scalar, scalar_dtype
 from poetc.ir.dense import dtype_of, to_array
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo.base import Array
+from poetc.kernels.access import holds, value_of
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL
 
 _MOST_AT_ONCE = 1 << 22
@@ -112,7 +104,7 @@ class _Run:
                 case affine.ApplyOp():
                     operands = [self.get(operand) for operand in op.mapOperands]
                     (expr,) = op.map.data.results
-                    self.values[op.result] = _affine(expr, operands, op.map.data.num_dims)
+                    self.values[op.result] = value_of(expr, operands, op.map.data.num_dims)
                 case memref.GetGlobalOp():
                     name = op.name_.string_value()
                     if name not in self.tables:
@@ -160,7 +152,7 @@ class _Run:
         bound = op.lowerBoundMap.data if lower else op.upperBoundMap.data
         operands = op.lowerBoundOperands if lower else op.upperBoundOperands
         arrays = [self.get(operand) for operand in operands]
-        found = [_affine(expr, arrays, bound.num_dims) for expr in bound.results]
+        found = [value_of(expr, arrays, bound.num_dims) for expr in bound.results]
         return reduce(np.maximum if lower else np.minimum, found)
 
     def _at_once(self, op: affine.ForOp, count: int) -> bool:
@@ -180,22 +172,10 @@ class _Run:
 
     def _if(self, op: affine.IfOp) -> None:
         arrays = [self.get(operand) for operand in op.args]
-        holds = np.asarray(True)
-        condition = op.condition.data
-        for constraint in condition.constraints:
-            difference = _affine(constraint.lhs, arrays, condition.num_dims) - _affine(
-                constraint.rhs, arrays, condition.num_dims
-            )
-            match constraint.kind:
-                case AffineConstraintKind.ge:
-                    holds = holds & (difference >= 0)
-                case AffineConstraintKind.le:
-                    holds = holds & (difference <= 0)
-                case AffineConstraintKind.eq:
-                    holds = holds & (difference == 0)
+        where = holds(op.condition.data, arrays)
         outside = self.active
         sides: list[list[Array] | None] = []
-        for region, side in ((op.then_region, holds), (op.else_region, ~holds)):
+        for region, side in ((op.then_region, where), (op.else_region, ~where)):
             found = None
             if side.any() and region.blocks:
                 self.active = outside if side.all() else _both(outside, side)
@@ -209,7 +189,7 @@ class _Run:
                 assert only is not None
                 self.values[result] = only[i]
             else:
-                self.values[result] = _chosen(holds, then[i], other[i])
+                self.values[result] = _chosen(where, then[i], other[i])
 
     # Memory
 
@@ -220,7 +200,7 @@ class _Run:
         operands = [self.get(index) for index in op.indices]
         if isinstance(op, affine.LoadOp | affine.StoreOp):
             map = op.map.data
-            operands = [_affine(expr, operands, map.num_dims) for expr in map.results]
+            operands = [value_of(expr, operands, map.num_dims) for expr in map.results]
         found: list[Array] = []
         assert isinstance(memory.type, MemRefType)
         for dim, (index, size) in enumerate(zip(operands, memory.type.get_shape(), strict=True)):
@@ -278,31 +258,6 @@ def _depending(value: SSAValue, inside: Operation) -> set[SSAValue]:
                     found.add(result)
                     pending.append(result)
     return found
-
-
-def _affine(expr: AffineExpr, operands: Sequence[Array], dims: int) -> Array:
-    match expr:
-        case AffineConstantExpr():
-            return np.asarray(expr.value)
-        case AffineDimExpr():
-            return operands[expr.position]
-        case AffineSymExpr():
-            return operands[dims + expr.position]
-        case AffineBinaryOpExpr():
-            lhs = _affine(expr.lhs, operands, dims)
-            rhs = _affine(expr.rhs, operands, dims)
-            match expr.kind:
-                case AffineBinaryOpKind.Add:
-                    return lhs + rhs
-                case AffineBinaryOpKind.Mul:
-                    return lhs * rhs
-                case AffineBinaryOpKind.Mod:
-                    return lhs % rhs
-                case AffineBinaryOpKind.FloorDiv:
-                    return lhs // rhs
-                case AffineBinaryOpKind.CeilDiv:
-                    return -(-lhs // rhs)
-    raise AssertionError(f"unexpected {expr} in a kernel")
 
 
 __all__ = ["memory_dtype", "run_kernel", "tables_of"]

@@ -1,4 +1,5 @@
-"""The indices of accesses in lowered kernels, read back from their affine maps.
+"""Loads and stores of lowered kernels: their indices, read back from affine maps, and the loops
+around them; and affine maps and conditions evaluated on arrays.
 
 In the text of an affine load or store loop variables are not told from symbols, and xDSL reads all
 of them as symbols; hence dimensions and symbols are the same here.
@@ -6,23 +7,29 @@ of them as symbols; hence dimensions and symbols are the same here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
-from xdsl.dialects import affine, arith, memref
+import numpy as np
+from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
     AffineConstantExpr,
+    AffineConstraintKind,
     AffineDimExpr,
     AffineExpr,
     AffineMap,
+    AffineSet,
     AffineSymExpr,
 )
 
 from poetc.kernels.index import Index, constant
 
+LOADS = (affine.LoadOp, memref.LoadOp)
+STORES = (affine.StoreOp, memref.StoreOp)
 Access = affine.LoadOp | affine.StoreOp | memref.LoadOp | memref.StoreOp
 
 
@@ -84,10 +91,38 @@ def _index(expr: AffineExpr, values: Sequence[Index | None], dims: int) -> Index
 
 def loops_around(op: Operation) -> list[affine.ForOp]:
     """The loops around an operation, the outermost first."""
-    found: list[affine.ForOp] = []
+    return [parent for parent in parents(op) if isinstance(parent, affine.ForOp)][::-1]
+
+
+def parents(op: Operation) -> Iterator[Operation]:
+    """The operations around one in its function, the innermost first."""
     parent = op.parent_op()
-    while parent is not None:
-        if isinstance(parent, affine.ForOp):
-            found.append(parent)
+    while parent is not None and not isinstance(parent, func.FuncOp):
+        yield parent
         parent = parent.parent_op()
-    return found[::-1]
+
+
+def value_of(expr: AffineExpr, operands: Sequence[np.ndarray], dims: int) -> np.ndarray:
+    """An expression of the first `dims` operands as dimensions and the others as symbols, element
+    by element."""
+    # Typed for integers; it computes with operators that arrays have.
+    numbers = cast(Sequence[int], operands)
+    return np.asarray(expr.eval(numbers[:dims], numbers[dims:]))
+
+
+def holds(condition: AffineSet, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """Where a condition on operands, dimensions and then symbols, holds."""
+    result = np.asarray(True)
+    for constraint in condition.constraints:
+        left, right = (
+            value_of(side, operands, condition.num_dims)
+            for side in (constraint.lhs, constraint.rhs)
+        )
+        match constraint.kind:
+            case AffineConstraintKind.ge:
+                result = result & (left >= right)
+            case AffineConstraintKind.le:
+                result = result & (left <= right)
+            case AffineConstraintKind.eq:
+                result = result & (left == right)
+    return result

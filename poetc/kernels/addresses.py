@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import BlockArgument, SSAValue
-from xdsl.ir.affine import (
-    AffineConstantExpr,
-)
+from xdsl.ir.affine import AffineConstantExpr
 
 from poetc.errors import InputError
 from poetc.ir.locations import source_location
@@ -45,7 +43,22 @@ def extent_of(variable: SSAValue) -> int:
     return extent(loop)
 
 
-def pins(
+def all_pinned(
+    maps: Sequence[tuple[Linear, Linear]], variables: Sequence[SSAValue], same: set[SSAValue]
+) -> set[SSAValue]:
+    """The common loop variables that are equal where two accesses have one address: those that are
+    the `same` anyway, and those that follow. `maps` are the indices of both in each dimension."""
+    found = set(same)
+    grown = True
+    while grown:
+        before = len(found)
+        for stored, loaded in maps:
+            found |= _pins(stored, loaded, variables, found)
+        grown = len(found) > before
+    return found
+
+
+def _pins(
     stored: Linear, loaded: Linear, variables: Sequence[SSAValue], pinned: set[SSAValue]
 ) -> set[SSAValue]:
     """The common loop variables that equal indices `stored` and `loaded` force to be equal: where

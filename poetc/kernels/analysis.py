@@ -20,12 +20,7 @@ from xdsl.dialects import affine, arith, func, math, memref
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
     AffineConstraintExpr,
-    AffineConstraintKind,
-    AffineDimExpr,
     AffineExpr,
     AffineSet,
 )
@@ -34,7 +29,15 @@ from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
-from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, extent, extent_of, never_equal, pins
+from poetc.kernels.access import holds, parents
+from poetc.kernels.addresses import (
+    IN_ALL,
+    SEQUENTIAL,
+    all_pinned,
+    extent,
+    extent_of,
+    never_equal,
+)
 from poetc.kernels.linear import access_indices
 
 # Work
@@ -228,48 +231,18 @@ def _enumerate(
 def _passes(
     test: tuple[AffineSet, Sequence[SSAValue], bool], positions: Mapping[SSAValue, np.ndarray]
 ) -> np.ndarray:
-    condition, operands, holds = test
-    result = np.asarray(True)
-    for constraint in condition.constraints:
-        difference = _values(constraint.lhs, operands, positions) - _values(
-            constraint.rhs, operands, positions
-        )
-        match constraint.kind:
-            case AffineConstraintKind.ge:
-                result = result & (difference >= 0)
-            case AffineConstraintKind.le:
-                result = result & (difference <= 0)
-            case AffineConstraintKind.eq:
-                result = result & (difference == 0)
-    return result if holds else ~result
-
-
-def _values(
-    expr: AffineExpr, operands: Sequence[SSAValue], positions: Mapping[SSAValue, np.ndarray]
-) -> np.ndarray:
-    match expr:
-        case AffineConstantExpr():
-            return np.asarray(expr.value)
-        case AffineDimExpr():
-            variable = operands[expr.position]
-            if variable not in positions:
-                raise InputError("a guard in a kernel may depend on its loop variables only")
-            return positions[variable]
-        case AffineBinaryOpExpr():
-            lhs = _values(expr.lhs, operands, positions)
-            rhs = _values(expr.rhs, operands, positions)
-            match expr.kind:
-                case AffineBinaryOpKind.Add:
-                    return lhs + rhs
-                case AffineBinaryOpKind.Mul:
-                    return lhs * rhs
-                case AffineBinaryOpKind.Mod:
-                    return lhs % rhs
-                case AffineBinaryOpKind.FloorDiv:
-                    return lhs // rhs
-                case AffineBinaryOpKind.CeilDiv:
-                    return -(-lhs // rhs)
-    raise AssertionError(f"unexpected {expr} in a kernel")
+    condition, operands, wanted = test
+    used = {
+        operands[dim]
+        for constraint in condition.constraints
+        for side in (constraint.lhs, constraint.rhs)
+        for dim in side.used_dims()
+    }
+    if not used <= positions.keys():
+        raise InputError("a guard in a kernel may depend on its loop variables only")
+    nowhere = np.asarray(0)  # of operands that it does not use
+    result = holds(condition, [positions.get(operand, nowhere) for operand in operands])
+    return result if wanted else ~result
 
 
 def _without_symbols(condition: AffineSet) -> AffineSet:
@@ -417,30 +390,15 @@ def _users(value: SSAValue) -> Iterator[Operation]:
 
 
 def _reads_first(load: affine.LoadOp | memref.LoadOp, store: affine.StoreOp) -> bool:
-    inside_load, inside_store = _ancestors(load), _ancestors(store)
+    inside_load, inside_store = list(parents(load)), list(parents(store))
     common = [op for op in inside_load if op in inside_store and isinstance(op, affine.ForOp)]
     variables = [op.body.block.args[0] for op in common]
-    pinned: set[SSAValue] = {v for v in variables if extent_of(v) <= 1}
     maps = list(zip(access_indices(store), access_indices(load), strict=True))
-    grown = True
-    while grown:
-        before = len(pinned)
-        for stored, loaded in maps:
-            pinned |= pins(stored, loaded, variables, pinned)
-        grown = len(pinned) > before
+    pinned = all_pinned(maps, variables, {v for v in variables if extent_of(v) <= 1})
     # In one iteration of the common loops: whichever comes first in their innermost common block.
     if pinned.issuperset(variables) and _comes_first(load, store, inside_load):
         return True
     return any(never_equal(stored, loaded, pinned) for stored, loaded in maps)
-
-
-def _ancestors(op: Operation) -> list[Operation]:
-    result: list[Operation] = []
-    parent = op.parent_op()
-    while parent is not None:
-        result.append(parent)
-        parent = parent.parent_op()
-    return result
 
 
 def _comes_first(first: Operation, second: Operation, above_first: Sequence[Operation]) -> bool:

@@ -18,11 +18,9 @@ from xdsl.ir.affine import AffineMap
 
 from poetc.errors import InputError
 from poetc.ir.locations import source_location
-from poetc.kernels.access import Access, access_indices, loops_around
+from poetc.kernels.access import STORES, Access, access_indices, loops_around
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent
 from poetc.kernels.index import Index, Var
-
-_STORES = (affine.StoreOp, memref.StoreOp)
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def splits(loop: affine.ForOp) -> bool:
     known: dict[SSAValue, Index] = {variable: Index.of(Var(0, extent(loop)))}
     places: dict[SSAValue, set[int]] = {}
     accesses = [op for op in loop.walk() if isinstance(op, Access)]
-    written = {op.memref for op in accesses if isinstance(op, _STORES)}
+    written = {op.memref for op in accesses if isinstance(op, STORES)}
     for op in accesses:
         if op.memref in written and _is_workspace(op.memref):
             indices = access_indices(op, known)
@@ -125,7 +123,7 @@ class _Distribution:
                 self._collect(op.body.block)
                 part = None
                 continue
-            if part is None or not isinstance(op, _STORES):
+            if part is None or not isinstance(op, STORES):
                 part = _Part()
                 self.parts.append(part)
             part.anchors.append(op)
@@ -223,7 +221,7 @@ class _Distribution:
             if not users:
                 continue
             scratch = number >= len(own) or own[number] in workspaces
-            kind = 2 if scratch else int(any(isinstance(op, _STORES) for op in users))
+            kind = 2 if scratch else int(any(isinstance(op, STORES) for op in users))
             kinds[kind].append(number)
         order = [number for kind in kinds for number in kind]
         final = Block(arg_types=[block.args[number].type for number in order])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import affine, func, memref
+from xdsl.dialects import affine, memref
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.errors import PoetcError
-from poetc.kernels.access import Access, access_indices, loops_around
+from poetc.kernels.access import STORES, Access, access_indices, loops_around, parents
 from poetc.kernels.analysis import IN_ALL, extent
 from poetc.kernels.index import ZERO, Index, Quotient, Var, affine_map, constant
-
-_STORES = (affine.StoreOp, memref.StoreOp)
 
 
 class NotTileable(PoetcError):  # noqa: N818
@@ -81,7 +79,7 @@ def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, l
     shape = argument.type.get_shape()
     accesses = [use.operation for use in argument.uses]
     accesses = [op for op in accesses if isinstance(op, Access)]
-    written = any(isinstance(op, _STORES) for op in accesses)
+    written = any(isinstance(op, STORES) for op in accesses)
     depth = tiled.before_sum if written else len(tiled.loops)
     groups: dict[tuple[tuple[tuple[object, int], ...], ...], list[tuple[Access, list[_Span]]]]
     groups = {}
@@ -108,7 +106,7 @@ def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, l
             sizes.append(size if whole else width)
         moving = [v for start in starts for v in start.vars()]
         at = max((tiled.variables.index(v) + 1 for v in moving), default=0)
-        stored = [op for op, _ in group if isinstance(op, _STORES)]
+        stored = [op for op, _ in group if isinstance(op, STORES)]
         for op in stored:
             _check_filled(tiled, op, depth, shape, argument)
         part = Slice(
@@ -116,7 +114,7 @@ def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, l
             MemRefType(argument.type.element_type, sizes),
             tuple(starts),
             at,
-            any(not isinstance(op, _STORES) for op, _ in group) and not written,
+            any(not isinstance(op, STORES) for op, _ in group) and not written,
             written,
         )
         found.append((part, [op for op, _ in group]))
@@ -133,7 +131,7 @@ def _check_filled(
         f"what is stored to %{argument.name_hint} fills no slice of it, so it stays in RAM"
     )
     loops = loops_around(op)
-    if any(not isinstance(parent, affine.ForOp) for parent in _parents(op)):
+    if any(not isinstance(parent, affine.ForOp) for parent in parents(op)):
         raise refused
     full: dict[SSAValue, Index] = {
         loop.body.block.args[0]: Index.of(Var(n, extent(loop))) for n, loop in enumerate(loops)
@@ -188,14 +186,19 @@ def take_slice(op: Access, new: SSAValue, part: Slice, tiled: TiledLoops) -> Non
         replacement: Operation = affine.LoadOp(new, operands, attribute)
     else:
         replacement = affine.StoreOp(op.value, new, operands, attribute)
-    parent = op.parent_block()
-    assert parent is not None
-    parent.insert_op_before(replacement, op)
-    for result, other in zip(op.results, replacement.results, strict=True):
+    replace_op(op, replacement)
+
+
+def replace_op(old: Operation, new: Operation) -> None:
+    """Puts an operation in the place of another; each result keeps its name."""
+    block = old.parent_block()
+    assert block is not None
+    block.insert_op_before(new, old)
+    for result, other in zip(old.results, new.results, strict=True):
         other.name_hint = result.name_hint
         result.replace_all_uses_with(other)
-    op.detach()
-    op.erase()
+    old.detach()
+    old.erase()
 
 
 def _named(tiled: TiledLoops, op: Operation) -> dict[SSAValue, Index]:
@@ -249,10 +252,3 @@ def _quotient_span(atom: Quotient, fixed: set[Var]) -> _Span:
         first = inner.start.const // atom.divisor
         return _Span(constant(first), (inner.start.const + inner.width) // atom.divisor - first)
     return _Span(inner.start // atom.divisor, -(-inner.width // atom.divisor))
-
-
-def _parents(op: Operation) -> Iterator[Operation]:
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, func.FuncOp):
-        yield parent
-        parent = parent.parent_op()

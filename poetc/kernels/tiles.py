@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import affine, func, memref
+from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
@@ -29,9 +29,14 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, TILES, buffers, extent
 from poetc.kernels.distribute import is_whole, splits
 from poetc.kernels.index import Condition, Index, Var, affine_map, affine_set
-from poetc.kernels.slices import NotTileable, Slice, TiledLoops, slices_of, take_slice
-
-_STORES = (affine.StoreOp, memref.StoreOp)
+from poetc.kernels.slices import (
+    NotTileable,
+    Slice,
+    TiledLoops,
+    replace_op,
+    slices_of,
+    take_slice,
+)
 
 
 @dataclass(frozen=True)
@@ -328,14 +333,7 @@ def _restrict(loop: affine.ForOp, variable: Var, size: int) -> None:
         AffineMapAttr(AffineMap(1, 0, tuple(ends))),
         loop.detach_region(loop.body),
     )
-    block = loop.parent_block()
-    assert block is not None
-    block.insert_op_before(new, loop)
-    for old, other in zip(loop.results, new.results, strict=True):
-        other.name_hint = old.name_hint
-        old.replace_all_uses_with(other)
-    loop.detach()
-    loop.erase()
+    replace_op(loop, new)
 
 
 def _guard(

@@ -20,13 +20,11 @@ from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from poetc.ir.buffers import element_bytes
+from poetc.kernels.access import LOADS, STORES, Access, parents
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent, workspace_bytes
 from poetc.kernels.linear import Linear, access_indices
 
 _INDEX_BYTES = 4
-_LOADS = (affine.LoadOp, memref.LoadOp)
-_STORES = (affine.StoreOp, memref.StoreOp)
-_Access = affine.LoadOp | memref.LoadOp | affine.StoreOp | memref.StoreOp
 
 
 @dataclass(frozen=True)
@@ -170,12 +168,12 @@ class _Reader:
             if isinstance(op, affine.YieldOp | func.ReturnOp):
                 continue
             after = max((part_of.get(v, 0) for v in _used((op,))), default=0)
-            for load in _of_type(op, _LOADS):
+            for load in _of_type(op, LOADS):
                 after = max(after, written.get(load.memref, 0))
             if isinstance(op, affine.ForOp):
                 loops += 1
                 after = loops
-            stores = list(_of_type(op, _STORES))
+            stores = list(_of_type(op, STORES))
             if stores:
                 after = max(after, 1)
             parts[after].append(op)
@@ -186,7 +184,7 @@ class _Reader:
         times = prod(extent(loop) for loop in chain)
         kept, trees = 0, []
         for number, part in enumerate(parts[1:], 1):
-            stored = [op for op in free if any(_of_type(op, _STORES))] if number == 1 else []
+            stored = [op for op in free if any(_of_type(op, STORES))] if number == 1 else []
             needed = [op for op in _needed(free, [*stored, *part]) if op not in stored]
             trees.append(self.tree(chain, [*needed, *stored], part))
             given = _used(later for p in parts[number + 1 :] for later in p)
@@ -203,13 +201,13 @@ class _Reader:
             users = [
                 number
                 for number, part in enumerate(parts)
-                if any(a.memref is workspace for op in part for a in _of_type(op, _LOADS + _STORES))
+                if any(a.memref is workspace for op in part for a in _of_type(op, LOADS + STORES))
             ]
             if len(users) < 2:
                 continue
             used: set[SSAValue] = set()
             for op in parts[users[0]]:
-                for store in _of_type(op, _STORES):
+                for store in _of_type(op, STORES):
                     if store.memref is workspace:
                         used |= {v for index in access_indices(store) for v in index.terms}
             times = prod(extent(loop) for loop in chain if loop.body.block.args[0] not in used)
@@ -231,10 +229,10 @@ class _Reader:
         }
         parallel = sum(not loop.resumed_bytes for loop in loops)
         found: dict[tuple[object, ...], list[tuple[tuple[Dim, ...], Operation]]] = {}
-        for access in (a for op in ops for a in _of_type(op, _LOADS + _STORES)):
+        for access in (a for op in ops for a in _of_type(op, LOADS + STORES)):
             if access.memref not in self.buffers:
                 continue
-            stored = isinstance(access, _STORES)
+            stored = isinstance(access, STORES)
             depth = _depth(access, chain)
             if stored:
                 needed = range(depth)
@@ -273,7 +271,7 @@ def _stream(
     assert isinstance(memory, MemRefType)
     size = element_bytes(memory.element_type)
     moved = [loop for dim in dims for loop, _ in dim.terms]
-    guarded = any(isinstance(op, affine.IfOp) for access in accesses for op in _around(access))
+    guarded = any(isinstance(op, affine.IfOp) for access in accesses for op in parents(access))
     partial = bool(stored) and (guarded or len(set(moved)) < len(moved))
     return Stream(buffer, bool(stored), size, tuple(dims), needed, partial, accesses)
 
@@ -330,15 +328,8 @@ def _beside(ops: Iterable[Operation], loop: affine.ForOp) -> Iterator[Operation]
 
 def _depth(op: Operation, chain: Sequence[affine.ForOp]) -> int:
     """How many loops of the chain are around."""
-    around = set(_around(op))
+    around = set(parents(op))
     return sum(loop in around for loop in chain)
-
-
-def _around(op: Operation) -> Iterator[Operation]:
-    parent = op.parent_op()
-    while parent is not None:
-        yield parent
-        parent = parent.parent_op()
 
 
 def _deepest_use(load: Operation, chain: Sequence[affine.ForOp]) -> int:
@@ -367,15 +358,15 @@ def _deepest_use(load: Operation, chain: Sequence[affine.ForOp]) -> int:
 
 
 def _memref(access: Operation) -> SSAValue:
-    assert isinstance(access, _LOADS + _STORES)
+    assert isinstance(access, LOADS + STORES)
     return access.memref
 
 
-def _of_type(op: Operation, types: tuple[type, ...]) -> Iterator[_Access]:
+def _of_type(op: Operation, types: tuple[type, ...]) -> Iterator[Access]:
     return (inner for inner in op.walk() if isinstance(inner, types))  # type: ignore[misc]
 
 
-def _dims(access: _Access, inside: dict[SSAValue, int]) -> tuple[Dim, ...]:
+def _dims(access: Access, inside: dict[SSAValue, int]) -> tuple[Dim, ...]:
     memory = _memref(access).type
     assert isinstance(memory, MemRefType)
     values = list(access.indices)
@@ -430,7 +421,7 @@ def _comes_from(values: Sequence[SSAValue]) -> tuple[list[SSAValue], bool]:
             if isinstance(owner.parent_op(), affine.ForOp):
                 loops[value if value is owner.args[0] else owner.args[0]] = None
             continue
-        loaded |= isinstance(owner, _LOADS)
+        loaded |= isinstance(owner, LOADS)
         for operand in _used((owner,)):
             if operand not in seen:
                 seen.add(operand)

@@ -47,8 +47,6 @@ class Machine:
 _FACTORS = (2, 3, 4, 5, 6, 7, 8)
 _MOST_COPIES = 16
 _UNROLLED = (2, 3, 4, 5, 8)
-_MOST_OPERATIONS = 64
-"""In the body of an innermost loop."""
 _FLOPS = (
     arith.AddfOp,
     arith.SubfOp,

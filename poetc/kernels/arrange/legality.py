@@ -5,10 +5,9 @@ from __future__ import annotations
 from xdsl.dialects import affine, memref
 from xdsl.ir import Operation, SSAValue
 
-from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, extent_of, never_equal, pins
+from poetc.kernels.access import STORES, Access, loops_around
+from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, all_pinned, extent_of, never_equal
 from poetc.kernels.linear import access_indices
-
-_Access = affine.LoadOp | affine.StoreOp | memref.LoadOp | memref.StoreOp
 
 
 def may_jam(loop: affine.ForOp) -> bool:
@@ -21,13 +20,13 @@ def may_jam(loop: affine.ForOp) -> bool:
         return False
     accesses: dict[SSAValue, list[Operation]] = {}
     for op in loop.walk():
-        if isinstance(op, _Access):
+        if isinstance(op, Access):
             accesses.setdefault(op.memref, []).append(op)
     return all(
         _apart(loop, op, other)
         for of_buffer in accesses.values()
         for op in of_buffer
-        if isinstance(op, affine.StoreOp | memref.StoreOp)
+        if isinstance(op, STORES)
         for other in of_buffer
     )
 
@@ -38,28 +37,13 @@ def _apart(loop: affine.ForOp, store: Operation, other: Operation) -> bool:
         return False
     assert isinstance(store, affine.StoreOp)
     assert isinstance(other, affine.LoadOp | affine.StoreOp | memref.LoadOp)
-    variables = [v for v in _variables(store) if v in set(_variables(other))]
+    others = set(loops_around(other))
+    variables = [each.body.block.args[0] for each in loops_around(store) if each in others]
     inside = variables.index(loop.body.block.args[0])
-    # What is reordered is in one iteration of the loops around.
-    same: set[SSAValue] = {*variables[:inside], *(v for v in variables if extent_of(v) <= 1)}
     maps = list(zip(access_indices(store), access_indices(other), strict=True))
-    grown = True
-    while grown:
-        before = len(same)
-        for stored, loaded in maps:
-            same |= pins(stored, loaded, variables, same)
-        grown = len(same) > before
+    # What is reordered is in one iteration of the loops around.
+    fixed: set[SSAValue] = {*variables[:inside], *(v for v in variables if extent_of(v) <= 1)}
+    same = all_pinned(maps, variables, fixed)
     return loop.body.block.args[0] in same or any(
         never_equal(stored, loaded, same) for stored, loaded in maps
     )
-
-
-def _variables(op: Operation) -> list[SSAValue]:
-    """The variables of the loops around an operation, from the outermost."""
-    found: list[SSAValue] = []
-    parent = op.parent_op()
-    while parent is not None:
-        if isinstance(parent, affine.ForOp):
-            found.append(parent.body.block.args[0])
-        parent = parent.parent_op()
-    return found[::-1]
