@@ -29,7 +29,7 @@ PAGE_ALIGN_BYTES = 4
 _TAG_OF_BLOCK = 0x9E3779B1
 """Times the number of a block, what is added to its tag."""
 
-LEAST_BLOCK_BYTES = 64
+LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES = 64, 1 << 16
 """Of a block of a page, with its trailer; it is a multiple of `PAGE_ALIGN_BYTES`."""
 
 

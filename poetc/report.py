@@ -294,9 +294,11 @@ def _ram_in_tiles(
 ) -> RamReport:
     kind_of = tensor_kinds(graph)
     most, at_peak, peak = _nothing(), _nothing(), None
+    block_bytes = graph.block_bytes or 0
     for moment in live_moments(graph):
         split = _nothing()
         split["workspace"] = moment.workspace_bytes
+        split["transfer_buffers"] = block_bytes
         for value in moment.live:
             split[kind_of[value]] += tensor_bytes(value.type)
         most = {kind: max(most[kind], split[kind]) for kind in KINDS}
@@ -310,6 +312,8 @@ def _ram_in_tiles(
     ]
     if peak.workspace_bytes:
         live.append(LiveTensor("workspace", "workspace", peak.workspace_bytes, None))
+    if block_bytes:
+        live.append(LiveTensor("block of a page", "transfer_buffers", block_bytes, None))
     op = peak.op
     return RamReport(
         budget_bytes=options.ram_bytes,

@@ -15,6 +15,7 @@ from kernel_harness import same_bits
 from power import OK, Fault, Loss, Machine, parameters
 from test_c_runtime import CORRUPT
 from test_power_loss import Trial
+from xdsl.dialects.builtin import ModuleOp
 
 from poetc.backends.c.layout import static_ram_bytes
 from poetc.errors import InputError
@@ -193,3 +194,26 @@ def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):
     expected.write_bytes(content)
     ran = subprocess.run(make, capture_output=True, text=True)
     assert ran.returncode != 0 and "too much" in ran.stdout
+
+
+def test_what_is_said_of_steps_in_tiles(tmp_path: Path):
+    """A block is a buffer of transfers, no waste; blocks that nobody could mean are refused, and
+    pictures and layouts that there are none of, with what there is instead."""
+    _, module = streamed("gesture_mlp", 1500, 64)
+    source, report = tmp_path / "step.mlir", tmp_path / "report.json"
+    source.write_text(module_text(module))
+    done = cli([str(source), "--emit=report", "-q", "-o", str(report)])
+    assert done.returncode == 0, done.stderr
+    ram = json.loads(report.read_text())["ram"]
+    assert ram["at_peak"]["transfer_buffers"] == 64
+    assert ram["peak_live_bytes"] == sum(ram["at_peak"].values()) == ram["arena_bytes"]
+    c = ["--emit=c", "-o", str(tmp_path / "out")]
+    for words, said in (
+        ([f"--report={tmp_path}/x.html"], "do not go with --report; --emit=c does"),
+        (["--layout=cmake"], "where models share a runtime; --layout=make does"),
+    ):
+        done = cli([str(source), *c, "-q", *words])
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    for block in (60, 66, 1 << 17):
+        with pytest.raises(InputError, match="block is a multiple of 4 from 64 to 65,536 bytes"):
+            PoetStreamPass(1500, block=block).apply(make_context(), ModuleOp([]))

@@ -246,7 +246,9 @@ class _Numbering:
                 case WaitOp() | ReturnOp():
                     pass
                 case _:
-                    raise InputError(f"{op.name} cannot be scheduled")
+                    raise InputError(
+                        f"{op.name} is for --emit=c, the interpreter and poet-verify only"
+                    )
 
     def _add(self, value: SSAValue) -> None:
         self.index[value] = len(self.values)

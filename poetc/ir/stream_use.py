@@ -29,11 +29,12 @@ from poetc.ir.poet import (
 )
 
 
-def refuse_tiles(graph: GraphOp, what: str) -> None:
-    """Raises InputError for a graph with kernels that run in tiles, which `what` does not do."""
+def refuse_tiles(graph: GraphOp, what: str, instead: str = "--emit=c") -> None:
+    """Raises InputError for a graph with kernels that run in tiles, with which `what` does not go,
+    but what to give `instead` does."""
     if any(isinstance(run, StreamOp) for run in runs_of(graph)):
         raise InputError(
-            f"kernels that run in tiles (poet.stream) do not go with {what}; --emit=c does"
+            f"kernels that run in tiles (poet.stream) do not go with {what}; {instead} does"
         )
 
 

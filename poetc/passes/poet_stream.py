@@ -17,7 +17,7 @@ from poetc.costmodel.device import load_device
 from poetc.errors import InputError
 from poetc.ir.graph import ALIGN_BYTES
 from poetc.options import default
-from poetc.page import LEAST_BLOCK_BYTES, PAGE_ALIGN_BYTES
+from poetc.page import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, PAGE_ALIGN_BYTES
 from poetc.planning.stream import BLOCK_BYTES, stream_graphs
 
 
@@ -39,9 +39,10 @@ class PoetStreamPass(ModulePass):
             raise InputError(f"ram is a number of bytes, not {self.ram}")
         if self.align < 1 or self.align & (self.align - 1):
             raise InputError(f"align is a power of two, not {self.align}")
-        if self.block < LEAST_BLOCK_BYTES or self.block % PAGE_ALIGN_BYTES:
+        sizes = range(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES + 1, PAGE_ALIGN_BYTES)
+        if self.block not in sizes:
             raise InputError(
-                f"block is a multiple of {PAGE_ALIGN_BYTES} of {LEAST_BLOCK_BYTES} bytes or more, "
-                f"not {self.block}"
+                f"block is a multiple of {PAGE_ALIGN_BYTES} from {LEAST_BLOCK_BYTES} to "
+                f"{MOST_BLOCK_BYTES:,} bytes, not {self.block:,}"
             )
         stream_graphs(op, self.ram, load_device(self.device), self.align, self.block)

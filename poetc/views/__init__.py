@@ -82,7 +82,9 @@ def draw(step: CompiledStep, paths: Mapping[str, str]) -> dict[str, str | bytes]
     pictures by name. Raises InputError as `step_view`."""
     if not paths:
         return {}
+    from poetc.ir.stream_use import refuse_tiles
     from poetc.views.step import step_view
 
+    refuse_tiles(step.compiled.graph, " and ".join(f"--{name}" for name in paths))
     view = step_view(step.compiled)
     return {path: PICTURES[name].render(view, step, path) for name, path in paths.items()}

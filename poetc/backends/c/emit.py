@@ -297,14 +297,17 @@ def _check_tiles(
             f"graph @{graph.sym_name.data} has poet.stream but no block_bytes; run poet-stream"
         )
     others = {
-        "a schedule as data": executor is not None,
-        "--kernels=tvm": compiler is not None,
-        "other entry points": bool(entries),
-        f"--layout={layout}, where models share a runtime": load_layout(layout).shared_runtime,
+        "--executor=plan": ("--executor=code", executor is not None),
+        "--kernels=tvm": ("--kernels=c", compiler is not None),
+        "other entry points": ("a step alone", bool(entries)),
+        f"--layout={layout}, where models share a runtime": (
+            "--layout=make",
+            load_layout(layout).shared_runtime,
+        ),
     }
-    for what, given in others.items():
+    for what, (instead, given) in others.items():
         if given:
-            refuse_tiles(graph, what)
+            refuse_tiles(graph, what, instead)
 
 
 def _with_whole_transfers(module: ModuleOp) -> tuple[ModuleOp, GraphOp]:
