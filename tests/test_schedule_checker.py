@@ -21,6 +21,7 @@ from poetc.schedule.model.problem import (
     Schedule,
     Step,
     Tensor,
+    Variant,
 )
 
 # x -> f -> a -> g -> b; h(a, b) -> c; the update u makes w2 out of w and c.
@@ -332,4 +333,205 @@ def test_contradictory_problems(operations: tuple, tensors: tuple, message: str)
             ),
             tensors,
         )
+    assert str(error.value) == message
+
+
+def streaming(**changes) -> Problem:
+    """The same with variants: h streams a and b, or a and c; u streams everything, or w2 only."""
+
+    def variant(*streamed: int) -> Variant:
+        return Variant(frozenset(streamed), 3, time_ns=9, bus_ns=4, energy_nj=90, read_bytes=7)
+
+    fixed = problem()
+    f, g, h, u = fixed.operations
+    h = replace(h, variants=(variant(A, B), replace(variant(A, C), written_bytes=11)))
+    u = replace(u, variants=(variant(W, C, W2), variant(W2)))
+    return replace(fixed, operations=(f, g, h, u), **changes)
+
+
+TILED: tuple[Step, ...] = (
+    Compute(F),
+    PageOut(A),
+    Free(X),
+    Compute(G),
+    PageOut(B),
+    Free(B),
+    Compute(H, variant=0),
+    Free(A),
+    PageOut(C),
+    Compute(U, variant=0),
+)
+
+
+def without_tiled(index: int) -> tuple[Step, ...]:
+    return (*TILED[:index], *TILED[index + 1 :])
+
+
+def test_variants_are_counted() -> None:
+    report = replay(streaming(), TILED)
+    # The copy of a that stays in RAM takes its room beside c and the workspace of h, 8 and 3 bytes.
+    assert report.bytes_at_step == (20, 20, 20, 54, 48, 48, 27, 24, 8, 11)
+    assert report.energy_nj == 1 + 2 + 90 + 90 + 3 * 50
+    assert (report.busy_ns, report.bus_ns, report.makespan_ns) == (40, 23, 63)
+    assert (report.page_ins, report.page_outs, report.page_out_bytes) == (0, 3, 56)
+    assert (report.streamed_in_bytes, report.streamed_out_bytes) == (14, 0)
+    assert report.storage_bytes == 8 + 16 + 32 + 8 + 8
+    replay(streaming(ram_bytes=54, storage_bytes=72, deadline_ns=63), TILED)
+
+
+def test_a_streamed_result_is_on_storage_only() -> None:
+    steps = (*TILED[:6], PageIn(B), Compute(H, variant=1), Free(A), Free(B), *TILED[9:], PageIn(C))
+    report = replay(streaming(), steps)
+    assert report.bytes_at_step[7] == 16 + 32 + 3
+    assert (report.streamed_in_bytes, report.streamed_out_bytes) == (14, 11)
+
+
+def test_variants_occupy_the_bus() -> None:
+    report = replay(streaming(dma=True), TILED)
+    # f 0-10; page-out a 10-15 beside g 10-30; page-out b 30-35, for which its free waits; h 35-44;
+    # page-out c 44-49 and u, which waits for it, 49-58.
+    assert report.makespan_ns == 58
+    steps = (*TILED[:6], Compute(H, variant=0), PageOut(C), Free(A), Compute(U, variant=0))
+    assert replay(streaming(dma=True), steps).makespan_ns == 58
+    # Two page-outs under way, of which h waits for both: 10-15-20 beside g; h 30-39. What is paged
+    # in meanwhile waits for h.
+    resident = (*TILED[:5], PageIn(W), Compute(H, variant=0), Free(A), Free(B))
+    tail = (Compute(U, ((W2, W),)), PageOut(W2), Free(W2))
+    # g -30, b -35, w -38; h 38-47; u 47-127; w2 -132.
+    assert replay(streaming(dma=True), (*resident, *tail)).makespan_ns == 132
+    late = (*TILED[:5], Compute(H, variant=0), PageIn(W), Free(A), Free(B))
+    # h 35-44; w 44-47; u 47-127; w2 -132.
+    assert replay(streaming(dma=True), (*late, *tail)).makespan_ns == 132
+
+
+def test_a_variant_that_streams_nothing_leaves_the_bus() -> None:
+    tensors = (Tensor("a", 1, start=Place.STORAGE, pagein_time_ns=10),)
+    slow = Variant(frozenset(), 0, time_ns=4, bus_ns=0, energy_nj=0)
+    one = Problem(
+        (Operation("f", (), (), 1, 0, variants=(slow,)), Operation("g", (0,), (), 1, 0)),
+        tensors,
+        dma=True,
+    )
+    steps = (PageIn(0), Compute(0, variant=0), Compute(1), Free(0))
+    assert replay(one, steps).makespan_ns == 11
+
+
+def test_a_streamed_new_value_leaves_the_old_one_in_ram() -> None:
+    steps = (*TILED[:9], PageIn(W), Compute(U, variant=1), Free(W))
+    assert replay(streaming(), steps).bytes_at_step[9:] == (16, 19, 16)
+    with pytest.raises(ScheduleError, match="tensor w is never freed"):
+        replay(streaming(), steps[:-1])
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (without_tiled(1), "step 5: operation h streams tensor a, not on storage"),
+        (without_tiled(8), "step 8: operation u streams tensor c, not on storage"),
+        ((*TILED[:6], Compute(H, variant=2)), "step 6: operation h has no variant 2"),
+        ((*TILED[:6], Compute(H, variant=-1)), "step 6: operation h has no variant -1"),
+        (
+            (*TILED[:6], Compute(H, variant=1)),
+            "step 6: operation h reads tensor b, which is not in RAM",
+        ),
+        (
+            (*TILED[:7], Compute(H, variant=0)),
+            "step 7: operation h makes tensor c, already in RAM",
+        ),
+        (
+            (*TILED[:7], PageIn(B), Compute(H, variant=1)),
+            "step 8: operation h makes tensor c, already in RAM",
+        ),
+        (
+            (*TILED[:9], Free(C), PageIn(B), Compute(H, variant=1)),
+            "step 11: operation h streams tensor c, on storage already",
+        ),
+        (
+            (*TILED[:6], Compute(H, ((C, A),), variant=0)),
+            "step 6: operation h streams tensor c or tensor a, which share a buffer",
+        ),
+        (
+            (*TILED[:6], PageIn(B), Compute(H, ((C, B),), variant=1)),
+            "step 7: operation h streams tensor c or tensor b, which share a buffer",
+        ),
+        (
+            (*TILED[:9], PageIn(W), Compute(U, ((W2, W),), variant=1)),
+            "step 10: operation u streams tensor w2 or tensor w, which share a buffer",
+        ),
+        ((*TILED, Free(W2)), "step 10: free of tensor w2, which is not in RAM"),
+        ((*TILED, PageIn(W)), "step 10: page-in of tensor w, which tensor w2 replaced"),
+        (
+            (*TILED, Compute(U, variant=0)),
+            "step 10: operation u reads tensor w, which tensor w2 replaced",
+        ),
+    ],
+)
+def test_broken_variants(steps: tuple[Step, ...], message: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        replay(streaming(), steps)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ram_bytes": 53}, "step 3: operation g needs 54 bytes of RAM, 53 are available"),
+        (
+            {"storage_bytes": 71},
+            "step 9: operation u, which streams tensor w2, uses 72 of 71 bytes of storage",
+        ),
+    ],
+)
+def test_broken_limits_of_variants(changes: dict, message: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        replay(streaming(**changes), TILED)
+    assert str(error.value) == message
+
+
+def test_workspace_of_a_variant_counts() -> None:
+    steps = (
+        *TILED[:6],
+        Compute(H, variant=0),
+        Free(A),
+        PageOut(C),
+        PageIn(W),
+        Compute(U, variant=1),
+    )
+    # u reads w and c in RAM, with 3 bytes of slices.
+    assert replay(streaming(), (*steps, Free(W))).bytes_at_step[10] == 8 + 8 + 3
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        (Variant(frozenset(), 0, 3, 4, 0), "operation u, variant 0: bus_ns is more than time_ns"),
+        (
+            Variant(frozenset(), -1, 3, 1, 0),
+            "operation u, variant 0: workspace_bytes is negative",
+        ),
+        (
+            Variant(frozenset((A,)), 0, 3, 1, 0),
+            "operation u, variant 0 streams tensor 2, neither input nor output",
+        ),
+        (
+            Variant(frozenset((9,)), 0, 3, 1, 0),
+            "operation u, variant 0 streams tensor 9, neither input nor output",
+        ),
+        (
+            Variant(frozenset((W,)), 0, 3, 1, 0),
+            "operation u, variant 0 makes w2 in place of a tensor that it streams",
+        ),
+        (
+            Variant(frozenset((C,)), 0, 3, 1, 0),
+            "operation u, variant 0 streams c, which may not be paged",
+        ),
+    ],
+)
+def test_contradictory_variants(variant: Variant, message: str) -> None:
+    fixed = problem()
+    tensors = list(fixed.tensors)
+    tensors[C] = replace(tensors[C], pageable=False)
+    operations = (*fixed.operations[:3], replace(fixed.operations[U], variants=(variant,)))
+    with pytest.raises(ProblemError) as error:
+        replace(fixed, tensors=tuple(tensors), operations=operations)
     assert str(error.value) == message

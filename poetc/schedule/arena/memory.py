@@ -43,8 +43,8 @@ class MemoryPlan:
     """Offsets in bytes, of tensors in the arena and of pages in storage.
 
     `start[v]` is the place of tensor v at the start, None if it is not in RAM then. `made[s]` has
-    the place of each tensor that step s brings into RAM (the outputs of a compute in order, or what
-    is paged in), `workspace[s]` that of its workspace, if any. `pages[s]` is the place of the page
+    the place of each tensor that step s brings into RAM (the resident outputs of a compute in order,
+    or what is paged in), `workspace[s]` that of its workspace, if any. `pages[s]` is the place of the page
     that step s writes, `start_pages[v]` that of the page of tensor v that is there at the start:
     both as if bank 0 had the old values and were to get the new ones. `bank_bytes` is the distance
     of the banks, None where nothing starts on storage.
@@ -93,19 +93,20 @@ def lay_out(problem: Problem, steps: Sequence[Step]) -> Layout:
         new: list[int] = []
         scratch = None
         match step:
-            case Compute(k, pairs):
+            case Compute(k, pairs, variant):
                 operation = problem.operations[k]
+                way = operation.way(variant)
                 takes_over = dict(pairs)
-                if operation.workspace_bytes:
+                if way.workspace_bytes:
                     scratch = ram.begin(
                         f"workspace of {operation.name}",
-                        operation.workspace_bytes,
+                        way.workspace_bytes,
                         s,
                         operation.workspace_align,
                     )
                     ram.end(scratch, s)
                 taken = {o: stay.pop(i) for o, i in takes_over.items()}
-                for v in operation.outputs:
+                for v in (v for v in operation.outputs if v not in way.streamed):
                     stay[v] = taken[v] if v in taken else ram.begin_tensor(problem.tensors[v], s)
                     new.append(stay[v])
             case PageIn(v):
@@ -143,11 +144,14 @@ def plan_memory(
 ) -> MemoryPlan:
     """Places everything that `steps` keep in RAM and on storage.
 
-    Raises ScheduleError when `steps` are not legal. `effort`, `stop` and `target_bytes` are
+    Raises ScheduleError when `steps` are not legal, and ValueError where an operation streams: pages
+    are placed that are moved whole. `effort`, `stop` and `target_bytes` are
     those of `arena.pack`, `unit_bytes` is the unit of the storage image. With `offsets`, the
     buffers of `lay_out` lie there.
     """
-    replay(problem, steps)
+    report = replay(problem, steps)
+    if report.streamed_in_bytes or report.streamed_out_bytes:
+        raise ValueError("pages that operations stream have no places here")
     layout = lay_out(problem, steps)
     image = _Image(problem, align, unit_bytes)
     storage = _Buffers()

@@ -28,8 +28,9 @@ class Report:
 
     `bytes_at_step[s]` is the RAM in use during step s; `peak_step` is the first step at the peak,
     None when the peak is what is in RAM before the first step. `recomputes` are the steps that run
-    an operation again. `busy_ns` is the time spent computing, `bus_ns` the time spent in transfers;
-    without DMA the makespan is their sum.
+    an operation again. `busy_ns` is the time spent computing, `bus_ns` the time spent in transfers,
+    those of variants too (their time less that of the bus counts as computing); without DMA the
+    makespan is their sum. What variants stream is not in `page_in_bytes` and `page_out_bytes`.
     """
 
     peak_bytes: int
@@ -45,6 +46,8 @@ class Report:
     page_outs: int
     page_in_bytes: int
     page_out_bytes: int
+    streamed_in_bytes: int
+    streamed_out_bytes: int
 
 
 class _Replay:
@@ -65,6 +68,7 @@ class _Replay:
         self.page_out_end_ns: dict[int, int] = {}
         self.counts = {PageIn: 0, PageOut: 0}
         self.moved = {PageIn: 0, PageOut: 0}
+        self.streamed_in = self.streamed_out = 0  # bytes
 
     def hold(self, found: Iterable[int]) -> None:
         """Puts tensors into RAM that are not there."""
@@ -101,15 +105,22 @@ class _Replay:
         what = f"operation {operation.name}"
         if self.runs[step.operation] and not operation.repeatable:
             raise ScheduleError(f"{what} runs again but is not repeatable", index)
+        if step.variant is not None and not 0 <= step.variant < len(operation.variants):
+            raise ScheduleError(f"{what} has no variant {step.variant}", index)
+        way = operation.way(step.variant)
         for v in operation.inputs:
             if v in self.gone:
                 new = self.name(self.gone[v])
                 raise ScheduleError(f"{what} reads {self.name(v)}, which {new} replaced", index)
-            if v not in self.ram:
+            if v in way.streamed and v not in self.stored:
+                raise ScheduleError(f"{what} streams {self.name(v)}, not on storage", index)
+            if v not in way.streamed and v not in self.ram:
                 raise ScheduleError(f"{what} reads {self.name(v)}, which is not in RAM", index)
         for v in operation.outputs:
             if v in self.ram:
                 raise ScheduleError(f"{what} makes {self.name(v)}, already in RAM", index)
+            if v in way.streamed and v in self.stored:
+                raise ScheduleError(f"{what} streams {self.name(v)}, on storage already", index)
 
         shared = 0
         for o, i in step.inplace:
@@ -117,32 +128,54 @@ class _Replay:
                 raise ScheduleError(
                     f"{what} may not make {self.name(o)} in the buffer of {self.name(i)}", index
                 )
+            if o in way.streamed or i in way.streamed:
+                raise ScheduleError(
+                    f"{what} streams {self.name(o)} or {self.name(i)}, which share a buffer", index
+                )
             shared += min(tensors[o].bytes, tensors[i].bytes)
         for side in zip(*step.inplace, strict=True):
             if len(set(side)) < len(side):
                 raise ScheduleError(f"{what} shares a buffer in place twice", index)
         for v in operation.outputs:
             old = tensors[v].replaces
-            if old is not None and (v, old) not in step.inplace:
+            if old is not None and v not in way.streamed and (v, old) not in step.inplace:
                 raise ScheduleError(
                     f"{what} must make {self.name(v)} in place of {self.name(old)}", index
                 )
 
-        outputs = sum(tensors[v].bytes for v in operation.outputs)
-        used = self.ram_bytes + outputs + operation.workspace_bytes - shared
+        resident = [v for v in operation.outputs if v not in way.streamed]
+        used = self.ram_bytes + sum(tensors[v].bytes for v in resident)
+        used += way.workspace_bytes - shared
         for v in operation.inputs:
-            self.wait_to_read(v)
-        for o, i in step.inplace:
+            if v not in way.streamed:
+                self.wait_to_read(v)
+        for _, i in step.inplace:
             self.wait_to_overwrite(i)
             self.drop(i)
-            if tensors[o].replaces == i:
-                self.gone[i] = o
-        self.hold(operation.outputs)
+        self.gone |= {old: v for v in operation.outputs if (old := tensors[v].replaces) is not None}
+        self.hold(resident)
+        for v in operation.outputs:
+            if v in way.streamed:
+                self.store(v, f"{what}, which streams {self.name(v)},", index)
         self.runs[step.operation] += 1
-        self.energy_nj += operation.energy_nj
-        self.busy_ns += operation.time_ns
-        self.clock_ns += operation.time_ns
+        self.energy_nj += way.energy_nj
+        self.busy_ns += way.time_ns - way.bus_ns
+        self.bus_ns += way.bus_ns
+        self.streamed_in += way.read_bytes
+        self.streamed_out += way.written_bytes
+        if problem.dma and way.streamed:
+            # Both are occupied; the bus is free only when every page that is read is complete.
+            self.clock_ns = max(self.clock_ns, self.bus_free_ns)
+            self.bus_free_ns = self.clock_ns + way.time_ns
+        self.clock_ns += way.time_ns
         return used
+
+    def store(self, v: int, what: str, index: int) -> None:
+        """Gives a tensor a page."""
+        self.stored.add(v)
+        limit, used = self.problem.storage_bytes, self.on_storage()
+        if limit is not None and used > limit:
+            raise ScheduleError(f"{what} uses {used} of {limit} bytes of storage", index)
 
     def transfer(self, step: PageIn | PageOut, time_ns: int, energy_nj: int) -> int:
         """Queues a transfer; returns the RAM in use while it runs."""
@@ -167,12 +200,7 @@ class _Replay:
             raise ScheduleError(f"page-out of {self.name(v)}, which is not in RAM", index)
         if v in self.stored:
             raise ScheduleError(f"page-out of {self.name(v)}, which is on storage already", index)
-        self.stored.add(v)
-        limit, used = self.problem.storage_bytes, self.on_storage()
-        if limit is not None and used > limit:
-            raise ScheduleError(
-                f"page-out of {self.name(v)} uses {used} of {limit} bytes of storage", index
-            )
+        self.store(v, f"page-out of {self.name(v)}", index)
         return self.transfer(step, tensor.pageout_time_ns, tensor.pageout_energy_nj)
 
     def page_in(self, step: PageIn, index: int) -> int:
@@ -264,6 +292,8 @@ def replay(problem: Problem, steps: Sequence[Step]) -> Report:
         page_outs=state.counts[PageOut],
         page_in_bytes=state.moved[PageIn],
         page_out_bytes=state.moved[PageOut],
+        streamed_in_bytes=state.streamed_in,
+        streamed_out_bytes=state.streamed_out,
     )
 
 

@@ -58,12 +58,33 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A way to run an operation.
+
+    The tensors that are `streamed`, of its inputs and outputs, are read from and written to their
+    pages slice by slice; the others are resident: whole in RAM. `workspace_bytes` is the RAM beside
+    these: slices, sums, workspace. `time_ns` is the processor's, with the transfers that it waits
+    for, `bus_ns` the part of it in which the bus is busy. `read_bytes` and `written_bytes` are
+    moved.
+    """
+
+    streamed: frozenset[int]
+    workspace_bytes: int
+    time_ns: int
+    bus_ns: int
+    energy_nj: int
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Operation:
     """One kernel: reads `inputs`, makes `outputs` (tensor indices).
 
     `inplace` lists the pairs (output, input) that may share a buffer when the input dies here; a
-    pair whose output `replaces` the input always shares it. An operation that is not `repeatable`
-    runs once. Its workspace begins at a multiple of `workspace_align`, a power of two.
+    pair whose output `replaces` the input shares it whenever the output is in RAM. An operation
+    that is not `repeatable` runs once. Its workspace begins at a multiple of `workspace_align`, a
+    power of two. `variants` are other ways to run it than as it is, with everything resident.
     """
 
     name: str
@@ -75,6 +96,13 @@ class Operation:
     repeatable: bool = True
     inplace: tuple[tuple[int, int], ...] = ()
     workspace_align: int = 1
+    variants: tuple[Variant, ...] = ()
+
+    def way(self, variant: int | None) -> Variant:
+        """One of the variants, or (None) how it runs as it is."""
+        if variant is not None:
+            return self.variants[variant]
+        return Variant(frozenset(), self.workspace_bytes, self.time_ns, 0, self.energy_nj)
 
 
 @dataclass(frozen=True)
@@ -128,10 +156,12 @@ class Problem:
 @dataclass(frozen=True)
 class Compute:
     """Runs an operation. `inplace` are the pairs (output, input) that share a buffer this time; the
-    input of such a pair leaves RAM here, without a `Free`."""
+    input of such a pair leaves RAM here, without a `Free`. `variant` is an index into its
+    variants; None: it runs as it is."""
 
     operation: int
     inplace: tuple[tuple[int, int], ...] = ()
+    variant: int | None = None
 
 
 @dataclass(frozen=True)
@@ -241,6 +271,7 @@ def _problems(problem: Problem) -> Iterator[str]:
             if v in made:
                 yield f"tensor {tensors[v].name} is made twice (at last by {operation.name})"
             made[v] = k
+        yield from _contradictions(operation, tensors)
         for o, i in operation.inplace:
             if o not in operation.outputs or i not in operation.inputs:
                 yield f"operation {operation.name}: in-place pair ({o}, {i}) is not (output, input)"
@@ -276,6 +307,26 @@ def _problems(problem: Problem) -> Iterator[str]:
         if late:
             reader = operations[late[0]].name
             yield f"operation {reader} reads {name} after {tensor.name} replaced it"
+
+
+def _contradictions(operation: Operation, tensors: tuple[Tensor, ...]) -> Iterator[str]:
+    """What is wrong with the variants of an operation, a sentence each."""
+    for number, variant in enumerate(operation.variants):
+        what = f"operation {operation.name}, variant {number}"
+        for name in ("workspace_bytes", "bus_ns", "energy_nj", "read_bytes", "written_bytes"):
+            if getattr(variant, name) < 0:
+                yield f"{what}: {name} is negative"
+        if variant.bus_ns > variant.time_ns:
+            yield f"{what}: bus_ns is more than time_ns"
+        for v in sorted(variant.streamed):
+            if v not in operation.inputs and v not in operation.outputs:
+                yield f"{what} streams tensor {v}, neither input nor output"
+            elif not tensors[v].pageable:
+                yield f"{what} streams {tensors[v].name}, which may not be paged"
+        for v in operation.outputs:
+            old = tensors[v].replaces
+            if old in variant.streamed and v not in variant.streamed:
+                yield f"{what} makes {tensors[v].name} in place of a tensor that it streams"
 
 
 def _validate(problem: Problem) -> None:
