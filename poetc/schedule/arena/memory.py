@@ -43,11 +43,11 @@ class MemoryPlan:
     """Offsets in bytes, of tensors in the arena and of pages in storage.
 
     `start[v]` is the place of tensor v at the start, None if it is not in RAM then. `made[s]` has
-    the place of each tensor that step s brings into RAM (the resident outputs of a compute in order,
-    or what is paged in), `workspace[s]` that of its workspace, if any. `pages[s]` is the place of the page
-    that step s writes, `start_pages[v]` that of the page of tensor v that is there at the start:
-    both as if bank 0 had the old values and were to get the new ones. `bank_bytes` is the distance
-    of the banks, None where nothing starts on storage.
+    the place of each tensor that step s brings into RAM (the resident outputs of a compute in
+    order, or what is paged in), `workspace[s]` that of its workspace, if any. `pages[s]` is the
+    place of the page that step s writes, `start_pages[v]` that of the page of tensor v that is
+    there at the start: both as if bank 0 had the old values and were to get the new ones.
+    `bank_bytes` is the distance of the banks, None where nothing starts on storage.
     """
 
     start: tuple[int | None, ...]
@@ -144,8 +144,8 @@ def plan_memory(
 ) -> MemoryPlan:
     """Places everything that `steps` keep in RAM and on storage.
 
-    Raises ScheduleError when `steps` are not legal, and ValueError where an operation streams: pages
-    are placed that are moved whole. `effort`, `stop` and `target_bytes` are
+    Raises ScheduleError when `steps` are not legal, and ValueError where an operation streams: the
+    pages that are placed are those that are moved whole. `effort`, `stop` and `target_bytes` are
     those of `arena.pack`, `unit_bytes` is the unit of the storage image. With `offsets`, the
     buffers of `lay_out` lie there.
     """
