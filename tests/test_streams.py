@@ -110,6 +110,67 @@ def text_of_dot() -> str:
     return module_text(module)
 
 
+@cache
+def text_of_rows() -> str:
+    """A look-up in a table on storage."""
+    module = parse_module(LIT_TEST.with_name("rows.mlir").read_text())
+    lower_kernels(module)
+    PoetStreamPass(260).apply(make_context(), module)
+    return module_text(module)
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("rows 0 of %2", "rows 2 of %2", "memref<1x8xf32> has no dimension 2"),
+        ("rows 0 of %2", "of %2", "Expected 'buffer'"),
+        (
+            "rows 0 of %2 buffer 16 : !poet.page<tensor<40x8xf32>>, memref<4xi32> -> memref<1x8",
+            "rows 1 of %2 buffer 16 : !poet.page<tensor<40x8xf32>>, memref<4xi32> -> memref<2x8",
+            "rows in dimension 1 are not side by side in memref<2x8xf32>",
+        ),
+        (
+            "rows 0 of %2 buffer 16 : !poet.page<tensor<40x8xf32>>, memref<4xi32>",
+            "rows 0 of %in1 buffer 16 : !poet.page<tensor<40x8xf32>>, memref<4x1xi32>",
+            "rows are a list of i32 in a poet.tile_buffer, got memref<4x1xi32>",
+        ),
+    ],
+)
+def test_rows_that_are_refused(old: str, new: str, message: str):
+    text = text_of_rows()
+    assert text.count(old) == 1, text
+    with pytest.raises(InputError, match=message):
+        parse_module(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("%in0[%i_1, 0] rows 0", "%in0[0, %i_1] rows 1", "its slice begins elsewhere"),
+        ("0 : i64], unit]", "1 : i64], unit]", "its slice has not the rows of a list"),
+        (", 0 : i64], unit]", "], unit]", "argument 0 is a whole buffer, not a slice"),
+    ],
+)
+def test_rows_that_are_wrong(old: str, new: str, message: str):
+    text = text_of_rows()
+    assert text.count(old) == 1, text
+    module = parse_module(text.replace(old, new))
+    with pytest.raises(VerificationError, match=message):
+        verify_graph(graphs(module)[0])
+
+
+def test_rows_are_found_before_they_are_read():
+    text = text_of_rows()
+    line = next(line for line in text.splitlines() if "poet.tile @gather_tile(" in line) + "\n"
+    end = text.index("    }\n    poet.free")
+    module = parse_module(text[:end].replace(line, "") + line + text[end:])
+    with pytest.raises(VerificationError, match="no tile before fills the list of rows"):
+        verify_graph(graphs(module)[0])
+    table, indices = np.ones((40, 8), np.float32), np.zeros((4, 1), np.int32)
+    with pytest.raises(InterpreterError, match="a row from"):
+        run_graph(module, [table, indices])
+
+
 def mutated(old: str, new: str) -> str:
     text = text_of_dot()
     assert text.count(old) == 1, old

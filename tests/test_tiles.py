@@ -14,17 +14,22 @@ from kernel_harness import Case, compile_functions, interpret, same_bits
 from test_interpreter_kernels import arguments_for, buffers_for, poisoned
 from test_kernels_bodies import random_case
 from xdsl.dialects import affine, func, memref
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, i32
 from xdsl.ir import Block
 
 from poetc.interpreter.kernels import run_kernel, tables_of
 from poetc.ir.graph import graphs
+from poetc.ir.text import make_context, parse_module
 from poetc.kernels.analysis import buffers as buffers_of
 from poetc.kernels.distribute import distribute
 from poetc.kernels.index import Index, Quotient, Var
 from poetc.kernels.lower import lower_kernel
+from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Tiled, nest_loops, tile
+from poetc.passes.poet_fuse import PoetFusePass
+from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
+from poetc.pipeline import run_passes
 
 Rng = np.random.Generator
 
@@ -44,7 +49,8 @@ def value(index: Index, at: dict[Var, int]) -> int:
 
 def box(starts: Sequence[int], shape: Sequence[int], whole: Sequence[int]):
     """What of a slice is in its buffer: there, and in the slice."""
-    outside, inside = [], []
+    outside: list[slice] = []
+    inside: list[slice] = []
     for start, size, extent in zip(starts, shape, whole, strict=True):
         low = min(max(start, 0), extent)
         high = max(low, min(start + size, extent))
@@ -61,7 +67,16 @@ def run_tiled(tiled: Tiled, whole: list[np.ndarray], tables: dict[str, np.ndarra
     def move(number: int, part: Slice, at: dict[Var, int], out: bool) -> None:
         buffer = whole[part.argument]
         starts = [value(index, at) for index in part.starts]
-        outside, inside = box(starts, part.type.get_shape(), buffer.shape)
+        extents = list(buffer.shape)
+        if part.rows is not None:
+            dim, rows = part.rows
+            extents[dim] = len(whole[rows])
+            outside, inside = box(starts, part.type.get_shape(), extents)
+            places = (*outside[:dim], whole[rows][outside[dim]], *outside[dim + 1 :])
+            taken[number] = poisoned(part.type)
+            taken[number][inside] = buffer[places]
+            return
+        outside, inside = box(starts, part.type.get_shape(), extents)
         if out:
             buffer[outside] = taken[number][inside]
             written.setdefault(part.argument, np.zeros(buffer.shape, int))[outside] += 1
@@ -134,16 +149,21 @@ def check_tiles(
     block: Block,
     args: list[np.ndarray],
     tables: dict[str, np.ndarray],
+    made: list[Tiled] | None = None,
 ) -> int:
-    """How many buffers were on storage."""
-    distributed = distribute(function)
-    whole = [*buffers_for(function, args), *map(poisoned, distributed.between)]
+    """How many buffers were on storage. `made` gets the tile functions."""
     pages = len(buffers_of(function, "inputs")) + len(buffers_of(function, "results"))
+    listed = frozenset(n for n in range(pages) if rng.random() < 0.7)
+    count = len(function.body.block.args)
+    distributed = with_positions(distribute(function), listed, count)
+    whole = [*buffers_for(function, args), *map(poisoned, distributed.between)]
     slices = 0
     for nest in distributed.nests:
         streamable = {n for n, buffer in enumerate(nest.buffers) if buffer < pages}
         tiled = random_tiled(rng, nest.function, streamable)
         tiled.function.verify()
+        if made is not None:
+            made.append(tiled)
         run_tiled(tiled, [whole[buffer] for buffer in nest.buffers], tables)
         slices += sum(isinstance(part, Slice) for part in tiled.buffers)
     expected = interpret(block, args)
@@ -177,6 +197,54 @@ def test_kernels_of_models_in_random_tiles(name: str):
             args = arguments_for(rng, kernel, len(compute.operands))
             slices += check_tiles(rng, kernel, compute.block, args, tables)
     assert slices > 30
+
+
+@pytest.mark.parametrize(
+    "table, indices, slice_sizes, shape, numbers",
+    [
+        ("9x5", "4x1", "1, 5", "4x5", ("[1]", "[0]", "[0]")),
+        ("9x5", "2x3x1", "1, 5", "2x3x5", ("[2]", "[0]", "[0]")),
+        ("5x9", "4x1", "5, 1", "5x4", ("[0]", "[1]", "[1]")),
+        ("9x5", "4x1", "2, 5", "4x2x5", ("[1, 2]", "[]", "[0]")),
+        ("9x5", "4x2", "1, 1", "4", ("[]", "[0, 1]", "[0, 1]")),
+    ],
+)
+def test_look_ups(
+    table: str, indices: str, slice_sizes: str, shape: str, numbers: tuple[str, str, str]
+):
+    """Rows, columns, several rows and elements, at indices some of which are outside."""
+    offset, collapsed, start_map = numbers
+    vector = indices.count("x")
+    text = f"""
+    func.func @main(%t: tensor<{table}xf32>, %i: tensor<{indices}xi32>, %b: tensor<{shape}xf32>)
+        -> tensor<{shape}xf32> {{
+      %0 = "stablehlo.gather"(%t, %i) <{{dimension_numbers = #stablehlo.gather<
+          offset_dims = {offset}, collapsed_slice_dims = {collapsed},
+          start_index_map = {start_map}, index_vector_dim = {vector}>,
+          indices_are_sorted = false, slice_sizes = array<i64: {slice_sizes}>}}>
+          : (tensor<{table}xf32>, tensor<{indices}xi32>) -> tensor<{shape}xf32>
+      %1 = stablehlo.add %0, %b : tensor<{shape}xf32>
+      func.return %1 : tensor<{shape}xf32>
+    }}"""
+    module = parse_module(text)
+    run_passes(make_context(), module, (StableHLOToPoetPass(), PoetFusePass()), lambda *_: None)
+    (compute,) = graphs(module)[0].computes
+    kernel = lower_kernel(compute.block, "kernel")
+    rows = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        args = [
+            rng.integers(-2, 12, a.type.get_shape()).astype(np.int32)
+            if a.type.element_type == i32
+            else rng.standard_normal(a.type.get_shape()).astype(np.float32)
+            for a in compute.block.args
+            if isinstance(a.type, TensorType)
+        ]
+        found: list[Tiled] = []
+        check_tiles(rng, kernel.function, compute.block, args, {}, found)
+        rows += sum(isinstance(b, Slice) and b.rows is not None for t in found for b in t.buffers)
+    # An element of which both positions are looked up stays in a table that is whole.
+    assert (rows > 5) == (start_map != "[0, 1]")
 
 
 def test_tile_functions_in_c():

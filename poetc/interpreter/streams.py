@@ -102,13 +102,15 @@ class StreamRun:
                     page = self.places[op.page]
                     if (self.written.get(op.page, np.ones(())) == 0).any():
                         raise self._fault(op, "a page is read before all of it is written")
-                    outside, inside = self._ranges(op, buffer.shape, page.shape)
+                    outside, inside = self._ranges(op, buffer.shape)
+                    if op.rows is not None and op.row_dim is not None:
+                        outside = self._rows(op, page, outside)
                     buffer[inside] = page[outside]
                     self.read_bytes += page[outside].nbytes
                     self.slices_in += 1
                 case poet.SliceOutOp():
                     buffer, page = self.places[op.buffer], self.places[op.page]
-                    outside, inside = self._ranges(op, buffer.shape, page.shape)
+                    outside, inside = self._ranges(op, buffer.shape)
                     page[outside] = buffer[inside]
                     self.written[op.page][outside] += 1
                     self.written_bytes += page[outside].nbytes
@@ -132,8 +134,19 @@ class StreamRun:
         part[:] = POISON
         return part.view(memory_dtype(type_.element_type)).reshape(type_.get_shape())
 
+    def _rows(
+        self, op: poet.SliceInOp, page: Array, outside: tuple[slice, ...]
+    ) -> tuple[slice | Array, ...]:
+        """The same places in a page, with those in a list of rows in its dimension."""
+        assert op.rows is not None and op.row_dim is not None
+        dim = op.row_dim.value.data
+        rows = self.places[op.rows][outside[dim]].astype(np.int64)
+        if rows.size and not 0 <= rows.min() <= rows.max() < page.shape[dim]:
+            raise self._fault(op, f"a row from {rows.min()} to {rows.max()} of {page.shape}")
+        return (*outside[:dim], rows, *outside[dim + 1 :])
+
     def _ranges(
-        self, op: poet.AnySlice, shape: Sequence[int], whole: Sequence[int]
+        self, op: poet.AnySlice, shape: Sequence[int]
     ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """What of a slice is in the tensor: there, and in the buffer."""
         positions = [self.positions[position] for position in op.positions]
@@ -141,7 +154,7 @@ class StreamRun:
         starts = map.eval(positions[: map.num_dims], positions[map.num_dims :])
         outside: list[slice] = []
         inside: list[slice] = []
-        for start, size, extent in zip(starts, shape, whole, strict=True):
+        for start, size, extent in zip(starts, shape, op.extents(), strict=True):
             low = min(max(start, 0), extent)
             high = max(low, min(start + size, extent))
             outside.append(slice(low, high))

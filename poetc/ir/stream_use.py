@@ -116,11 +116,11 @@ def _count(block: Block, at: Mapping[SSAValue, int], moved: Moved) -> None:
                 map_ = op.starts.data
                 starts = map_.eval(positions[: map_.num_dims], positions[map_.num_dims :])
                 type_ = op.buffer.type
-                assert isinstance(type_, MemRefType) and isinstance(op.page.type, PageType)
+                assert isinstance(type_, MemRefType)
                 sizes = (
                     max(0, min(start + size, extent) - max(start, 0))
                     for start, size, extent in zip(
-                        starts, type_.get_shape(), op.page.type.tensor.get_shape(), strict=True
+                        starts, type_.get_shape(), op.extents(), strict=True
                     )
                 )
                 size = math.prod(sizes) * element_bytes(type_.element_type)

@@ -297,6 +297,12 @@ def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
     return tuple(arguments[first : first + counts[at]])
 
 
+def workspace_numbers(function: func.FuncOp) -> range:
+    """The numbers of the arguments that are workspaces; others may stand behind."""
+    first = _count(function, "inputs") + _count(function, "results")
+    return range(first, first + _count(function, "workspace"))
+
+
 def tiles_of(function: func.FuncOp) -> tuple[tuple[int, int], ...]:
     """Trip count and tile of each loop that runs in tiles, if it is a tile function."""
     attribute = function.attributes.get(TILES)

@@ -8,7 +8,7 @@ computed again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import affine, func, memref
@@ -163,7 +163,10 @@ class _Distribution:
             new.name_hint = f"kept{number}"
         path = {loop for anchor in part.anchors for loop in loops_around(anchor)}
         self._copy(self.function.body.block, block, part, path, values)
-        return self._of_block(block)
+        workspaces = {argument.index for argument in buffers(self.function, "workspace")}
+        numbers = range(len(block.args))
+        scratch = {n for n in numbers if n >= len(own) or n in workspaces}
+        return nest_of(self.function.sym_name.data, block, numbers, scratch)
 
     def _copy(
         self,
@@ -210,33 +213,34 @@ class _Distribution:
             AffineMapAttr(AffineMap.identity(len(loops))),
         )
 
-    def _of_block(self, block: Block) -> Nest:
-        """The function of a block, without the arguments that nothing uses: those that it only
-        reads, those that it writes, and workspaces."""
-        own = self.function.body.block.args
-        workspaces = set(buffers(self.function, "workspace"))
-        kinds: list[list[int]] = [[], [], []]
-        for number, argument in enumerate(block.args):
-            users = [use.operation for use in argument.uses]
-            if not users:
-                continue
-            scratch = number >= len(own) or own[number] in workspaces
-            kind = 2 if scratch else int(any(isinstance(op, STORES) for op in users))
-            kinds[kind].append(number)
-        order = [number for kind in kinds for number in kind]
-        final = Block(arg_types=[block.args[number].type for number in order])
-        for new, number in zip(final.args, order, strict=True):
-            new.name_hint = block.args[number].name_hint
-            block.args[number].replace_all_uses_with(new)
-        for op in list(block.ops):
-            op.detach()
-            final.add_op(op)
-        function = func.FuncOp(
-            self.function.sym_name.data,
-            ([argument.type for argument in final.args], []),
-            Region(final),
-            visibility="private",
-        )
-        for name, kind in zip(("inputs", "results", "workspace"), kinds, strict=True):
-            function.attributes[f"poet.{name}"] = IntegerAttr(len(kind), i64)
-        return Nest(function, tuple(order))
+
+def nest_of(name: str, block: Block, numbers: Sequence[int], scratch: Collection[int]) -> Nest:
+    """The nest called `name` that a block is, whose arguments are the buffers of these `numbers`.
+
+    Those that nothing uses are left out; the others are, in this order, those that it only reads,
+    those that it writes, and those in `scratch`: workspaces, and what nests give each other.
+    """
+    kinds: list[list[int]] = [[], [], []]
+    for argument, number in zip(block.args, numbers, strict=True):
+        users = [use.operation for use in argument.uses]
+        if not users:
+            continue
+        kind = 2 if number in scratch else int(any(isinstance(op, STORES) for op in users))
+        kinds[kind].append(argument.index)
+    order = [place for kind in kinds for place in kind]
+    final = Block(arg_types=[block.args[place].type for place in order])
+    for new, place in zip(final.args, order, strict=True):
+        new.name_hint = block.args[place].name_hint
+        block.args[place].replace_all_uses_with(new)
+    for op in list(block.ops):
+        op.detach()
+        final.add_op(op)
+    function = func.FuncOp(
+        name,
+        ([argument.type for argument in final.args], []),
+        Region(final),
+        visibility="private",
+    )
+    for kind, places in zip(("inputs", "results", "workspace"), kinds, strict=True):
+        function.attributes[f"poet.{kind}"] = IntegerAttr(len(places), i64)
+    return Nest(function, tuple(numbers[place] for place in order))

@@ -13,6 +13,9 @@ from poetc.errors import PoetcError
 from poetc.kernels.access import STORES, Access, access_indices, loops_around, parents
 from poetc.kernels.analysis import IN_ALL, extent
 from poetc.kernels.index import ZERO, Index, Quotient, Var, affine_map, constant
+from poetc.kernels.positions import position_load
+
+_Rows = tuple[int, int]
 
 
 class NotTileable(PoetcError):  # noqa: N818
@@ -43,6 +46,9 @@ class Slice:
     `argument` is that buffer, as an argument of the nest. The part begins at `starts`, in terms of
     `Tiled.variables`, of which the first `depth` decide it; where it goes beyond the buffer there
     is nothing. `read` and `written` say what tiles do to it.
+
+    With `rows`, a dimension and an argument of the nest, its positions in that dimension are in a
+    list, from the start there on.
     """
 
     argument: int
@@ -51,6 +57,7 @@ class Slice:
     depth: int
     read: bool
     written: bool
+    rows: _Rows | None = None
 
 
 def _known(tiled: TiledLoops, op: Operation, depth: int) -> dict[SSAValue, Index]:
@@ -81,20 +88,24 @@ def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, l
     accesses = [op for op in accesses if isinstance(op, Access)]
     written = any(isinstance(op, STORES) for op in accesses)
     depth = tiled.before_sum if written else len(tiled.loops)
-    groups: dict[tuple[tuple[tuple[object, int], ...], ...], list[tuple[Access, list[_Span]]]]
-    groups = {}
+    groups: dict[tuple[_Rows | None, object], list[tuple[Access, list[_Span]]]] = {}
     for op in accesses:
         known = _known(tiled, op, depth)
+        rows, listed = _rows(op, known, tiled)
         spans = [
-            _whole(size) if index is None else _span(index, set(tiled.variables), size)
-            for index, size in zip(access_indices(op, known), shape, strict=True)
+            listed
+            if rows is not None and dim == rows[0]
+            else _whole(size)
+            if index is None
+            else _span(index, set(tiled.variables), size)
+            for dim, (index, size) in enumerate(zip(access_indices(op, known), shape, strict=True))
         ]
-        key = tuple(span.start.terms for span in spans)
+        key = rows, tuple(span.start.terms for span in spans)
         groups.setdefault(key, []).append((op, spans))
     if written and len(groups) > 1:
         raise NotTileable(f"no slice of %{argument.name_hint} has all that a tile makes of it")
     found: list[tuple[Slice, list[Access]]] = []
-    for group in groups.values():
+    for (rows, _), group in groups.items():
         starts, sizes = [], []
         for dim, size in enumerate(shape):
             spans = [each[dim] for _, each in group]
@@ -104,6 +115,12 @@ def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, l
             whole = width >= size
             starts.append(ZERO if whole else first)
             sizes.append(size if whole else width)
+        if rows is not None:
+            dim, size = rows[0], shape[rows[0]]
+            apart = sizes[dim] > 1 and any(n > 1 for n in sizes[:dim])
+            if apart or sizes[dim] == size:
+                # Rows lie side by side in a buffer, and are no more than there are; or all is read.
+                rows, starts[dim], sizes[dim] = None, ZERO, size
         moving = [v for start in starts for v in start.vars()]
         at = max((tiled.variables.index(v) + 1 for v in moving), default=0)
         stored = [op for op, _ in group if isinstance(op, STORES)]
@@ -116,9 +133,27 @@ def slices_of(argument: BlockArgument, tiled: TiledLoops) -> list[tuple[Slice, l
             at,
             any(not isinstance(op, STORES) for op, _ in group) and not written,
             written,
+            rows,
         )
         found.append((part, [op for op, _ in group]))
     return found
+
+
+def _rows(
+    op: Access, known: dict[SSAValue, Index], tiled: TiledLoops
+) -> tuple[_Rows | None, _Span]:
+    """The dimension in which a load goes by a list of positions, and the argument that has it; and
+    which of them a tile needs."""
+    nothing = None, _Span(ZERO, 0)
+    if not isinstance(op, memref.LoadOp):
+        return nothing
+    loads = [position_load(value) for value in op.indices]
+    dims = [dim for dim, load in enumerate(loads) if load is not None]
+    if len(dims) != 1 or (load := loads[dims[0]]) is None:
+        return nothing
+    (index,) = access_indices(load, known)
+    assert index is not None and isinstance(load.memref, BlockArgument)
+    return (dims[0], load.memref.index), _span(index, set(tiled.variables), 0)
 
 
 def _check_filled(
@@ -164,18 +199,23 @@ def take_slice(op: Access, new: SSAValue, part: Slice, tiled: TiledLoops) -> Non
     if isinstance(op, memref.StoreOp):
         raise NotTileable("a store at a position from memory is to a whole buffer")
     if isinstance(op, memref.LoadOp):
-        for place, (value, start) in enumerate(zip(op.indices, part.starts, strict=True)):
-            if start == ZERO:
+        known = _named(tiled, op)
+        for place, (value, start) in enumerate(zip(list(op.indices), part.starts, strict=True)):
+            by_row = part.rows is not None and part.rows[0] == place
+            if start == ZERO and not by_row:
                 continue
-            known = _named(tiled, op)
             index = access_indices(op, known)[place]
+            if by_row:
+                load = position_load(value)
+                assert load is not None
+                (index,) = access_indices(load, known)
             assert index is not None
             attribute, operands = affine_map([index - start])
             apply = affine.ApplyOp(operands, attribute)
             parent = op.parent_block()
             assert parent is not None
             parent.insert_op_before(apply, op)
-            op.operands[op.operands.index(value)] = apply.result
+            op.operands[1 + place] = apply.result
         op.operands[0] = new
         return
     indices = access_indices(op, _named(tiled, op))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import (
@@ -29,6 +30,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, TILES, buffers, extent
 from poetc.kernels.distribute import is_whole, splits
 from poetc.kernels.index import Condition, Index, Var, affine_map, affine_set
+from poetc.kernels.positions import drop_dead
 from poetc.kernels.slices import (
     NotTileable,
     Slice,
@@ -201,6 +203,10 @@ class _Tiling:
                 order.append(new)
                 for access in accesses:
                     take_slice(access, new, part, tiled)
+        # Lists of rows that the step alone reads.
+        drop_dead(self.function)
+        used = [bool(value.uses) for value in order]
+        found, order = list(compress(found, used)), list(compress(order, used))
         if tiled.before_sum < len(tiled.loops):
             for part, buffer in self._interrupt():
                 found.append(part)
@@ -305,13 +311,16 @@ class _Tiling:
         return function
 
     def _starts(self, buffer: int | Slice | Sum) -> Attribute:
-        """Where a buffer begins, if it is a slice."""
+        """Where a buffer begins, if it is a slice; and in which dimension in a list of rows."""
         if not isinstance(buffer, Slice):
             return UnitAttr()
         attribute, operands = affine_map(buffer.starts)
         dims = [AffineDimExpr(self._place(operand)) for operand in operands]
         results = [expr.replace_dims_and_symbols(dims, ()) for expr in attribute.data.results]
-        return AffineMapAttr(AffineMap(len(self.tiled.variables), 0, tuple(results)))
+        starts = AffineMapAttr(AffineMap(len(self.tiled.variables), 0, tuple(results)))
+        if buffer.rows is None:
+            return starts
+        return ArrayAttr([starts, IntegerAttr(buffer.rows[0], i64)])
 
     def _place(self, start: SSAValue) -> int:
         return [variable.ssa for variable in self.tiled.variables].index(start)

@@ -26,6 +26,7 @@ from poetc.ir.poet import (
 from poetc.kernels.analysis import buffers
 from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.index import Index, Var, affine_map
+from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
 from poetc.schedule.arena.pack import round_up
@@ -67,6 +68,23 @@ def tile_kernel(
     """
     distributed = distribute(kernel)
     streamed -= _stay(distributed, streamed)
+    listed = with_positions(distributed, streamed, len(kernel.body.block.args))
+    found = _tile_nests(kernel, listed, streamed, limit_bytes, costs, name)
+    if found is None and listed.between != distributed.between:
+        # The lists of positions take more than the tables, maybe.
+        found = _tile_nests(kernel, distributed, streamed, limit_bytes, costs, name)
+    return found
+
+
+def _tile_nests(
+    kernel: FuncOp,
+    distributed: Distributed,
+    streamed: frozenset[int],
+    limit_bytes: int,
+    costs: SliceCosts,
+    name: Callable[[str], str],
+) -> TiledKernel | None:
+    """The same for a kernel that is taken apart."""
     outside = _outside(kernel, distributed)
     between = sum(_padded(type_) for type_ in outside)
     found: list[Tiled] = []
@@ -131,6 +149,8 @@ def _candidates(
     """Tiles of loops, the fastest first."""
     if limit_bytes <= 0:
         return
+    if not on_storage:
+        yield [], 0.0
     tree = nests(nest.function)
     model = tree if isinstance(tree, NestModel) else tree.together
     if model is None:
@@ -239,7 +259,10 @@ def _add_nest(block: Block, tiled: Tiled, whole: Sequence[SSAValue], begin: int)
             here = blocks[-1]
             if isinstance(part, Slice) and part.read:
                 map, positions = affine_map([start.substitute(starts) for start in part.starts])
-                op = SliceInOp(whole[part.argument], map.data, positions, part.type, places[number])
+                rows = (part.rows[0], whole[part.rows[1]]) if part.rows is not None else None
+                op = SliceInOp(
+                    whole[part.argument], map.data, positions, part.type, places[number], rows
+                )
             else:
                 op = TileBufferOp(part.type, places[number])
             here.add_op(op)

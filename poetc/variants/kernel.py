@@ -23,6 +23,7 @@ MOST_VARIANTS = 12
 """Of a kernel, unless more are asked for: with these transfers take some percent longer than with
 all of them, on the average over budgets."""
 
+_POSITION_BYTES = 4
 
 MOST_RESIDENT = 3
 """Buffers of which the resident sets of a kernel are made."""
@@ -86,6 +87,7 @@ class KernelSearch:
         fixed = workspace_bytes(self.function) + sum(
             buffer_bytes(self.function.body.block.args[n]) for n in resident
         )
+        fixed += sum(_list_bytes(nest, resident) for nest in _leaves(self.tree))
         limit = np.inf if self.ram_bytes is None else self.ram_bytes - fixed
         bound = _Bound(self.tree, resident)
         found: list[Variant] = []
@@ -229,6 +231,16 @@ class _Bound:
     def bytes(self, ram_bytes: int) -> int:
         """In this much RAM."""
         return max(self.compulsory, round(sum(p.bytes(ram_bytes) for p in self.products)))
+
+
+def _list_bytes(nest: Nest, resident: frozenset[int]) -> int:
+    """Of the lists of rows that are looked up in buffers on storage (`kernels/positions.py`)."""
+    return sum(
+        _POSITION_BYTES * dim.rows * prod(nest.loops[loop].extent for loop, _ in dim.terms)
+        for stream in nest.streams
+        if stream.buffer not in resident
+        for dim in stream.dims
+    )
 
 
 def _leaves(tree: Tree) -> Sequence[Nest]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import MemRefType
@@ -116,11 +117,15 @@ class StreamPrinter:
                 f'poet.stream "{self.stream.label.data}" has slices of {len(extents)} dimensions; '
                 f"the C backend can do {MOST_DIMENSIONS}"
             )
+        sizes = list(buffer.type.get_shape())
+        rows = op.rows if isinstance(op, SliceInOp) else None
+        if isinstance(op, SliceInOp) and op.row_dim is not None:
+            sizes[op.row_dim.value.data] = 1
         fields = (
             str(element_bytes(buffer.type.element_type)),
             str(len(extents)),
             _numbers(extents),
-            _numbers(buffer.type.get_shape()),
+            _numbers(sizes),
         )
         slice_ = self.slices.setdefault(fields, f"slice{len(self.slices)}")
         indices = [self.indices[position] for position in op.positions]
@@ -130,11 +135,44 @@ class StreamPrinter:
         assert self.stream.workspace_offset is not None
         where = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
         arguments = ["store", f"&{self.names[op.page]}", f"&{slice_}", "start", where]
+        if isinstance(op, SliceInOp) and rows is not None and op.row_dim is not None:
+            return self._rows(op, op.row_dim.value.data, rows, starts, arguments)
         lines = [
             *wrapped("    const int32_t start[] = {", starts or ["0"], "};"),
             *self.checked(f"poetc_slice_{direction}", arguments),
         ]
         return ["    {", *_deeper(lines), "    }"]
+
+    def _rows(
+        self,
+        op: SliceInOp,
+        dim: int,
+        rows: SSAValue,
+        starts: list[str],
+        arguments: list[str],
+    ) -> list[str]:
+        """One slice for each position in a list of rows, each behind the one before."""
+        assert isinstance(op.buffer.type, MemRefType) and isinstance(rows.type, MemRefType)
+        shape, length = op.buffer.type.get_shape(), rows.type.element_count()
+        size = element_bytes(op.buffer.type.element_type) * prod(shape[dim + 1 :])
+        first, starts[dim] = starts[dim], "rows[first + k]"
+        owner = rows.owner
+        assert isinstance(owner, TileBufferOp) and self.stream.workspace_offset is not None
+        place = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
+        inside = [
+            *wrapped("    const int32_t start[] = {", starts, "};"),
+            *self.checked("poetc_slice_in", [*arguments[:-1], f"to + k * {size}"]),
+        ]
+        return [
+            "    {",
+            f"        const int32_t *rows = {place};",
+            f"        uint8_t *to = {arguments[-1]};",
+            f"        const int32_t first = {first};",
+            f"        for (int32_t k = 0; k < {shape[dim]} && first + k < {length}; ++k) {{",
+            *_deeper(_deeper(inside)),
+            "        }",
+            "    }",
+        ]
 
 
 def whole_page(

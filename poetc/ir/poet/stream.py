@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolRefAttr,
     TensorType,
+    i32,
     i64,
 )
 from xdsl.dialects.func import FuncOp
@@ -34,6 +35,8 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -263,6 +266,11 @@ class _Slice(IRDLOperation):
     positions = var_operand_def(IndexType)
     starts = prop_def(AffineMapAttr)
 
+    def extents(self) -> tuple[int, ...]:
+        """Of each dimension how many positions there are: in the tensor, or in a list of rows."""
+        assert isinstance(self.page.type, PageType)
+        return buffer_type(self.page.type.tensor).get_shape()
+
     def verify_slice(self, type: Attribute) -> None:
         """Raises VerifyException unless a buffer of this type can have the slice."""
         assert isinstance(self.page.type, PageType)
@@ -315,9 +323,17 @@ class SliceInOp(_Slice, _Buffer):
 
     Only what is in the tensor is moved: a slice may begin before it, or end behind. What is outside
     keeps its place in the buffer, which no tile reads.
+
+    With `rows`, a list of positions in the dimension `row_dim`, the slice has those in the list,
+    from its start there on, as far as the list goes.
     """
 
     name = "poet.slice_in"
+
+    rows = opt_operand_def(MemRefType)
+    row_dim = opt_prop_def(IntegerAttr[I64])
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
         self,
@@ -326,31 +342,76 @@ class SliceInOp(_Slice, _Buffer):
         positions: Sequence[SSAValue],
         type: MemRefType,
         offset: int,
+        rows: tuple[int, SSAValue] | None = None,
     ) -> None:
         super().__init__(
-            operands=[page, positions],
+            operands=[[rows[1]] if rows is not None else [], page, positions],
             result_types=[type],
-            properties={"starts": AffineMapAttr(starts), "offset": IntegerAttr(offset, i64)},
+            properties={
+                "starts": AffineMapAttr(starts),
+                "offset": IntegerAttr(offset, i64),
+                "row_dim": IntegerAttr(rows[0], i64) if rows is not None else None,
+            },
         )
+
+    def extents(self) -> tuple[int, ...]:
+        found = list(super().extents())
+        if self.rows is not None and self.row_dim is not None:
+            assert isinstance(self.rows.type, MemRefType)
+            found[self.row_dim.value.data] = self.rows.type.element_count()
+        return tuple(found)
 
     def verify_(self) -> None:
         self.verify_slice(self.buffer.type)
+        if (self.rows is None) != (self.row_dim is None):
+            raise VerifyException(f"{self.name}: a list of rows is for a dimension")
+        if self.rows is None or self.row_dim is None:
+            return
+        type_, dim = self.rows.type, self.row_dim.value.data
+        assert isinstance(type_, MemRefType) and isinstance(self.buffer.type, MemRefType)
+        is_list = isinstance(self.rows.owner, TileBufferOp) and len(type_.get_shape()) == 1
+        if not is_list or type_.element_type != i32:
+            raise VerifyException(
+                f"{self.name}: rows are a list of i32 in a poet.tile_buffer, got {type_}"
+            )
+        sizes = self.buffer.type.get_shape()
+        if not 0 <= dim < len(sizes):
+            raise VerifyException(f"{self.name}: {self.buffer.type} has no dimension {dim}")
+        if sizes[dim] > 1 and any(size > 1 for size in sizes[:dim]):
+            raise VerifyException(
+                f"{self.name}: rows in dimension {dim} are not side by side in {self.buffer.type}"
+            )
 
     @classmethod
     def parse(cls, parser: Parser) -> SliceInOp:
         page, starts, positions = _parse_slice(parser)
+        named = None
+        if parser.parse_optional_keyword("rows") is not None:
+            dim = parser.parse_integer(allow_boolean=False)
+            parser.parse_keyword("of")
+            named = dim, parser.parse_unresolved_operand()
         parser.parse_keyword("buffer")
         offset = parser.parse_integer(allow_boolean=False)
         parser.parse_punctuation(":")
-        type_ = parser.parse_type()
+        operand = parser.resolve_operand(page, parser.parse_type())
+        rows = None
+        if named is not None:
+            parser.parse_punctuation(",")
+            rows = named[0], parser.resolve_operand(named[1], _memref(parser))
         parser.parse_punctuation("->")
-        return cls(parser.resolve_operand(page, type_), starts, positions, _memref(parser), offset)
+        return cls(operand, starts, positions, _memref(parser), offset, rows)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         _print_slice(self, printer)
+        if self.rows is not None and self.row_dim is not None:
+            printer.print_string(f" rows {self.row_dim.value.data} of ")
+            printer.print_ssa_value(self.rows)
         printer.print_string(f" buffer {self.offset.value.data} : ")
         printer.print_attribute(self.page.type)
+        if self.rows is not None:
+            printer.print_string(", ")
+            printer.print_attribute(self.rows.type)
         printer.print_string(" -> ")
         printer.print_attribute(self.buffer.type)
 

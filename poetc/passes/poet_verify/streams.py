@@ -72,12 +72,19 @@ def _verify_tile(stream: StreamOp, op: TileOp) -> None:
     for argument, buffer, start in zip(arguments, op.buffers, starts.data, strict=False):
         place = f"{what}, argument {argument.index}"
         written = any(_stores(use.operation, argument) for use in argument.uses)
+        row_dim = None
+        if isinstance(start, ArrayAttr) and len(start.data) == 2:
+            start, row_dim = start.data
         if isinstance(start, AffineMapAttr):
             expected = map_indices(start.data, list(op.positions), known)
             whole: set[int] = set()
             for slice in _slices(buffer):
                 if map_indices(slice.starts.data, list(slice.positions), known) != expected:
                     raise fault(slice, f"{place}: its slice begins elsewhere")
+                if (slice.row_dim if isinstance(slice, SliceInOp) else None) != row_dim:
+                    raise fault(slice, f"{place}: its slice has not the rows of a list")
+                if isinstance(slice, SliceInOp) and slice.rows is not None:
+                    _verify_filled(stream, slice, slice.rows)
                 whole |= _whole_dims(slice, expected)
             _verify_inside(op, place, function, argument, whole)
         elif any(_slices(buffer)):
@@ -97,9 +104,18 @@ def _slices(buffer: SSAValue) -> Iterator[AnySlice]:
 
 def _whole_dims(slice: AnySlice, starts: Sequence[Index | None]) -> set[int]:
     """The dimensions that a slice has all of: what is outside of them is outside of the tensor."""
-    assert isinstance(slice.page.type, PageType) and isinstance(slice.buffer.type, MemRefType)
-    sizes = zip(slice.buffer.type.get_shape(), slice.page.type.tensor.get_shape(), strict=True)
+    assert isinstance(slice.buffer.type, MemRefType)
+    sizes = zip(slice.buffer.type.get_shape(), slice.extents(), strict=True)
     return {dim for dim, (own, all_) in enumerate(sizes) if own == all_ and starts[dim] == ZERO}
+
+
+def _verify_filled(stream: StreamOp, slice: SliceInOp, rows: SSAValue) -> None:
+    """The list of rows is in RAM, and tiles that end before have written to it."""
+    ops = list(stream.tiles.block.ops)
+    before = ops[: _place(slice, ops)]
+    tiles = [use.operation for use in rows.uses if isinstance(use.operation, TileOp)]
+    if not any(_place(tile, ops) < len(before) for tile in tiles):
+        raise fault(slice, f"{stream.where}: no tile before fills the list of rows of a slice")
 
 
 def _may_write(stream: StreamOp, buffer: SSAValue) -> bool:
