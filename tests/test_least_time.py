@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 
 from poetc.cli import main
+from poetc.costmodel.cost import least_cost
 from poetc.costmodel.device import load_device
 from poetc.driver import SplitSource
 from poetc.ir.text import make_context, parse_module
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import splittable
+from poetc.planning import split_bounds
 from poetc.planning.problem import NO_LIMIT, problem_view, storage_of
 from poetc.planning.search import split_candidate
 from poetc.planning.split_candidates import Candidate, in_time
@@ -100,12 +102,77 @@ GESTURE_WHOLE, _ = in_parts(GESTURE, ())
 WIDE_WHOLE, _ = in_parts(WIDE, ())
 
 
+MASKED = simplified(
+    parse_module("""
+func.func public @main(%w: tensor<6x4xf32> {tf.aliasing_output = 1 : i32}, %x: tensor<2x6xf32>)
+    -> (tensor<f32>, tensor<6x4xf32>) {
+  %mask = stablehlo.constant dense<[[1.0, 1.0, 0.0, 2.0]]> : tensor<1x4xf32>
+  %keep = stablehlo.constant dense<[true, true, false, false]> : tensor<4xi1>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %zs = stablehlo.constant dense<0.0> : tensor<2x4xf32>
+  %e = stablehlo.exponential %x : tensor<2x6xf32>
+  %y = stablehlo.dot_general %e, %w, contracting_dims = [1] x [0]
+    : (tensor<2x6xf32>, tensor<6x4xf32>) -> tensor<2x4xf32>
+  %t = stablehlo.tanh %y : tensor<2x4xf32>
+  %masks = stablehlo.broadcast_in_dim %mask, dims = [0, 1]
+    : (tensor<1x4xf32>) -> tensor<2x4xf32>
+  %keeps = stablehlo.broadcast_in_dim %keep, dims = [1] : (tensor<4xi1>) -> tensor<2x4xi1>
+  %m = stablehlo.multiply %t, %masks : tensor<2x4xf32>
+  %k = stablehlo.select %keeps, %m, %zs : tensor<2x4xi1>, tensor<2x4xf32>
+  %r = stablehlo.exponential %k : tensor<2x4xf32>
+  %g = stablehlo.dot_general %e, %r, contracting_dims = [0] x [0]
+    : (tensor<2x6xf32>, tensor<2x4xf32>) -> tensor<6x4xf32>
+  %g2 = stablehlo.multiply %g, %g : tensor<6x4xf32>
+  %l = stablehlo.reduce(%g2 init: %z) applies stablehlo.add across dimensions = [0, 1]
+    : (tensor<6x4xf32>, tensor<f32>) -> tensor<f32>
+  %b = stablehlo.broadcast_in_dim %l, dims = [] : (tensor<f32>) -> tensor<6x4xf32>
+  %u = stablehlo.divide %g, %b : tensor<6x4xf32>
+  %w1 = stablehlo.subtract %w, %u : tensor<6x4xf32>
+  return %l, %w1 : tensor<f32>, tensor<6x4xf32>
+}
+""")
+)
+"""Shards have less of the masks: %m is %t in half of it, %k is 0. A gradient with two readers, and
+what it is of, are in pieces though no parameter is beside them."""
+
+
+def assert_no_less(module: ModuleOp, whole: Candidate, splits: tuple[Split, ...]) -> None:
+    """Time and energy that are proven for any shards are kept by these."""
+    _, problem = in_parts(module, splits)
+    instance = Instance(problem)
+    assert time_needed(instance) >= whole.least_time_ns
+    assert instance.least_energy_nj >= whole.least_nj
+    asked = replace(whole.asked, budget=NO_LIMIT, params="storage")
+    least_flops = sum(split_bounds.least_flops(problem_view(whole.graph, asked)).values())
+    computing_ns = sum(operation.time_ns for operation in problem.operations)
+    assert computing_ns >= least_cost(least_flops, DEVICE).time_ns
+
+
+@pytest.mark.parametrize("split", [(), *(Split(0, n, 0) for n in (2, 3, 6)), Split(0, 2, 1)])
+@pytest.mark.parametrize("masked", [True, False])
+def test_what_shards_need_not_do(masked: bool, split: Split | tuple[()]) -> None:
+    """What a mask makes needless in a shard, and sums of blocks, are no part of the bound."""
+    module = MASKED if masked else GESTURE
+    whole = in_parts(module, ())[0]
+    if not masked and split:
+        split = replace(split, parameter=1)
+    assert_no_less(module, whole, (split,) if split else ())
+
+
+def test_most_of_computing_is_proven() -> None:
+    """All but maxima, comparisons and what has the mask of the labels."""
+    asked = replace(GESTURE_WHOLE.asked, budget=NO_LIMIT, params="storage")
+    least_flops = sum(split_bounds.least_flops(problem_view(GESTURE_WHOLE.graph, asked)).values())
+    flops = sum(c.cost.flops for c in GESTURE_WHOLE.graph.computes if c.cost)
+    assert 0.97 * flops <= least_flops <= flops
+
+
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.data())
 def test_parts_take_no_less(data: st.DataObject) -> None:
-    """Of any parameters, in any number, along any axis; where the bound says more than all
-    computing does, too."""
+    """Of any parameters, in any number, along any axis. Parameter 1 in 2 shards along axis 0 is a
+    sum of 36 terms in two blocks: in shards their sum begins with the first block, not with 0."""
     most = dict(splittable(GESTURE).values())
     chosen = data.draw(st.sets(st.sampled_from(sorted(most)), min_size=1, max_size=2))
     splits = []
@@ -113,10 +180,7 @@ def test_parts_take_no_less(data: st.DataObject) -> None:
         shape = GESTURE_WHOLE.graph.arguments[parameter].type.get_shape()  # pyright: ignore
         axis = data.draw(st.integers(0, len(shape) - 1))
         splits.append(Split(parameter, data.draw(st.integers(2, min(shape[axis], 6))), axis))
-    _, problem = in_parts(GESTURE, tuple(splits))
-    assert time_needed(Instance(problem)) >= GESTURE_WHOLE.least_time_ns
-    computing_ns = sum(operation.time_ns for operation in problem.operations)
-    assert computing_ns >= sum(c.cost.time_ns for c in GESTURE_WHOLE.graph.computes if c.cost)
+    assert_no_less(GESTURE, GESTURE_WHOLE, tuple(splits))
 
 
 def quick(problem: Problem) -> int:
@@ -203,4 +267,4 @@ def test_no_parts_meet_a_deadline_that_is_too_short(
     status = main([model, f"--ram={ram}", "--deadline=1.02x", "--time-limit=4", "-o", "/dev/null"])
     text = capsys.readouterr().err
     assert status == 3, text
-    assert "in shards it takes at least 7.4" in text
+    assert "in shards it takes at least 7.3" in text

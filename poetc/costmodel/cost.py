@@ -111,6 +111,16 @@ def kernel_cost(work: Work, device: Device) -> Cost:
     return _cost(device, {slower: halves_s[slower]}, power_w)
 
 
+def least_cost(flops: int, device: Device) -> Cost:
+    """No more than any kernel costs that does so many float operations, whatever else it does: what
+    is proven of kernels that are not there yet goes by it. Nothing, where a profile has costs."""
+    if device.profile is not None:
+        return Cost(0, 0)
+    time_s = _seconds(flops, device.flops_per_s)
+    time_ns = min(time_s * 1e9, MAX_COST)
+    return Cost(int(time_ns), int(time_ns * device.active_power_w))
+
+
 def pagein_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of reading `size_bytes` from storage; InputError if the device has none."""
     storage = transfer_storage(device)

@@ -22,7 +22,7 @@ from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, instance_of, problem_view, storage_of
 from poetc.planning.report import ScheduleReport, describe, with_bound
 from poetc.planning.solver import ProgressCallback
-from poetc.planning.split_bounds import least_time_ns
+from poetc.planning.split_bounds import least_energy_nj, least_time_ns
 from poetc.planning.split_candidates import (
     Candidate,
     candidates,
@@ -446,7 +446,7 @@ def _candidate(splits: tuple[Split, ...], step: Step) -> Candidate:
         used_bytes(ends_bytes(view.problem)),
         None if operation is None else view.computes[operation],
         least_time_ns(view, storage, device),
-        instance.least_energy_nj,
+        least_energy_nj(view, device),
         lambda still_open: max(
             least_time_ns(view, storage, device, still_open),
             0 if still_open else time_needed(instance),

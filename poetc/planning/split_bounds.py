@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import AnyFloat, TensorType
+import numpy as np
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from poetc.costmodel.cost import least_cost
 from poetc.costmodel.device import Device
 from poetc.ir import mathlib
 from poetc.ir import stablehlo as hlo
@@ -17,8 +18,9 @@ from poetc.ir.graph import GraphView, Storage
 from poetc.ir.poet import ComputeOp, YieldOp
 from poetc.kernels.analysis import math_flops
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Place
-from poetc.simplify.axes import along
+from poetc.schedule.model.problem import Operation as Kernel
+from poetc.schedule.model.problem import Place, Problem
+from poetc.simplify.axes import Along, along
 
 MOVES = (
     hlo.ConstantOp,
@@ -54,14 +56,12 @@ def least_time_ns(
     storage, in whatever order, where those that are arguments `still_open` (None: all) may be in
     shards, or in more.
 
-    Shards make neither computing nor transfers less. Where transfers go on beside computing, what
-    depends on parameters is computed after these are paged in, and what new values depend on before
-    these are paged out: for those that may be in shards, one byte of each.
+    Shards make transfers no less, and need the float operations of `least_flops`; what is beyond
+    these may become less in shards, such as the sums of blocks. Where transfers go on beside
+    computing, what depends on parameters is computed after these are paged in, and what new values
+    depend on before these are paged out: for those that may be in shards, one byte of each.
     """
     problem = view.problem
-    instance = Instance(problem)
-    if not problem.dma:
-        return instance.base_time_ns
     tensors = problem.tensors
     graph, index = view.graph, {value: v for v, value in enumerate(view.values)}
     may_split: set[int] = set()
@@ -73,6 +73,11 @@ def least_time_ns(
             may_split.add(index[argument])
             if at is not None:
                 may_split.add(index[graph.return_op.arguments[at]])
+    flops = least_flops(view)
+    in_parts = _may_be_in_parts(view, [view.values[v] for v in may_split])
+    instance = Instance(_in_any_shards(view, flops, device, in_parts))
+    if not problem.dma:
+        return instance.base_time_ns
     byte_in_ns, byte_out_ns = storage.pagein(1).time_ns, storage.pageout(1).time_ns
     page_in = [
         min(byte_in_ns, t.pagein_time_ns) if v in may_split else t.pagein_time_ns
@@ -90,36 +95,105 @@ def least_time_ns(
         return _Job(begin_ns, time_ns, rest_ns, pages)
 
     def jobs(apart: bool) -> Iterator[_Job]:
-        for compute, operation in zip(view.computes, problem.operations, strict=True):
-            values = (*compute.operands, *compute.results)
-            if may_split.isdisjoint(index[value] for value in values):
+        for compute, operation in zip(view.computes, instance.operations, strict=True):
+            if compute in in_parts:
+                yield from in_pieces(compute, operation.time_ns, apart)
+            else:
                 # One kernel in any case: it waits for all of its operands.
                 pages = frozenset[int]().union(*(needs[value].all for value in compute.operands))
                 out = frozenset[int]().union(*(feeds[value] for value in compute.results))
                 yield job(operation.time_ns, pages, out)
-            else:
-                yield from in_pieces(compute, operation.time_ns, apart)
 
     def in_pieces(compute: ComputeOp, time_ns: int, apart: bool) -> Iterator[_Job]:
         """What a kernel computes may be in several: all of it, or with `apart` each operation,
         begins and ends as the one of its operations that is least bound to do so."""
-        aside = (YieldOp, *MOVES, *PIECES)
-        ops = [op for op in compute.body.block.ops if not isinstance(op, aside)]
+        ops = [op for op in compute.body.block.ops if flops.get(op)]
         bound = [(needs[op.results[0]].each, feeds[op.results[0]]) for op in ops]
-        if not apart and ops:
+        if apart:
+            for op, (pages, out) in zip(ops, bound, strict=True):
+                yield job(least_cost(flops[op], device).time_ns, pages, out)
+        elif ops:
             pages, out = zip(*bound, strict=True)
             yield job(time_ns, frozenset.intersection(*pages), frozenset.intersection(*out))
-            return
-        for op, (pages, out) in zip(ops, bound, strict=True):
-            part_ns = min(time_ns, int(_least_flops(op) * 1e9 / device.flops_per_s))
-            time_ns -= part_ns
-            yield job(part_ns, pages, out)
-        yield _Job(0, time_ns, 0)
 
     return max(
         instance.base_time_ns,
         *(_least_ns(list(jobs(apart)), view, page_in, may_split) for apart in (False, True)),
     )
+
+
+def least_energy_nj(view: GraphView, device: Device) -> int:
+    """Nanojoules that no schedule takes less than, with the parameters of an unscheduled graph on
+    storage, whatever shards they are in."""
+    flops = least_flops(view)
+    return Instance(_in_any_shards(view, flops, device, view.computes)).least_energy_nj
+
+
+def _in_any_shards(
+    view: GraphView,
+    flops: Mapping[Operation, int],
+    device: Device,
+    in_parts: Collection[ComputeOp],
+) -> Problem:
+    """The problem with what its kernels take at least if these may be in parts."""
+
+    def least(compute: ComputeOp, whole: Kernel) -> Kernel:
+        if compute not in in_parts:
+            return whole
+        cost = least_cost(sum(flops.get(op, 0) for op in compute.body.block.ops), device)
+        return replace(whole, time_ns=cost.time_ns, energy_nj=cost.energy_nj)
+
+    operations = map(least, view.computes, view.problem.operations)
+    return replace(view.problem, operations=tuple(operations))
+
+
+def _may_be_in_parts(view: GraphView, split: Collection[SSAValue]) -> frozenset[ComputeOp]:
+    """The kernels that may change if these values are in shards: a dimension that is cut is cut in
+    all that runs along it, be it read, made or summed over."""
+    outside: dict[SSAValue, SSAValue] = {}
+    links: defaultdict[tuple[SSAValue, int], set[tuple[SSAValue, int]]] = defaultdict(set)
+
+    def dims(value: SSAValue) -> list[tuple[SSAValue, int]]:
+        value = outside.get(value, value)
+        return [(value, d) for d in range(len(hlo.shape_of(value)))]
+
+    def link(one: tuple[SSAValue, int], other: tuple[SSAValue, int]) -> None:
+        links[one].add(other)
+        links[other].add(one)
+
+    runs: defaultdict[ComputeOp, set[tuple[SSAValue, int]]] = defaultdict(set)
+    for compute in view.computes:
+        outside.update(zip(compute.body.block.args, compute.operands, strict=True))
+        outside.update(zip(_yielded(compute), compute.results, strict=True))
+        for op in compute.body.block.ops:
+            if not isinstance(op, hlo.StablehloOp):
+                continue
+            operands = [dims(operand) for operand in op.operands]
+            for result in op.results:
+                for node in dims(result):
+                    runs[compute].add(node)
+                    walk = along(op, node[1])
+                    for operand, step in zip(operands, walk or operands, strict=True):
+                        if walk is None:
+                            for other in operand:
+                                link(node, other)
+                        elif isinstance(step, Along):
+                            link(node, operand[step.dim])
+            if isinstance(op, hlo.DotBase):
+                left, right = dims(op.lhs), dims(op.rhs)
+                for d, e in zip(op.lhs_contract, op.rhs_contract, strict=True):
+                    link(left[d], right[e])
+            if isinstance(op, hlo.ConvolutionBase):
+                left, right = dims(op.lhs), dims(op.rhs)
+                link(left[op.dims.input_feature], right[op.dims.kernel_input_feature])
+            runs[compute].update(*operands)
+    reached = {node for value in split for node in dims(value)}
+    pending = list(reached)
+    while pending:
+        fresh = links[pending.pop()] - reached
+        reached |= fresh
+        pending += fresh
+    return frozenset(compute for compute in view.computes if runs[compute] & reached)
 
 
 def _least_ns(
@@ -307,28 +381,97 @@ def _covering(value: SSAValue, slices: Sequence[_Slice]) -> Pages:
     return frozenset(found)
 
 
-def _is_float(value: SSAValue) -> bool:
-    return isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
+def least_flops(view: GraphView) -> Mapping[Operation, int]:
+    """Float operations that it takes at least, in whatever kernels and shards, to compute what each
+    operation in the kernels of a graph does; those that take none are left out.
+
+    An operation that several kernels repeat counts once: in shards its result may be stored. One
+    that a part of a constant may make needless, as a multiplication by a mask, counts nothing.
+    """
+    found: dict[Operation, int] = {}
+    # Equal operations on operands with equal numbers are repetitions, and have one number.
+    numbers: dict[SSAValue, int] = {}
+    known: dict[Hashable, int] = {}
+    uneven: set[SSAValue] = set()
+
+    def number(value: SSAValue, key: Hashable) -> bool:
+        """Whether nothing had this key before."""
+        numbers[value] = known.setdefault(key, len(known))
+        return numbers[value] == len(known) - 1
+
+    for compute in view.computes:
+        for argument, operand in zip(compute.body.block.args, compute.operands, strict=True):
+            if operand not in numbers:
+                number(operand, operand)
+            numbers[argument] = numbers[operand]
+            if operand in uneven:
+                uneven.add(argument)
+        for op in compute.body.block.ops:
+            sums = isinstance(op, (hlo.DotBase, hlo.ConvolutionBase))
+            if _is_uneven(op) or (not sums and not uneven.isdisjoint(op.operands)):
+                uneven.update(op.results)
+            operands = tuple(numbers[value] for value in op.operands)
+            attributes = frozenset((op.properties | op.attributes).items())
+            for result in op.results:
+                key = (type(op), operands, attributes, result.type, result.index)
+                is_first = number(result, result if op.regions else key)
+                flops = 0 if result in uneven else _least_flops(op)
+                if is_first and flops:
+                    found[op] = flops
+        for result, value in zip(compute.results, _yielded(compute), strict=True):
+            numbers[result] = numbers[value]
+            if value in uneven:
+                uneven.add(result)
+    return found
+
+
+def _is_uneven(op: Operation) -> bool:
+    """Whether elements of a result are known and differ: in a part of it they may not."""
+    if isinstance(op, hlo.ConstantOp):
+        return not op.value.is_splat()
+    return isinstance(op, hlo.IotaOp)
 
 
 def _least_flops(op: Operation) -> int:
-    """Float operations that it takes at least, in whatever kernel."""
-    if not _is_float(op.results[0]):
+    """The same of one operation, if none of its operands is known."""
+    if (
+        not isinstance(op, hlo.StablehloOp)
+        or len(op.results) != 1
+        or not hlo.is_float(op.results[0])
+    ):
         return 0
-    if isinstance(op, hlo.DotBase):
-        summed = math.prod(hlo.shape_of(op.lhs)[d] for d in op.lhs_contract)
-        return 2 * summed * math.prod(hlo.shape_of(op.results[0]))
-    if not isinstance(op, (hlo.ElementwiseOp, hlo.ReduceOp)):
-        return 0
-    if isinstance(op, hlo.ReduceOp):
-        return math.prod(hlo.shape_of(op.operand))
-    symbol = op.function()
-    elements = math.prod(hlo.shape_of(op.results[0]))
-    if symbol is not None:
-        return elements * math_flops(mathlib.short_name(symbol))
-    return (
-        elements if isinstance(op, (hlo.AddOp, hlo.SubtractOp, hlo.MultiplyOp, hlo.DivideOp)) else 0
-    )
+    elements = hlo.element_count(op.results[0])
+    match op:
+        # A sum starts from +0.0, to which the first term is added, or goes on with another.
+        case hlo.DotBase():
+            summed = math.prod(hlo.shape_of(op.lhs)[d] for d in op.lhs_contract)
+            return 2 * summed * elements
+        case hlo.ConvolutionBase():
+            return 2 * _products(op)
+        case hlo.ReduceOp():
+            return hlo.element_count(op.operand)
+        case hlo.ElementwiseOp() if (symbol := op.function()) is not None:
+            return elements * math_flops(mathlib.short_name(symbol))
+        case hlo.AddOp() | hlo.SubtractOp() | hlo.MultiplyOp() | hlo.DivideOp():
+            return elements
+        case _:
+            return 0
+
+
+def _products(op: hlo.ConvolutionBase) -> int:
+    """How many pairs of elements of image and kernel a convolution multiplies, without padding and
+    the zeros of dilation."""
+    dims, lhs, rhs = op.dims, hlo.shape_of(op.lhs), hlo.shape_of(op.rhs)
+    out = hlo.shape_of(op.results[0])
+    pairs = out[dims.output_batch] * out[dims.output_feature] * rhs[dims.kernel_input_feature]
+    for d, (low, _) in enumerate(op.padding):
+        n = lhs[dims.input_spatial[d]]
+        starts = np.arange(out[dims.output_spatial[d]])[:, None] * op.strides[d] - low
+        at = starts + np.arange(rhs[dims.kernel_spatial[d]]) * op.rhs_dilation[d]
+        dilation = op.lhs_dilation[d]
+        inside = (at >= 0) & (at <= (n - 1) * dilation) & (at % dilation == 0)
+        pairs *= int(inside.sum())
+    return pairs
 
 
 def _yielded(compute: ComputeOp) -> tuple[SSAValue, ...]:

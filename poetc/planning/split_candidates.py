@@ -32,9 +32,9 @@ class Candidate:
 
     `needed_bytes` is what it needs at least, of all of the RAM, and `kernel` the one that needs
     that (None: what is in RAM at the start or the end). `ends_bytes` is the same for what no split
-    can change: the start and the end. `least_nj` is what kernels and transfers take at least, with
-    parameters on storage; `least_time_ns` the same for these and all finer shards,
-    `least_with_open_ns` for those in which only some arguments are in finer shards.
+    can change: the start and the end. `least_nj` and `least_time_ns` are what these and all finer
+    shards take at least, with parameters on storage; `least_with_open_ns` is the time if only some
+    arguments may be in finer shards.
     """
 
     splits: tuple[Split, ...]
