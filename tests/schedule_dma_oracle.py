@@ -32,7 +32,7 @@ class _Oracle:
             t.replaces: v for v, t in enumerate(problem.tensors) if t.replaces is not None
         }
         producers = problem.producers()
-        self.gone_after = {old: producers[new] for old, new in self.replaced.items()}
+        self.gone_after = {old: producers[new] or 0 for old, new in self.replaced.items()}
 
     def bytes_of(self, mask: int) -> int:
         return sum(size for v, size in enumerate(self.size) if mask >> v & 1)
@@ -113,7 +113,7 @@ class _Oracle:
                         (stage, last, ram, new, *after(clock, done, others)),
                     )
             elif stored & bit and used + tensor.bytes <= self.ram:
-                if (self.gone_after.get(v, self.n) or 0) < stage and v in self.gone_after:
+                if self.gone_after.get(v, self.n) < stage and v in self.gone_after:
                     continue
                 done = max(clock, bus) + tensor.pagein_time_ns
                 others = {**ends, v: (done, max(done, ends.get(v, (0, 0))[1]))}
@@ -125,30 +125,45 @@ class _Oracle:
             operation = self.problem.operations[k]
             if k < stage and not operation.repeatable:
                 continue
-            inputs = sum(1 << v for v in set(operation.inputs))
-            outputs = sum(1 << v for v in operation.outputs)
-            if ram & inputs != inputs or ram & outputs:
+            if any(self.gone_after.get(v, self.n) < stage for v in operation.inputs):
                 continue
-            needed = used + self.bytes_of(outputs) + operation.workspace_bytes
-            for pairs in _matchings(tuple(dict.fromkeys(operation.inplace))):
-                if any(
-                    (v, self.problem.tensors[v].replaces) not in pairs
-                    for v in operation.outputs
-                    if self.problem.tensors[v].replaces is not None
-                ):
+            for way in (None, *operation.variants):
+                away = frozenset() if way is None else way.streamed
+                cost = operation if way is None else way
+                inputs = sum(1 << v for v in set(operation.inputs) - away)
+                outputs = sum(1 << v for v in set(operation.outputs) - away)
+                read = sum(1 << v for v in set(operation.inputs) & away)
+                written = sum(1 << v for v in set(operation.outputs) & away)
+                if ram & inputs != inputs or ram & (outputs | written):
                     continue
-                if needed - sum(self.size[o] for o, _ in pairs) > self.ram:
+                if stored & read != read or stored & written:
                     continue
-                begin = max(
-                    clock,
-                    *(ends.get(v, (0, 0))[0] for v in operation.inputs),
-                    *(ends.get(i, (0, 0))[1] for _, i in pairs),
-                    0,
-                )
-                following, ran = (stage + 1, -1) if k == stage else (stage, k)
-                left = ram & ~sum(1 << i for _, i in pairs) | outputs
-                times = after(begin + operation.time_ns, bus, ends)
-                yield operation.energy_nj, (following, ran, left, stored, *times)
+                if self.bytes_of(stored | written) > self.storage:
+                    continue
+                needed = used + self.bytes_of(outputs) + cost.workspace_bytes
+                for pairs in _matchings(tuple(dict.fromkeys(operation.inplace))):
+                    if not away.isdisjoint(v for pair in pairs for v in pair):
+                        continue
+                    if any(
+                        (v, self.problem.tensors[v].replaces) not in pairs
+                        for v in set(operation.outputs) - away
+                        if self.problem.tensors[v].replaces is not None
+                    ):
+                        continue
+                    if needed - sum(self.size[o] for o, _ in pairs) > self.ram:
+                        continue
+                    begin = max(
+                        clock,
+                        *(ends.get(v, (0, 0))[0] for v in set(operation.inputs) - away),
+                        *(ends.get(i, (0, 0))[1] for _, i in pairs),
+                        bus if away else 0,
+                        0,
+                    )
+                    following, ran = (stage + 1, -1) if k == stage else (stage, k)
+                    left = ram & ~sum(1 << i for _, i in pairs) | outputs
+                    end = begin + cost.time_ns
+                    times = after(end, end if away else bus, ends)
+                    yield cost.energy_nj, (following, ran, left, stored | written, *times)
 
 
 def _matchings(pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[tuple[int, int], ...]]:

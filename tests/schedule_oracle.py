@@ -10,10 +10,10 @@ but the problem.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 
-from poetc.schedule.model.problem import Place, Problem
+from poetc.schedule.model.problem import Place, Problem, Variant
 
 State = tuple[int, int, int, int]
 
@@ -45,6 +45,17 @@ class _Oracle:
             place: sum(1 << v for v, t in enumerate(tensors) if t.end is place) for place in Place
         }
 
+        # Of each operation the ways to run it; what is streamed has to be movable.
+        self.ways: list[list[Variant]] = [
+            [
+                Variant(frozenset(), o.workspace_bytes, o.time_ns, 0, o.energy_nj),
+                *(w for w in o.variants if all(self.movable[v] for v in w.streamed)),
+            ]
+            for o in problem.operations
+        ]
+        self.least_energy = [min(way.energy_nj for way in ways) for ways in self.ways]
+        self.least_time = [min(way.time_ns for way in ways) for ways in self.ways]
+
     def bytes_of(self, mask: int) -> int:
         return sum(size for v, size in enumerate(self.size) if mask >> v & 1)
 
@@ -61,10 +72,9 @@ class _Oracle:
         if not self.storage_fits(starts[Place.STORAGE]):
             return None
         start: State = (0, -1, starts[Place.RAM], starts[Place.STORAGE])
-        # Every first run costs the same on every path: counted in advance, so that the search is
-        # guided by what is spent beyond.
-        energy = sum(o.energy_nj for o in self.problem.operations)
-        time = sum(o.time_ns for o in self.problem.operations)
+        # The least that every first run costs is counted in advance, so that the search is guided
+        # by what is spent beyond.
+        energy, time = sum(self.least_energy), sum(self.least_time)
         order = count()
         queue: list[tuple[float, int, int, int, State]] = []
         heapq.heappush(queue, (self.price(energy, time), next(order), energy, time, start))
@@ -124,31 +134,50 @@ class _Oracle:
             first = k == stage
             if not first and not (self.remat and operation.repeatable):
                 continue
-            for after in self.runs(k, ram, used):
-                if first:
-                    yield 0, 0, (stage + 1, -1, after, stored)
-                else:
-                    yield operation.energy_nj, operation.time_ns, (stage, k, after, stored)
+            for way in self.ways[k]:
+                if any(self.gone_after.get(v, self.n) < stage for v in operation.inputs):
+                    continue
+                for after, pages in self.runs(k, way, ram, stored):
+                    if first:
+                        energy = way.energy_nj - self.least_energy[k]
+                        time = way.time_ns - self.least_time[k]
+                        yield energy, time, (stage + 1, -1, after, pages)
+                    else:
+                        yield way.energy_nj, way.time_ns, (stage, k, after, pages)
 
-    def runs(self, k: int, ram: int, used: int) -> Iterator[int]:
-        """What may be in RAM after operation `k` has run."""
+    def runs(self, k: int, way: Variant, ram: int, stored: int) -> Iterator[tuple[int, int]]:
+        """What may be in RAM and on storage after operation `k` has run in that way."""
         operation = self.problem.operations[k]
-        inputs = sum(1 << v for v in set(operation.inputs))
-        outputs = sum(1 << v for v in operation.outputs)
-        if ram & inputs != inputs or ram & outputs:
+
+        def bits(found: Iterable[int], streamed: bool) -> int:
+            return sum(1 << v for v in set(found) if (v in way.streamed) is streamed)
+
+        inputs, outputs = bits(operation.inputs, False), bits(operation.outputs, False)
+        read, written = bits(operation.inputs, True), bits(operation.outputs, True)
+        if ram & inputs != inputs or ram & (outputs | written):
+            return
+        if stored & read != read or stored & written or not self.storage_fits(stored | written):
             return
         forced = {
             (v, old)
             for v in operation.outputs
-            if (old := self.problem.tensors[v].replaces) is not None
+            if (old := self.problem.tensors[v].replaces) is not None and outputs >> v & 1
         }
-        needed = used + self.bytes_of(outputs) + operation.workspace_bytes
-        for chosen in _matchings(tuple(dict.fromkeys(operation.inplace))):
+        needed = self.bytes_of(ram) + self.bytes_of(outputs) + way.workspace_bytes
+        pairs = [
+            (o, i)
+            for o, i in dict.fromkeys(operation.inplace)
+            if outputs >> o & 1 and inputs >> i & 1
+        ]
+        for chosen in _matchings(tuple(pairs)):
             if not forced <= set(chosen):
                 continue
             shared = sum(self.size[o] for o, _ in chosen)
             if self.fits(needed - shared):
-                yield ram & ~sum(1 << i for _, i in chosen) | outputs
+                # What a streamed output replaces is of no more use.
+                old = (self.problem.tensors[v].replaces for v in operation.outputs)
+                gone = {i for _, i in chosen} | {v for v in old if v is not None}
+                yield ram & ~sum(1 << i for i in gone) | outputs, stored | written
 
 
 def _matchings(pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[tuple[int, int], ...]]:

@@ -7,13 +7,65 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from poetc.schedule.model.problem import Operation, Place, Problem, Tensor
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor, Variant
 
 
 def problems(max_operations: int = 6, plain: bool = False) -> st.SearchStrategy[Problem]:
     """Problems of up to `max_operations`; `plain` ones have only what the paper's model knows."""
     seeds = st.integers(0, 2**32 - 1)
     return seeds.map(lambda seed: random_problem(random.Random(seed), max_operations, plain))
+
+
+def problems_with_variants(max_operations: int = 5) -> st.SearchStrategy[Problem]:
+    """The same, whose operations have up to three variants each, mostly in little RAM."""
+    seeds = st.integers(0, 2**32 - 1)
+    return seeds.map(lambda seed: random_variants(random.Random(seed), max_operations))
+
+
+def random_variants(rng: random.Random, max_operations: int = 5) -> Problem:
+    """A random problem, with variants that stream some inputs and outputs; some stream nothing."""
+    fixed = random_problem(rng, max_operations)
+    tensors = fixed.tensors
+    operations: list[Operation] = []
+    least = 0
+    for operation in fixed.operations:
+        movable = [v for v in {*operation.inputs, *operation.outputs} if tensors[v].pageable]
+        variants: list[Variant] = []
+        for _ in range(rng.randint(0, 3)):
+            streamed = {v for v in sorted(movable) if rng.random() < 0.6}
+            # A new value that is in RAM is made in place of one that is.
+            streamed |= {
+                o for o, old in operation.inplace if tensors[o].replaces == old and old in streamed
+            }
+            bus_ns = rng.randint(0, 3)
+            variants.append(
+                Variant(
+                    frozenset(streamed),
+                    rng.randint(0, 2),
+                    bus_ns + rng.randint(0, 4),
+                    bus_ns,
+                    rng.randint(0, 9),
+                )
+            )
+        operations.append(replace(operation, variants=tuple(variants)))
+        resident = [
+            operation.workspace_bytes,
+            *(way.workspace_bytes for way in variants),
+        ]
+        away = [frozenset(), *(way.streamed for way in variants)]
+        mine = {*operation.inputs, *operation.outputs}
+        least = max(
+            least,
+            min(
+                sum(tensors[v].bytes for v in mine - streamed) + workspace
+                for workspace, streamed in zip(resident, away, strict=True)
+            ),
+        )
+    return replace(
+        fixed,
+        operations=tuple(operations),
+        ram_bytes=max(0, least + rng.choice((-1, 0, 0, 1, 1, 2, 3))),
+    )
 
 
 def random_problem(rng: random.Random, max_operations: int = 6, plain: bool = False) -> Problem:

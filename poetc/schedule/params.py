@@ -229,5 +229,26 @@ class SearchParams:
             raise ValueError(f"no technique {technique!r}: {', '.join(self.techniques())}")
         return replace(self, **{technique: False})
 
+    def for_variants(self) -> SearchParams:
+        """The same without the techniques that do not hold, or do not know, that operations have
+        variants."""
+        return replace(self, **dict.fromkeys(_WITHOUT_VARIANTS, False))
+
+
+_WITHOUT_VARIANTS = (
+    "baselines",
+    "overlap",
+    "cuts",
+    "lasting",
+    "paths",
+    "page_budget",
+    "blocks",
+    "checkpoints",
+    "ladder",
+    "reorder",
+    "polish",
+    "neighbours",
+    "machine",
+)
 
 DEFAULTS = SearchParams()

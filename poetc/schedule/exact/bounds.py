@@ -16,8 +16,8 @@ def ram_needed(instance: Instance) -> tuple[int, int | None]:
     needs them (None: what is in RAM at the start or the end).
 
     While an operation runs for the first time its inputs, outputs and workspace are in RAM, less
-    what may be shared in place, and so is every tensor that is still wanted and can be had in no
-    other way.
+    what may be shared in place (or what is resident in its variant that takes least), and so is
+    every tensor that is still wanted and can be had in no other way.
     """
     tensors = instance.tensors
     size = [t.bytes for t in tensors]
@@ -32,14 +32,24 @@ def ram_needed(instance: Instance) -> tuple[int, int | None]:
             change[stages.stop] -= size[v]
     beside = np.cumsum(change)
     for k, operation in enumerate(instance.operations):
-        inputs = set(operation.inputs)
-        dying = {v for v in inputs if k not in held[v]}
-        shared = sum(size[o] for o, _ in share(instance.problem, k, dying))
-        needed = int(beside[k]) + sum(size[v] for v in (*dying, *set(operation.outputs)))
-        needed += operation.workspace_bytes - shared
+        dying = {v for v in operation.inputs if k not in held[v]}
+        needed = int(beside[k]) + _taken(instance, k, dying, set(operation.outputs))
         if needed > best[0]:
             best = (needed, k)
     return best
+
+
+def _taken(instance: Instance, k: int, dying: set[int], made: set[int]) -> int:
+    """Bytes that an operation takes in the way that needs least, beside what stays in RAM: of its
+    inputs that die there and what it makes."""
+    size = [t.bytes for t in instance.tensors]
+    least = []
+    for way in instance.ways[k].values():
+        inputs, outputs = dying - way.streamed, made - way.streamed
+        shared = sum(size[o] for o, _ in share(instance.problem, k, inputs, outputs))
+        taken = sum(size[v] for v in inputs | outputs)
+        least.append(taken + way.workspace_bytes - shared)
+    return min(least)
 
 
 def _held(instance: Instance, v: int) -> range:
@@ -85,9 +95,8 @@ def ram_needed_in_any_order(instance: Instance) -> tuple[int, int | None]:
         mine = {*operation.inputs, *operation.outputs} - fixed
         staying = {v for v in mine if held.get(v, 0) >> k & 1}
         dying = {v for v in operation.inputs if v in mine and v not in staying}
-        shared = sum(size[o] for o, _ in share(instance.problem, k, dying))
-        needed = beside[k] + sum(size[v] for v in mine - staying)
-        needed += operation.workspace_bytes - shared
+        made = {v for v in operation.outputs if v in mine and v not in staying}
+        needed = beside[k] + _taken(instance, k, dying, made)
         if needed > best[0]:
             best = (needed, k)
     return best
@@ -107,7 +116,7 @@ def time_needed(instance: Instance) -> int:
     """
     problem = instance.problem
     needed = instance.base_time_ns
-    if not problem.dma:
+    if not problem.dma or instance.has_variants:
         return needed
     tensors, operations = instance.tensors, instance.operations
     page_in = {v: t.pagein_time_ns for v, t in enumerate(tensors) if instance.stored_at_start[v]}

@@ -237,7 +237,8 @@ class _Job:
         # One thread: the same input gives the same schedule, and the other core stays free.
         for name, value in {"threads": 1, "random_seed": 0, **options}.items():
             highs.setOptionValue(name, value)
-        highs.passModel(self._model(lp, highspy))
+        if highs.passModel(self._model(lp, highspy)) == highspy.HighsStatus.kError:
+            raise ValueError("HiGHS refuses the linear programme: is an index twice in a row?")
         if start is not None:
             solution = highspy.HighsSolution()
             solution.col_value = list(start)

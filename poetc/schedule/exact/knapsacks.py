@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from poetc.schedule.exact.highs import INF
 from poetc.schedule.exact.slots import NONE, Use
+from poetc.schedule.model.problem import Variant
 
 if TYPE_CHECKING:
     from poetc.schedule.exact.milp import SlotModel
@@ -81,34 +82,87 @@ class Knapsacks:
             value.append(size[v])
         shared, share_value, forced = self._share_columns(s, touched)
         limit = instance.problem.ram_bytes
-        # Tensors are whole units: what is left beside the workspace is rounded down.
-        if model.minimise == "ram":
-            room, penalty = 0, -instance.units(-workspace)
-        else:
-            assert limit is not None
-            room = instance.units(limit)
-            penalty = room - instance.units(limit - workspace)
+        room = 0 if model.minimise == "ram" else instance.units(limit or 0)
         inputs, outputs = model.operation_tensors(k)
-        if column == NONE:
+        ways: list[tuple[int, int]] = []  # columns and what they take
+        if s in model.choices.columns:
+            ways = [(c, self._way(k, way)) for c, way in model.choices.ways(s)]
+            beside, beside_value = self._inputs(s, touched)
+            index += beside
+            value += beside_value
+            if column == NONE:
+                room -= sum(size[v] for v in inputs if not model.choices.movable(s, v))
+        elif column == NONE:
+            penalty = self._penalty(workspace)
             room -= penalty + sum(size[v] for v in (*inputs, *outputs)) - forced
-            if model.minimise != "ram":
-                best = room + sum(share_value)
-                for c, weight in zip(index, value, strict=True):
-                    if weight > best:
-                        lp.fix(c, 0.0)
         else:
-            weight = penalty + sum(size[v] for v in outputs)
+            weight = self._penalty(workspace) + sum(size[v] for v in outputs)
             if weight:
                 index.append(column)
                 value.append(weight)
             for v, use, before in touched:
                 index += [c for c in (before, use.load) if c != NONE]
                 value += [size[v]] * sum(c != NONE for c in (before, use.load))
+        if model.minimise != "ram":
+            best = room + sum(share_value)
+            for c, weight in ways:
+                if weight > best:
+                    lp.fix(c, 0.0)
+            if column == NONE:
+                best -= min((weight for _, weight in ways), default=0)
+                for c, weight in zip(index, value, strict=True):
+                    if weight > best:
+                        lp.fix(c, 0.0)
+        index += [c for c, weight in ways if weight]
+        value += [weight for _, weight in ways if weight]
         if model.minimise == "ram":
             weights = (*value, *(-w for w in share_value))
             model.floor(self.ram, (*index, *shared), weights, -room)
         elif sum(value) > room:
             lp.row((*index, *shared), (*value, *(-w for w in share_value)), upper=room)
+
+    def _penalty(self, workspace: int) -> int:
+        """Units that a workspace takes. Tensors are whole units: what is left beside it is rounded
+        down."""
+        model, limit = self.model, self.model.instance.problem.ram_bytes
+        if model.minimise == "ram":
+            return -model.instance.units(-workspace)
+        assert limit is not None
+        return model.instance.units(limit) - model.instance.units(limit - workspace)
+
+    def _way(self, k: int, way: Variant) -> int:
+        """Units that a way to run an operation takes beside its inputs."""
+        tensors = self.model.instance.tensors
+        # What replaces a tensor takes over its buffer.
+        made = [v for v in self.model.instance.operations[k].outputs if v not in way.streamed]
+        new = sum(self.size[v] for v in made if tensors[v].replaces is None)
+        return self._penalty(way.workspace_bytes) + new
+
+    def _inputs(self, s: int, touched: list[_Touch]) -> tuple[list[int], list[int]]:
+        """Columns of what a slot with variants has in RAM of what it makes or reads, and units.
+        What an obligatory slot surely has there is not among it."""
+        model, index, value = self.model, [], []
+        obligatory = model.obligatory(s)
+        for v, use, before in touched:
+            movable = model.choices.movable(s, v)
+            if use.makes or not obligatory or (movable and not model.relaxation):
+                columns = [c for c in (before, use.load) if c != NONE]
+            elif movable:
+                # Read by this run, or kept for what comes after the stage.
+                there = model.lp.column(integer=False)
+                model.lp.row(
+                    (*(resident := model.choices.resident(s, v) or []), there),
+                    (*[1] * len(resident), -1),
+                    upper=0,
+                )
+                if use.keep != NONE:
+                    model.lp.at_most(use.keep, (there,))
+                columns = [there]
+            else:
+                continue
+            index += columns
+            value += [self.size[v]] * len(columns)
+        return index, value
 
     def _share_columns(self, s: int, touched: list[_Touch]) -> tuple[list[int], list[int], int]:
         """Columns and sizes of the in-place pairs of a slot, and the units that must be shared."""
@@ -119,16 +173,28 @@ class Knapsacks:
         after = {v: use.keep for v, use, _ in touched}
         columns, sizes, forced = [], [], 0
         pairs = dict.fromkeys(model.instance.operations[k].inplace)
-        replaced = {v for o, i in pairs if tensors[o].replaces == i for v in (o, i)}
+        replacing = [(o, i) for o, i in pairs if tensors[o].replaces == i]
+        varied = s in model.choices.columns
+
+        def allowed(pair: tuple[int, int], away: frozenset[int]) -> bool:
+            """May a pair share a buffer where `away` is streamed?"""
+            taken = {v for o, i in replacing if o not in away for v in (o, i)}
+            return taken.isdisjoint(pair) and away.isdisjoint(pair)
+
         for o, i in pairs:
-            if tensors[o].replaces == i:
+            if (o, i) in replacing:
                 forced += size[o]
-            elif size[o] and o not in replaced and i not in replaced:
+            elif size[o] and (varied or allowed((o, i), frozenset())):
                 column = model.lp.column(integer=False)
                 self.share[s, (o, i)] = column
                 columns.append(column)
                 sizes.append(size[o])
-                if model.run[s] != NONE:
+                if varied:
+                    ways = model.choices.ways(s)
+                    model.lp.at_most(
+                        column, [c for c, way in ways if allowed((o, i), way.streamed)]
+                    )
+                elif model.run[s] != NONE:
                     model.lp.at_most(column, (model.run[s],))
                 if after.get(i, NONE) != NONE:
                     model.lp.row((column, after[i]), (1, 1), upper=1)

@@ -13,7 +13,10 @@ Binary columns:
                 time;
 - `keep[v, e]`  v stays in RAM from its e-th event (start, slot that makes or reads it) to the next;
 - `write[v]`    v is written to storage, once, when it is first in RAM, where that needs no RAM;
-- `share[s, p]` the in-place pair p is used in slot s.
+- `share[s, p]` the in-place pair p is used in slot s;
+- a column for each way in which the operation of a slot with variants may run (`choices.py`). Their
+  sum is the run, and the rows below hold for those that have v resident. For those that stream v
+  in: way <= write[v] + earlier ways that stream it out, of which there is one at most.
 
 Rows, with `before` for the keep column that ends at an event and `after` for the one that begins
 there:
@@ -33,10 +36,12 @@ tensor bigger than that room is not kept at all.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from poetc.schedule.exact.choices import Choices
 from poetc.schedule.exact.highs import INF, LinearProgram
 from poetc.schedule.exact.knapsacks import Knapsacks
+from poetc.schedule.exact.limits import limit_rows
 from poetc.schedule.exact.overlap import Overlap
 from poetc.schedule.exact.slots import NONE, Slot, Use
 from poetc.schedule.model.instance import Instance
@@ -86,13 +91,14 @@ class SlotModel:
         n = instance.n
         self.slots = [*slots, Slot(n, n)]
         problem = instance.problem
+        # Of an operation with variants those of the cheapest way.
         if minimise == "energy":
             base = instance.base_energy
-            self.costs = instance.run_energy, instance.in_energy, instance.out_energy
+            self.costs = instance.least_run_energy, instance.in_energy, instance.out_energy
         elif minimise == "time":
             base = float(instance.base_time_ns)
             self.costs = (
-                [o.time_ns for o in problem.operations],
+                instance.least_run_time_ns,
                 [t.pagein_time_ns for t in problem.tensors],
                 [t.pageout_time_ns for t in problem.tensors],
             )
@@ -109,7 +115,7 @@ class SlotModel:
         self.share, self.ram = memory.share, memory.ram
         self.lp.label = NONE
         self.hidden = {} if self.overlap is None else self.overlap.hidden()
-        self._limits()
+        limit_rows(self)
 
     def value(self, objective: float) -> float:
         """What an objective value of the model means in nJ, ns or bytes."""
@@ -144,22 +150,43 @@ class SlotModel:
             for slot in self.slots
         ]
         lp.offset += sum(run_cost) / self.scale
+        self.choices = Choices(self)
         self.write: dict[int, int] = {}
         for v in range(len(tensors)):
             if instance.stored_at_start[v] or not instance.pageable[v]:
                 continue
             due = instance.must_store[v]
-            if not due and instance.in_energy[v] + instance.out_energy[v] > overhead:
+            least = instance.out_energy[v]
+            if not any(v in instance.may_stream[k] for k in instance.readers[v]):
+                least += instance.in_energy[v]
+            if not due and least > overhead:
                 continue
             self.write[v] = lp.column(out_cost[v] / self.scale)
-            if due:
+            if due and v not in self.choices.supplies:
                 lp.fix(self.write[v], 1.0)
+        self.choices.written_once()
         add = self._tensor_relaxed if self.relaxation else self._tensor
         for v, uses in enumerate(events):
             add(v, uses, in_cost[v] / self.scale)
 
+    def _paged(self, columns: Sequence[int], v: int, slot: int) -> None:
+        """The row: what columns say of `v`, at most one of them, needs its page before a slot."""
+        pages = self.choices.pages(v, slot)
+        if pages is not None:
+            self.lp.row((*columns, *pages), (*[1] * len(columns), *[-1] * len(pages)), upper=0)
+
+    def _wanted(self, columns: Sequence[int] | None, sources: Iterable[int]) -> None:
+        """The row: what columns say, at most one of them, or what is certain (None), needs one of
+        the sources, of which those below 0 are none."""
+        present = [c for c in sources if c != NONE]
+        if columns is None:
+            self.lp.row(present, [1] * len(present), lower=1)
+        else:
+            values = (*[1] * len(columns), *[-1] * len(present))
+            self.lp.row((*columns, *present), values, upper=0)
+
     def _tensor(self, v: int, uses: list[Use], load_cost: float) -> None:
-        lp, run = self.lp, self.run
+        lp, run, choices = self.lp, self.run, self.choices
         before = NONE
         previous = None
         for index, use in enumerate(uses):
@@ -172,8 +199,9 @@ class SlotModel:
             if use.makes:
                 if before != NONE:
                     lp.row((before, column), (1, 1), upper=1)
-                if after != NONE and not obligatory:
-                    self.lp.at_most(after, (before, column))
+                made = choices.resident(use.slot, v)
+                if after != NONE and made is not None:
+                    self.lp.at_most(after, (before, *made))
             else:
                 # No slot lies between this event and the one before, which does not overwrite v: v
                 # could as well be kept, or be paged in there.
@@ -182,23 +210,22 @@ class SlotModel:
                     and previous.slot + 1 == use.slot
                     and (not previous.makes or self.obligatory(previous.slot))
                     and not self._may_overwrite(previous.slot, v)
+                    and not choices.movable(previous.slot, v)
                 )
                 if self.may_load(v) and not adjacent:
                     use.load = lp.column(load_cost)
-                    if v in self.write:
-                        self.lp.at_most(use.load, (self.write[v],))
+                    self._paged((use.load,), v, use.slot)
                 sources = (before, use.load)
-                if obligatory:
-                    present = [c for c in sources if c != NONE]
-                    lp.row(present, [1] * len(present), lower=1)
-                else:
-                    self.lp.at_most(column, sources)
+                self._wanted(choices.resident(use.slot, v), sources)
+                streaming = choices.streaming(use.slot, v)
+                if streaming:
+                    self._paged(streaming, v, use.slot)
                 if after != NONE:
                     self.lp.at_most(after, sources)
             before, previous = after, use
 
     def _tensor_relaxed(self, v: int, uses: list[Use], load_cost: float) -> None:
-        lp, before = self.lp, NONE
+        lp, before, choices = self.lp, NONE, self.choices
         for stage, group in itertools.groupby(uses, lambda use: self._stage(use.slot)):
             present = list(group)
             last = present[-1]
@@ -209,22 +236,24 @@ class SlotModel:
             if reads and stage >= 0 and self.may_load(v):
                 reads[0].load = lp.column(load_cost)
                 sources.append(reads[0].load)
-                if v in self.write:
-                    self.lp.at_most(reads[0].load, (self.write[v],))
+                self._paged((reads[0].load,), v, reads[-1].slot)
             certain = False
             for use in present:
                 lp.label = use.slot
-                obligatory = self.obligatory(use.slot)
+                resident = choices.resident(use.slot, v)
                 if use.makes:
-                    certain = certain or obligatory
-                    if not obligatory:
-                        sources.append(self.run[use.slot])
-                elif certain:
+                    certain = certain or resident is None
+                    sources += resident or []
                     continue
-                elif obligatory:
-                    lp.row(sources, [1] * len(sources), lower=1)
-                else:
-                    self.lp.at_most(self.run[use.slot], sources)
+                streaming = choices.streaming(use.slot, v)
+                if streaming:
+                    self._paged(streaming, v, use.slot)
+                if certain:
+                    continue
+                pages = choices.pages(v, use.slot) if choices.open(use.slot, v) else []
+                if pages is not None:
+                    # A recompute that makes it may stream it out.
+                    self._wanted(resident, dict.fromkeys((*sources, *pages)))
             before = NONE
             if last is not uses[-1]:
                 before = last.keep = lp.column()
@@ -238,7 +267,8 @@ class SlotModel:
         return slot < 0 or self.run[slot] == NONE
 
     def may_load(self, v: int) -> bool:
-        return v in self.write or self.instance.stored_at_start[v]
+        stored = v in self.write or v in self.choices.supplies
+        return stored or self.instance.stored_at_start[v]
 
     def _may_overwrite(self, slot: int, v: int) -> bool:
         """May an output of the slot's operation take over the buffer of `v`?"""
@@ -247,79 +277,9 @@ class SlotModel:
         pairs = self.instance.operations[self.slots[slot].operation].inplace
         return any(i == v for _, i in pairs)
 
-    def _limits(self) -> None:
-        """Deadline, storage, and with DMA the energy of idling."""
-        instance, lp, problem = self.instance, self.lp, self.instance.problem
-        if problem.storage_bytes is not None and self.write:
-            self._storage(problem.storage_bytes)
-        idle = problem.dma and problem.idle_power_nw > 0 and self.minimise == "energy"
-        if (
-            problem.deadline_ns is None
-            and not idle
-            and not (problem.dma and self.minimise == "time")
-        ):
-            return
-        runs: dict[int, float] = {
-            c: problem.operations[self.slots[s].operation].time_ns
-            for s, c in enumerate(self.run)
-            if c != NONE
-        }
-        transfers: dict[int, float] = {
-            c: problem.tensors[v].pageout_time_ns for v, c in self.write.items()
-        }
-        for v, uses in enumerate(self.events):
-            for use in uses:
-                if use.load != NONE:
-                    transfers[use.load] = problem.tensors[v].pagein_time_ns
-        once = sum(o.time_ns for o in problem.operations)
-        # Time in thousandths of the deadline, or of the least time there is.
-        tick = (problem.deadline_ns or instance.base_time_ns or 1) / 1e3
-        apart = problem.dma and not self.serial
-        share = self.serial if problem.dma else 1.0
-        added = {c: share * time for c, time in transfers.items()}
-        sums = [(runs, once), (transfers, 0)] if apart else [(runs | added, once)]
-        makespan = NONE
-        if problem.dma and self.minimise in ("energy", "time"):
-            per_tick = problem.idle_power_nw * 1e-9 * tick if self.minimise == "energy" else tick
-            upper = 1e3 if problem.deadline_ns is not None else INF
-            makespan = lp.column(per_tick / self.scale, 0.0, upper, integer=False)
-        if apart and self.hidden:
-            # What does not overlap takes time of its own.
-            net = runs | transfers
-            for c, time in self.hidden.items():
-                net[c] = net.get(c, 0.0) - time
-            sums.append((net, once))
-        for columns, constant in sums:
-            index = [c for c, time in columns.items() if time]
-            value = [columns[c] / tick for c in index]
-            if makespan != NONE:
-                # Neither computing nor the bus can be done before the end.
-                self.floor(makespan, index, value, constant / tick)
-            elif problem.deadline_ns is not None:
-                lp.row(index, value, upper=(problem.deadline_ns - constant) / tick)
-        if makespan != NONE and self.minimise == "time":
-            self._drop_costs(makespan)
-
     def floor(
         self, column: int, index: Sequence[int], value: Sequence[float], constant: float
     ) -> None:
         """sum value·x[index] + constant <= column."""
         self.derived.setdefault(column, []).append(self.lp.rows)
         self.lp.row((*index, column), (*value, -1), upper=-constant)
-
-    def _drop_costs(self, makespan: int) -> None:
-        """With DMA time does not add up: the makespan alone is the objective."""
-        for column in range(self.lp.columns):
-            if column != makespan:
-                self.lp.cost[column] = 0.0
-        self.lp.offset = 0.0
-
-    def _storage(self, limit: int) -> None:
-        """What is written fits beside what is there at the start."""
-        instance = self.instance
-        room = limit - sum(
-            instance.tensors[v].bytes for v, there in enumerate(instance.stored_at_start) if there
-        )
-        unit = instance.unit
-        value = [instance.tensors[v].bytes // unit for v in self.write]
-        self.lp.row(list(self.write.values()), value, upper=room // unit)

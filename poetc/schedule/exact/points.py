@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from poetc.schedule.exact.highs import LinearProgram
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.slots import NONE
-from poetc.schedule.model.rebuild import Event, Load, Run, prune, stages
+from poetc.schedule.model.rebuild import Event, Load, Run, prune, resident, stages, streamed
 
 
 def sequence(model: SlotModel, x: np.ndarray) -> list[Event]:
@@ -26,7 +26,8 @@ def sequence(model: SlotModel, x: np.ndarray) -> list[Event]:
         result += [Load(v) for v in loads[s]]
         used = model.obligatory(s) or x[model.run[s]] > 0.5
         if used and slot.operation < model.instance.n:
-            result.append(Run(slot.operation))
+            ways = model.choices.columns.get(s, {})
+            result.append(Run(slot.operation, max(ways, key=lambda w: x[ways[w]], default=None)))
     return result
 
 
@@ -52,7 +53,7 @@ def point(model: SlotModel, events: Sequence[Event]) -> np.ndarray | None:
     kept, _ = prune(instance, events)
     where = {(slot.stage, slot.operation): s for s, slot in enumerate(model.slots)}
     x = np.zeros(model.lp.columns)
-    used = {-1}
+    used: dict[int, Run | None] = {-1: None}
     waiting: list[int] = []
     loads: set[tuple[int, int]] = set()
     for event, stage in zip(kept, stages(instance.n, kept), strict=True):
@@ -62,36 +63,45 @@ def point(model: SlotModel, events: Sequence[Event]) -> np.ndarray | None:
         s = where.get((stage, event.operation))
         if s is None or s in used:
             return None
-        used.add(s)
-        read = [v for v in waiting if v in instance.inputs[event.operation]]
+        used[s] = event
+        read = [v for v in waiting if v in resident(instance, event)[0]]
         waiting = [v for v in waiting if v not in read]
         loads |= {(v, s) for v in read}
     end = len(model.slots) - 1
-    used.add(end)
+    used[end] = None
     loads |= {(v, end) for v in waiting}
-    for s in used:
-        if model.run[s] != NONE:
+    # Tensors that are streamed, in and out.
+    read, written = set[tuple[int, int]](), set[int]()
+    for s, run in used.items():
+        if s >= 0 and model.run[s] != NONE:
             x[model.run[s]] = 1.0
+        if run is not None:
+            if s in model.choices.columns:
+                x[model.choices.columns[s][run.variant]] = 1.0
+            ins, outs = streamed(instance, run)
+            read |= {(v, s) for v in ins}
+            written |= outs
     for v, uses in enumerate(model.events):
         # Backwards: is v wanted in RAM after this event, and is it to come by a page-in?
         wanted = loading = False
         for use in reversed(uses):
             if use.keep != NONE:
                 x[use.keep] = float(wanted)
-            if use.slot in used:
+            if use.slot in used and (v, use.slot) not in read:
                 wanted, loading = not use.makes, (v, use.slot) in loads
             if wanted and loading and use.load != NONE:
                 x[use.load] = 1.0
                 wanted = loading = False
         if wanted:
             return None
-        if v in model.write and (instance.must_store[v] or any((v, s) in loads for s in used)):
+        paged = instance.must_store[v] or any((v, s) in loads | read for s in used)
+        if v in model.write and paged and v not in written:
             x[model.write[v]] = 1.0
     _complete(model, x, used)
     return x if violation(model.lp, x) <= 1e-6 else None
 
 
-def _complete(model: SlotModel, x: np.ndarray, used: set[int]) -> None:
+def _complete(model: SlotModel, x: np.ndarray, used: Mapping[int, Run | None]) -> None:
     """Fills in the columns that follow from the others."""
     lp = model.lp
     taken: set[tuple[int, int]] = set()
@@ -106,6 +116,16 @@ def _complete(model: SlotModel, x: np.ndarray, used: set[int]) -> None:
     )
     for (s, (o, i)), column in by_size:
         kept = (i, s) in after and x[after[i, s]] > 0.5
+        run = used.get(s)
+        away = set[int]() if run is None else set[int]().union(*streamed(model.instance, run))
+        together = {
+            v
+            for a, b in model.instance.operations[model.slots[s].operation].inplace
+            if model.instance.tensors[a].replaces == b and a not in away
+            for v in (a, b)
+        }
+        if {o, i} & (away | together):
+            continue
         if s in used and not kept and not {(s, o), (s, ~i)} & taken:
             taken |= {(s, o), (s, ~i)}
             x[column] = 1.0

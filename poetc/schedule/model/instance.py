@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from poetc.schedule.model.problem import Place, Problem
+from poetc.schedule.model.problem import Place, Problem, Variant
 from poetc.schedule.params import DEFAULTS, SearchParams
 
 
@@ -23,6 +23,10 @@ class Instance:
     remat: bool = True
     paging: bool = True
     params: SearchParams = DEFAULTS
+
+    def __post_init__(self) -> None:
+        if self.has_variants:
+            object.__setattr__(self, "params", self.params.for_variants())
 
     @property
     def operations(self):
@@ -66,6 +70,33 @@ class Instance:
         )
 
     @cached_property
+    def ways(self) -> tuple[dict[int | None, Variant], ...]:
+        """For each operation how it may run: as it is (None), and its variants, by their index,
+        that stream only what may be paged."""
+        return tuple(
+            {None: o.way(None)}
+            | {
+                number: variant
+                for number, variant in enumerate(o.variants)
+                if all(self.pageable[v] for v in variant.streamed)
+            }
+            for o in self.operations
+        )
+
+    @cached_property
+    def has_variants(self) -> bool:
+        """Whether an operation may run in another way than as it is. What does not hold then, or
+        does not know of it, is not used."""
+        return any(len(ways) > 1 for ways in self.ways)
+
+    @cached_property
+    def may_stream(self) -> tuple[frozenset[int], ...]:
+        """For each operation the inputs and outputs that some way to run it streams."""
+        return tuple(
+            frozenset(v for way in ways.values() for v in way.streamed) for ways in self.ways
+        )
+
+    @cached_property
     def last_recompute(self) -> tuple[int, ...]:
         """Last stage in which running an operation again is possible and can be of use; its own
         index where there is none. Running it again is of no use after the last operation that
@@ -77,6 +108,9 @@ class Instance:
             useful = k
             for v in operation.outputs:
                 if self.tensors[v].end is Place.RAM:
+                    useful = n
+                # A page can be had by that alone.
+                if self.must_store[v] and v in self.may_stream[k]:
                     useful = n
                 for j in self.readers[v]:
                     useful = max(useful, j, last[j])
@@ -127,6 +161,20 @@ class Instance:
     def run_energy(self) -> tuple[float, ...]:
         return tuple(self._with_idle(o.energy_nj, o.time_ns) for o in self.operations)
 
+    def way_energy(self, way: Variant) -> float:
+        """What it takes to run an operation in that way."""
+        return self._with_idle(way.energy_nj, way.time_ns)
+
+    @cached_property
+    def least_run_energy(self) -> tuple[float, ...]:
+        """For each operation the energy of the cheapest way to run it."""
+        return tuple(min(map(self.way_energy, ways.values())) for ways in self.ways)
+
+    @cached_property
+    def least_run_time_ns(self) -> tuple[int, ...]:
+        """For each operation the time of the fastest way to run it."""
+        return tuple(min(way.time_ns for way in ways.values()) for ways in self.ways)
+
     @cached_property
     def in_energy(self) -> tuple[float, ...]:
         return tuple(self._with_idle(t.pagein_energy_nj, t.pagein_time_ns) for t in self.tensors)
@@ -139,7 +187,7 @@ class Instance:
     def base_energy(self) -> float:
         """No schedule uses less: each operation once, and the transfers that every schedule
         makes."""
-        return self._base(self.run_energy, self.in_energy, self.out_energy) + (
+        return self._base(self.least_run_energy, self.in_energy, self.out_energy) + (
             self.problem.idle_power_nw * self.base_time_ns * 1e-9 if self.problem.dma else 0.0
         )
 
@@ -151,7 +199,7 @@ class Instance:
     @cached_property
     def base_time_ns(self) -> int:
         """No schedule takes less time."""
-        busy = sum(o.time_ns for o in self.operations)
+        busy = sum(self.least_run_time_ns)
         bus = self._base(
             [0] * self.n,
             [t.pagein_time_ns for t in self.tensors],
@@ -162,10 +210,11 @@ class Instance:
     def _base(self, run, page_in, page_out):
         total = sum(run)
         for v, tensor in enumerate(self.tensors):
-            wanted = bool(self.readers[v]) or tensor.end is Place.RAM
-            if self.stored_at_start[v] and wanted:
+            in_ram = any(v not in self.may_stream[k] for k in self.readers[v])
+            if self.stored_at_start[v] and (in_ram or tensor.end is Place.RAM):
                 total += page_in[v]
-            if self.must_store[v]:
+            producer = self.producer[v]
+            if self.must_store[v] and (producer is None or v not in self.may_stream[producer]):
                 total += page_out[v]
         return total
 

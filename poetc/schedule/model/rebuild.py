@@ -2,8 +2,9 @@
 
 A solver decides the sequence of runs and page-ins. The rest follows: a tensor stays in RAM exactly
 as long as something later reads that live range, it is written to storage the first time it is in
-RAM if it is ever paged in (or must end there), and an input that dies hands its buffer to an output
-where it may. No other choice needs less RAM or energy for the same sequence.
+RAM if its page is ever read (or must be there at the end) and no run streams it there, and an input
+that dies hands its buffer to an output where it may. No other choice needs less RAM or energy for
+the same sequence.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place, 
 
 @dataclass(frozen=True)
 class Run:
-    """Run an operation."""
+    """Run an operation, as it is (None) or by one of its variants."""
 
     operation: int
+    variant: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ def prune(instance: Instance, events: Sequence[Event]) -> tuple[list[Event], lis
         if isinstance(event, Run):
             first.setdefault(event.operation, index)
     needed = set(instance.inputs[-1])
+    pages = {v for v, must in enumerate(instance.must_store) if must}
     kept: list[Event] = []
     live = [set(needed)]
     for index in reversed(range(len(events))):
@@ -48,17 +51,36 @@ def prune(instance: Instance, events: Sequence[Event]) -> tuple[list[Event], lis
             if event.tensor not in needed:
                 continue
             needed.discard(event.tensor)
+            pages.add(event.tensor)
         else:
-            outputs = instance.operations[event.operation].outputs
-            if first[event.operation] != index and needed.isdisjoint(outputs):
+            inputs, outputs = resident(instance, event)
+            read, written = streamed(instance, event)
+            useless = needed.isdisjoint(outputs) and pages.isdisjoint(written)
+            if first[event.operation] != index and useless:
                 continue
             needed.difference_update(outputs)
-            needed.update(instance.inputs[event.operation])
+            needed.update(inputs)
+            pages.difference_update(written)
+            pages.update(read)
         kept.append(event)
         live.append(set(needed))
     kept.reverse()
     live.reverse()
     return kept, live
+
+
+def resident(instance: Instance, run: Run) -> tuple[set[int], set[int]]:
+    """Inputs and outputs of a run that it has in RAM."""
+    operation = instance.operations[run.operation]
+    away = operation.way(run.variant).streamed
+    return set(operation.inputs) - away, set(operation.outputs) - away
+
+
+def streamed(instance: Instance, run: Run) -> tuple[frozenset[int], frozenset[int]]:
+    """Inputs and outputs of a run that it streams."""
+    operation = instance.operations[run.operation]
+    away = operation.way(run.variant).streamed
+    return away & set(operation.inputs), away & set(operation.outputs)
 
 
 def stages(n: int, events: Sequence[Event]) -> list[int]:
@@ -80,12 +102,17 @@ def rebuild(instance: Instance, events: Sequence[Event]) -> tuple[Step, ...]:
     """The schedule of `events`. It may break a rule: that is for the checker to say."""
     tensors = instance.tensors
     kept, live = prune(instance, events)
-    loaded = {event.tensor for event in kept if isinstance(event, Load)}
-    store = {
-        v
-        for v, tensor in enumerate(tensors)
-        if (v in loaded or tensor.end is Place.STORAGE) and not instance.stored_at_start[v]
-    }
+    store = {v for v, must in enumerate(instance.must_store) if must}
+    written: set[int] = set()
+    for event in kept:
+        if isinstance(event, Load):
+            store.add(event.tensor)
+        else:
+            read, made = streamed(instance, event)
+            store |= read
+            written |= made
+    store -= written
+    store -= {v for v, there in enumerate(instance.stored_at_start) if there}
     ram = {v for v, tensor in enumerate(tensors) if tensor.start is Place.RAM}
     steps: list[Step] = [PageOut(v) for v in sorted(ram & store)]
     store -= ram
@@ -96,24 +123,29 @@ def rebuild(instance: Instance, events: Sequence[Event]) -> tuple[Step, ...]:
             steps.append(PageIn(event.tensor))
             ram.add(event.tensor)
         else:
-            operation = instance.operations[event.operation]
-            dying = {v for v in operation.inputs if v not in after}
-            pairs = share(instance.problem, event.operation, dying)
-            steps.append(Compute(event.operation, pairs))
+            inputs, outputs = resident(instance, event)
+            pairs = share(instance.problem, event.operation, inputs - after, outputs)
+            steps.append(Compute(event.operation, pairs, event.variant))
             ram.difference_update(i for _, i in pairs)
-            ram.update(operation.outputs)
-            written = store.intersection(operation.outputs)
-            steps += [PageOut(v) for v in sorted(written)]
-            store -= written
+            ram.update(outputs)
+            steps += [PageOut(v) for v in sorted(store & outputs)]
+            store -= outputs
         steps += [Free(v) for v in sorted(ram - after)]
         ram &= after
     return tuple(steps)
 
 
-def share(problem: Problem, k: int, dying: set[int]) -> tuple[tuple[int, int], ...]:
-    """The in-place pairs of operation `k` that save most, given which inputs die there."""
+def share(
+    problem: Problem, k: int, dying: set[int], made: set[int] | None = None
+) -> tuple[tuple[int, int], ...]:
+    """The in-place pairs of operation `k` that save most, given which inputs die there, and which
+    outputs are made in RAM (None: all)."""
     tensors = problem.tensors
-    pairs = [(o, i) for o, i in problem.operations[k].inplace if i in dying]
+    pairs = [
+        (o, i)
+        for o, i in problem.operations[k].inplace
+        if i in dying and (made is None or o in made)
+    ]
     forced = [(o, i) for o, i in pairs if tensors[o].replaces == i]
     taken = {v for pair in forced for v in pair}
     free = [pair for pair in pairs if taken.isdisjoint(pair)]

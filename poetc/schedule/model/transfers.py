@@ -15,8 +15,17 @@ from typing import NamedTuple
 
 from poetc.schedule.model.checker import replay
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place, Problem, Step
-from poetc.schedule.model.rebuild import Event, Load, Run, rebuild
+from poetc.schedule.model.problem import (
+    Compute,
+    Free,
+    PageIn,
+    PageOut,
+    Place,
+    Problem,
+    Step,
+    Variant,
+)
+from poetc.schedule.model.rebuild import Event, Load, Run, rebuild, resident
 from poetc.schedule.params import DEFAULTS
 
 
@@ -101,7 +110,7 @@ def _without_taking_over(problem: Problem, steps: tuple[Step, ...]) -> Iterator[
         for at, step in enumerate(steps):
             if isinstance(step, Compute) and at in chosen:
                 kept = tuple(pair for pair in step.inplace if pair not in found[at])
-                result += [Compute(step.operation, kept), *(Free(i) for _, i in found[at])]
+                result += [replace(step, inplace=kept), *(Free(i) for _, i in found[at])]
             else:
                 result.append(step)
         if chosen:
@@ -117,10 +126,11 @@ def without_overlap(instance: Instance, steps: Sequence[Step]) -> tuple[Step, ..
         match step:
             case PageIn(v):
                 waiting[v] = Load(v)
-            case Compute(k, _):
-                wanted = instance.operations[k].inputs
+            case Compute(k, _, variant):
+                run = Run(k, variant)
+                wanted, _ = resident(instance, run)
                 events += [waiting.pop(v) for v in list(waiting) if v in wanted]
-                events.append(Run(k))
+                events.append(run)
             case _:
                 pass
     return rebuild(instance, [*events, *waiting.values()])
@@ -145,8 +155,9 @@ class _Timed(NamedTuple):
     """What a step does to the timeline and to the RAM.
 
     A `transfer` of a tensor takes the bus for `time_ns`; None is what takes the processor for that
-    time, after page-ins of the tensors `read` and all transfers of those `ended`. The RAM grows
-    before it and shrinks after it; `beside_bytes` more are in use meanwhile.
+    time, after page-ins of the tensors `read` and all transfers of those `ended`; with `both` it
+    takes the bus, too. The RAM grows before it and shrinks after it; `beside_bytes` more are in use
+    meanwhile.
     """
 
     transfer: int | None
@@ -158,24 +169,28 @@ class _Timed(NamedTuple):
     read: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
     made: tuple[int, ...] = ()
+    both: bool = False
 
 
 def _timed(problem: Problem, step: Step) -> _Timed:
     tensors = problem.tensors
     match step:
-        case Compute(k, inplace):
+        case Compute(k, inplace, variant):
             operation = problem.operations[k]
+            way = operation.way(variant)
+            made = tuple(v for v in operation.outputs if v not in way.streamed)
             shared = sum(min(tensors[o].bytes, tensors[i].bytes) for o, i in inplace)
             return _Timed(
                 None,
                 False,
-                operation.time_ns,
-                grows_bytes=sum(tensors[v].bytes for v in operation.outputs),
+                way.time_ns,
+                grows_bytes=sum(tensors[v].bytes for v in made),
                 shrinks_bytes=sum(tensors[i].bytes for _, i in inplace),
-                beside_bytes=operation.workspace_bytes - shared,
-                read=operation.inputs,
+                beside_bytes=way.workspace_bytes - shared,
+                read=tuple(v for v in operation.inputs if v not in way.streamed),
                 ended=tuple(i for _, i in inplace),
-                made=operation.outputs,
+                made=made,
+                both=bool(way.streamed),
             )
         case PageIn(v):
             return _Timed(v, True, tensors[v].pagein_time_ns, grows_bytes=tensors[v].bytes)
@@ -228,8 +243,12 @@ class _Plan:
                 for v in step.ended:
                     if ends[v] > clock:
                         clock = ends[v]
+                if step.both:
+                    clock = max(clock, bus)
                 clock += step.time_ns
                 work += step.time_ns
+                if step.both:
+                    bus = clock
                 for v in step.made:
                     ends[v] = arrives[v] = 0
             else:
@@ -239,6 +258,9 @@ class _Plan:
                     arrives[step.transfer] = bus
         steps = tuple(self.steps[index] for index in order)
         return _Run(order, steps, (*starts, clock), (*works, work), tuple(used), max(clock, bus))
+
+    def way(self, step: Compute) -> Variant:
+        return self.problem.operations[step.operation].way(step.variant)
 
     def duration_ns(self, step: PageIn | PageOut) -> int:
         tensor = self.problem.tensors[step.tensor]
@@ -289,9 +311,10 @@ class _Plan:
     def _bars(self, other: Step, step: PageIn | PageOut | Free) -> bool:
         """Whether `step` may not change places with `other`."""
         if isinstance(step, PageOut) and isinstance(other, Compute):
-            # It may be read while it is written.
+            # It may be read while it is written, but not its page.
             taken = any(i == step.tensor for _, i in other.inplace)
-            return taken or self._brings(other, step.tensor)
+            paged = step.tensor in self.way(other).streamed
+            return taken or paged or self._brings(other, step.tensor)
         return self.touches(other, step.tensor)
 
     def page_out_early(self) -> None:
@@ -337,7 +360,7 @@ class _Plan:
                 if self.touches(following, v) or now.used[target + 1] + self.bytes[v] > self.budget:
                     break
                 if isinstance(following, Compute):
-                    waits -= self.problem.operations[following.operation].time_ns
+                    waits -= self.way(following).time_ns
                 target += 1
             if target > at:
                 self.move(at, target)

@@ -104,7 +104,16 @@ def _without_costs(instance: Instance) -> Instance:
     return _variant(
         instance,
         operations=tuple(
-            dataclasses.replace(o, energy_nj=RECOMPUTE_NJ, time_ns=0) for o in problem.operations
+            dataclasses.replace(
+                o,
+                energy_nj=RECOMPUTE_NJ,
+                time_ns=0,
+                variants=tuple(
+                    dataclasses.replace(v, energy_nj=RECOMPUTE_NJ, time_ns=0, bus_ns=0)
+                    for v in o.variants
+                ),
+            )
+            for o in problem.operations
         ),
         tensors=tuple(
             dataclasses.replace(t, pageout_energy_nj=0, **paging) for t in problem.tensors
@@ -200,7 +209,8 @@ def _paging_all(instance: Instance) -> list[Event]:
 
 
 def _odd_workspace(instance: Instance) -> bool:
-    return any(o.workspace_bytes % instance.unit for o in instance.operations)
+    ways = (way for ways in instance.ways for way in ways.values())
+    return any(way.workspace_bytes % instance.unit for way in ways)
 
 
 def fastest(instance: Instance, seconds: float = DEFAULTS.message_s) -> Least:

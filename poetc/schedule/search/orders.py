@@ -33,7 +33,21 @@ def several_orders(search: Search) -> bool:
 
     Where the schedule is in another order the bound is the lesser of those for the two orders.
     """
+    if search.instance.has_variants:
+        return _given_order(search)
     return _Orders(search).run()
+
+
+def _given_order(search: Search) -> bool:
+    """Looks in the given order only, until the effort is spent; True when there provably is no
+    schedule."""
+    proven = portfolio(search)
+    while not (proven or search.optimal) and search.extend():
+        work = search.clock.work
+        proven = improve(search)
+        if search.clock.work == work:
+            break
+    return proven
 
 
 class _Lane(Search):

@@ -162,7 +162,7 @@ class Search:
 
     def affordable(self) -> Callable[[int, int], bool]:
         """Whether a better schedule may have a recompute (stage, operation)."""
-        most, energy = self.overhead_nj, self.instance.run_energy
+        most, energy = self.overhead_nj, self.instance.least_run_energy
         return lambda stage, operation: energy[operation] <= most
 
     def goal(self, gap: float | None = None) -> float:

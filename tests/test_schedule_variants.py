@@ -1,0 +1,169 @@
+"""Operations with variants: the model, its relaxation, the bounds and the search against brute
+force."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+import schedule_dma_oracle
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from outcomes import must_reach, reached
+from schedule_oracle import cheapest
+from schedule_problems import problems_with_variants, random_variants
+
+from poetc.schedule.exact import bounds
+from poetc.schedule.exact.highs import solve_mip
+from poetc.schedule.exact.milp import SlotModel
+from poetc.schedule.exact.slots import all_slots
+from poetc.schedule.model.checker import check, replay
+from poetc.schedule.model.clock import Effort
+from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.params import DEFAULTS, SearchParams
+from poetc.schedule.search.infeasibility import fastest, least_ram
+from poetc.schedule.search.milps import exact
+from poetc.schedule.search.state import Search
+from poetc.schedule.solve import solve
+
+AS_LARGE = SearchParams(small=-1, tiny=-1)
+"""Every problem is a large one."""
+
+
+def examples(count: int) -> settings:
+    return settings(deadline=None, max_examples=count, suppress_health_check=[HealthCheck.too_slow])
+
+
+def uses_variants(schedule: Schedule) -> bool:
+    return any(step.variant is not None for step in schedule.computes)
+
+
+def without_variants(problem: Problem) -> Problem:
+    operations = (dataclasses.replace(o, variants=()) for o in problem.operations)
+    return dataclasses.replace(problem, operations=tuple(operations))
+
+
+@must_reach("infeasible", "variants", "cheaper", "possible")
+@examples(150)
+@given(problems_with_variants(), st.booleans(), st.booleans())
+def test_the_model_is_exact(problem: Problem, remat: bool, paging: bool) -> None:
+    search = Search(Instance(problem, remat, paging), 30, 0.0)
+    infeasible = exact(search)
+    schedule = search.schedule("milp")
+    expected = cheapest(problem, remat=remat, paging=paging)
+    assert infeasible or schedule is not None or expected is None
+    assert (None if schedule is None else schedule.energy_nj) == expected
+    if schedule is None:
+        reached("infeasible")
+        return
+    check(problem, schedule)
+    assert schedule.bound_nj == schedule.energy_nj == expected
+    if uses_variants(schedule):
+        reached("variants")
+        without = cheapest(without_variants(problem), remat=remat, paging=paging)
+        assert without is None or without >= schedule.energy_nj
+        if without is None or without > schedule.energy_nj:
+            reached("possible" if without is None else "cheaper")
+
+
+@must_reach("feasible")
+@examples(100)
+@given(problems_with_variants(), st.booleans(), st.booleans(), st.booleans())
+def test_bounds_are_below_the_optimum(
+    problem: Problem, remat: bool, paging: bool, dma: bool
+) -> None:
+    if dma:
+        problem = dataclasses.replace(problem, dma=True)
+        if len(problem.tensors) > 7:
+            return
+        expected = schedule_dma_oracle.cheapest(problem)
+        remat = paging = True
+    else:
+        expected = cheapest(problem, remat=remat, paging=paging)
+    if expected is None:
+        return
+    reached("feasible")
+    instance = Instance(problem, remat, paging)
+    assert problem.ram_bytes is not None
+    assert bounds.ram_needed(instance)[0] <= problem.ram_bytes
+    assert bounds.ram_needed_in_any_order(instance)[0] <= problem.ram_bytes
+    assert problem.deadline_ns is None or bounds.time_needed(instance) <= problem.deadline_ns
+    assert instance.least_energy_nj <= expected
+    for relaxation in (False, True):
+        model = SlotModel(instance, all_slots(instance), relaxation=relaxation)
+        outcome = solve_mip(model.lp, Effort())
+        assert not outcome.infeasible
+        assert model.value(outcome.bound) <= expected + 1e-3
+
+
+@must_reach("schedule", "infeasible")
+@examples(60)
+@given(problems_with_variants(), st.booleans(), st.booleans(), st.booleans())
+def test_solve(problem: Problem, remat: bool, paging: bool, large: bool) -> None:
+    expected = cheapest(problem, remat=remat, paging=paging)
+    params = AS_LARGE if large else DEFAULTS
+    try:
+        schedule = solve(
+            problem, gap=0.0, time_limit_s=30, remat=remat, paging=paging, params=params
+        )
+    except InfeasibleProblem:
+        reached("infeasible")
+        assert expected is None
+        return
+    check(problem, schedule)
+    reached("schedule")
+    if expected is not None:
+        assert schedule.energy_nj == schedule.bound_nj == expected
+        assert schedule.status == "optimal"
+
+
+@examples(20)
+@given(problems_with_variants(max_operations=4))
+def test_dma(problem: Problem) -> None:
+    problem = dataclasses.replace(problem, dma=True)
+    if len(problem.tensors) > 7:
+        return
+    expected = schedule_dma_oracle.cheapest(problem)
+    try:
+        schedule = solve(problem, gap=0.0, time_limit_s=0.5)
+    except InfeasibleProblem:
+        assert expected is None
+        return
+    except SolverTimeLimit:
+        return
+    check(problem, schedule)
+    assert expected is None or schedule.bound_nj <= expected <= schedule.energy_nj
+
+
+@pytest.mark.slow
+@examples(50)
+@given(problems_with_variants())
+def test_least_ram_and_fastest(problem: Problem) -> None:
+    free = dataclasses.replace(problem, deadline_ns=None)
+    least = least_ram(Instance(problem))
+    assert least.bound <= least.order_bound
+    if least.order_bound > 0:
+        assert cheapest(dataclasses.replace(free, ram_bytes=least.order_bound - 1)) is None
+    if least.steps is not None:
+        assert (
+            replay(dataclasses.replace(free, ram_bytes=None), least.steps).peak_bytes == least.known
+        )
+    quick = fastest(Instance(problem))
+    if quick.known is not None:
+        assert cheapest(dataclasses.replace(problem, deadline_ns=quick.known)) is not None
+        if quick.order_bound > 0:
+            early = dataclasses.replace(problem, deadline_ns=quick.order_bound - 1)
+            assert cheapest(early) is None
+
+
+def test_baselines_run_operations_as_they_are() -> None:
+    """A problem that has a schedule without variants."""
+    problem = random_variants(random.Random(3), 5)
+    problem = dataclasses.replace(problem, ram_bytes=1000, storage_bytes=None, deadline_ns=None)
+    for name in ("keep-all", "chen-sqrt", "dtr", "capuchin"):
+        schedule = solve(problem, strategy=name)
+        check(problem, schedule)
+        assert not uses_variants(schedule)
