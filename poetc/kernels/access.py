@@ -7,8 +7,9 @@ of them as symbols; hence dimensions and symbols are the same here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, memref
@@ -33,60 +34,137 @@ STORES = (affine.StoreOp, memref.StoreOp)
 Access = affine.LoadOp | affine.StoreOp | memref.LoadOp | memref.StoreOp
 
 
+class Form(Protocol):
+    """What an index is read as: a number plus terms in loop variables, if it has any."""
+
+    @property
+    def const(self) -> int: ...
+    @property
+    def is_constant(self) -> bool: ...
+    def __add__(self, other: Self, /) -> Self: ...
+    def __mul__(self, factor: int, /) -> Self: ...
+    def __neg__(self) -> Self: ...
+    def __floordiv__(self, divisor: int, /) -> Self | None: ...
+    def __mod__(self, divisor: int, /) -> Self | None: ...
+
+
+AnyForm = TypeVar("AnyForm", bound=Form)
+
+
+@dataclass(frozen=True)
+class Reader(Generic[AnyForm]):
+    """Reads indices as forms that `constant` makes from numbers. An index that depends on a value
+    which is not `known` is None, as is a quotient that the form does not have."""
+
+    known: Mapping[SSAValue, AnyForm]
+    constant: Callable[[int], AnyForm]
+
+    def results(self, map: AffineMap, operands: Sequence[SSAValue]) -> list[AnyForm | None]:
+        """The results of a map."""
+        values = [self.value(operand) for operand in operands]
+        return [self._result(expr, values, map.num_dims) for expr in map.results]
+
+    def access(self, op: Access) -> list[AnyForm | None]:
+        """Where a load or store is in each dimension."""
+        if isinstance(op, memref.LoadOp | memref.StoreOp):
+            return [self.value(index) for index in op.indices]
+        return self.results(op.map.data, list(op.indices))
+
+    def value(self, value: SSAValue) -> AnyForm | None:
+        """A value of type index."""
+        if value in self.known:
+            return self.known[value]
+        match value.owner:
+            case affine.ApplyOp() as op:
+                return self.results(op.map.data, list(op.mapOperands))[0]
+            case arith.ConstantOp(value=IntegerAttr() as number):
+                return self.constant(number.value.data)
+            case _:
+                return None
+
+    def _result(
+        self, expr: AffineExpr, values: Sequence[AnyForm | None], dims: int
+    ) -> AnyForm | None:
+        match expr:
+            case AffineConstantExpr():
+                return self.constant(expr.value)
+            case AffineDimExpr():
+                return values[expr.position]
+            case AffineSymExpr():
+                return values[dims + expr.position]
+            case AffineBinaryOpExpr():
+                lhs, rhs = (self._result(side, values, dims) for side in (expr.lhs, expr.rhs))
+                if lhs is None or rhs is None:
+                    return None
+                match expr.kind:
+                    case AffineBinaryOpKind.Add:
+                        return lhs + rhs
+                    case AffineBinaryOpKind.Mul:
+                        # Either factor may be the constant one.
+                        factor, scaled = (lhs, rhs) if lhs.is_constant else (rhs, lhs)
+                        return scaled * factor.const if factor.is_constant else None
+                    case AffineBinaryOpKind.Mod:
+                        return lhs % rhs.const if rhs.is_constant else None
+                    case AffineBinaryOpKind.FloorDiv:
+                        return lhs // rhs.const if rhs.is_constant else None
+                    case AffineBinaryOpKind.CeilDiv:
+                        quotient = -lhs // rhs.const if rhs.is_constant else None
+                        return None if quotient is None else -quotient
+        return None
+
+
 def map_indices(
     map: AffineMap, operands: Sequence[SSAValue], known: Mapping[SSAValue, Index]
 ) -> list[Index | None]:
     """The results of a map; None for one that depends on a value which is not `known`."""
-    values = [index_value(operand, known) for operand in operands]
-    return [_index(expr, values, map.num_dims) for expr in map.results]
+    return Reader(known, constant).results(map, operands)
 
 
 def access_indices(op: Access, known: Mapping[SSAValue, Index]) -> list[Index | None]:
     """Where a load or store is in each dimension; None where that was read from memory."""
-    if isinstance(op, memref.LoadOp | memref.StoreOp):
-        return [index_value(index, known) for index in op.indices]
-    return map_indices(op.map.data, list(op.indices), known)
+    return Reader(known, constant).access(op)
 
 
 def index_value(value: SSAValue, known: Mapping[SSAValue, Index]) -> Index | None:
     """A value of type index."""
-    if value in known:
-        return known[value]
-    match value.owner:
-        case affine.ApplyOp() as op:
-            return map_indices(op.map.data, list(op.mapOperands), known)[0]
-        case arith.ConstantOp(value=IntegerAttr() as number):
-            return constant(number.value.data)
-        case _:
-            return None
+    return Reader(known, constant).value(value)
 
 
-def _index(expr: AffineExpr, values: Sequence[Index | None], dims: int) -> Index | None:
-    match expr:
-        case AffineConstantExpr():
-            return constant(expr.value)
-        case AffineDimExpr():
-            return values[expr.position]
-        case AffineSymExpr():
-            return values[dims + expr.position]
-        case AffineBinaryOpExpr():
-            lhs, rhs = _index(expr.lhs, values, dims), _index(expr.rhs, values, dims)
-            if lhs is None or rhs is None:
-                return None
-            match expr.kind:
-                case AffineBinaryOpKind.Add:
-                    return lhs + rhs
-                case AffineBinaryOpKind.Mul:
-                    # Either factor may be the constant one.
-                    factor, scaled = (lhs, rhs) if lhs.is_constant else (rhs, lhs)
-                    return scaled * factor.const if factor.is_constant else None
-                case AffineBinaryOpKind.Mod:
-                    return lhs % rhs.const if rhs.is_constant else None
-                case AffineBinaryOpKind.FloorDiv:
-                    return lhs // rhs.const if rhs.is_constant else None
-                case AffineBinaryOpKind.CeilDiv:
-                    return -(-lhs // rhs.const) if rhs.is_constant else None
-    return None
+@dataclass(frozen=True)
+class Linear:
+    """`Σ coefficient · loop variable + const`."""
+
+    const: int = 0
+    terms: Mapping[SSAValue, int] = field(default_factory=dict)
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def __add__(self, other: Linear) -> Linear:
+        terms = dict(self.terms)
+        for v, c in other.terms.items():
+            terms[v] = terms.get(v, 0) + c
+        return Linear(self.const + other.const, terms)
+
+    def __mul__(self, factor: int) -> Linear:
+        return Linear(self.const * factor, {v: c * factor for v, c in self.terms.items()})
+
+    def __neg__(self) -> Linear:
+        return self * -1
+
+    def __floordiv__(self, divisor: int) -> None:
+        return None
+
+    def __mod__(self, divisor: int) -> None:
+        return None
+
+
+def linear_indices(op: Access) -> list[Linear | None]:
+    """Where a load or store is in each dimension, in the variables of the loops around it; None
+    where that is not linear in them, and another number at each evaluation."""
+    variables = (loop.body.block.args[0] for loop in loops_around(op))
+    return Reader({v: Linear(0, {v: 1}) for v in variables}, Linear).access(op)
 
 
 def loops_around(op: Operation) -> list[affine.ForOp]:

@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineConstantExpr
 
 from poetc.errors import InputError
 from poetc.ir.locations import source_location
-from poetc.kernels.linear import Linear
+from poetc.kernels.access import Linear
 
 SEQUENTIAL = "poet.sequential"
 """Attribute of an `affine.for` whose iterations run in order: they read what others write."""
@@ -44,7 +44,9 @@ def extent_of(variable: SSAValue) -> int:
 
 
 def all_pinned(
-    maps: Sequence[tuple[Linear, Linear]], variables: Sequence[SSAValue], same: set[SSAValue]
+    maps: Sequence[tuple[Linear | None, Linear | None]],
+    variables: Sequence[SSAValue],
+    same: set[SSAValue],
 ) -> set[SSAValue]:
     """The common loop variables that are equal where two accesses have one address: those that are
     the `same` anyway, and those that follow. `maps` are the indices of both in each dimension."""
@@ -59,11 +61,14 @@ def all_pinned(
 
 
 def _pins(
-    stored: Linear, loaded: Linear, variables: Sequence[SSAValue], pinned: set[SSAValue]
+    stored: Linear | None,
+    loaded: Linear | None,
+    variables: Sequence[SSAValue],
+    pinned: set[SSAValue],
 ) -> set[SSAValue]:
     """The common loop variables that equal indices `stored` and `loaded` force to be equal: where
     they are the leading digits of a mixed-radix number whose last digits are the rest."""
-    if stored.rest is None or loaded.rest is None:
+    if stored is None or loaded is None:
         return set()
     if any(stored.terms.get(v, 0) != loaded.terms.get(v, 0) for v in variables):
         return set()
@@ -79,24 +84,23 @@ def _pins(
     return set(digits)
 
 
-def never_equal(stored: Linear, loaded: Linear, same: set[SSAValue]) -> bool:
+def never_equal(stored: Linear | None, loaded: Linear | None, same: set[SSAValue]) -> bool:
     """Whether two indices are different in all iterations of their loops in which the variables
     `same` are."""
-    if stored.rest is None or loaded.rest is None:
+    if stored is None or loaded is None:
         return False
     difference = {v: stored.terms.get(v, 0) - loaded.terms.get(v, 0) for v in same}
-    low, high = span(Linear(difference, stored.rest - loaded.rest), ())
+    low, high = span(Linear(stored.const - loaded.const, difference), ())
     (own_low, own_high), (other_low, other_high) = (
-        span(Linear({v: c for v, c in index.terms.items() if v not in same}), ())
+        span(Linear(0, {v: c for v, c in index.terms.items() if v not in same}), ())
         for index in (stored, loaded)
     )
     return low + own_low - other_high > 0 or high + own_high - other_low < 0
 
 
 def span(index: Linear, without: Sequence[SSAValue]) -> tuple[int, int]:
-    """Least and greatest value of a known index without these loop variables."""
-    assert index.rest is not None
-    low = high = index.rest
+    """Least and greatest value of an index without these loop variables."""
+    low = high = index.const
     for v, c in index.terms.items():
         if v not in without:
             reach = c * (extent_of(v) - 1)

@@ -4,7 +4,7 @@ Both read nothing but the function (docs/kernels.md says what it may contain) an
 work is counted from trip counts, aliasing is proven from index maps. A kernel may also come from
 the text of a user, so what is not as our own lowering makes it is an InputError that says where.
 
-Dimensions and symbols of maps and sets are the same here (linear.py says why).
+Dimensions and symbols of maps and sets are the same here (access.py says why).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
-from poetc.kernels.access import holds, parents
+from poetc.kernels.access import holds, linear_indices, parents
 from poetc.kernels.addresses import (
     IN_ALL,
     SEQUENTIAL,
@@ -38,7 +38,6 @@ from poetc.kernels.addresses import (
     extent_of,
     never_equal,
 )
-from poetc.kernels.linear import access_indices
 
 # Work
 
@@ -399,7 +398,7 @@ def _reads_first(load: affine.LoadOp | memref.LoadOp, store: affine.StoreOp) -> 
     inside_load, inside_store = list(parents(load)), list(parents(store))
     common = [op for op in inside_load if op in inside_store and isinstance(op, affine.ForOp)]
     variables = [op.body.block.args[0] for op in common]
-    maps = list(zip(access_indices(store), access_indices(load), strict=True))
+    maps = list(zip(linear_indices(store), linear_indices(load), strict=True))
     pinned = all_pinned(maps, variables, {v for v in variables if extent_of(v) <= 1})
     # In one iteration of the common loops: whichever comes first in their innermost common block.
     if pinned.issuperset(variables) and _comes_first(load, store, inside_load):

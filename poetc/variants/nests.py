@@ -20,9 +20,8 @@ from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from poetc.ir.buffers import element_bytes
-from poetc.kernels.access import LOADS, STORES, Access, parents
+from poetc.kernels.access import LOADS, STORES, Access, Linear, linear_indices, parents
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent, workspace_bytes
-from poetc.kernels.linear import Linear, access_indices
 
 _INDEX_BYTES = 4
 
@@ -209,7 +208,7 @@ class _Reader:
             for op in parts[users[0]]:
                 for store in _of_type(op, STORES):
                     if store.memref is workspace:
-                        used |= {v for index in access_indices(store) for v in index.terms}
+                        used |= {v for index in linear_indices(store) if index for v in index.terms}
             times = prod(extent(loop) for loop in chain if loop.body.block.args[0] not in used)
             assert isinstance(workspace.type, MemRefType)
             size = prod(workspace.type.get_shape()) * element_bytes(workspace.type.element_type)
@@ -370,7 +369,7 @@ def _dims(access: Access, inside: dict[SSAValue, int]) -> tuple[Dim, ...]:
     memory = _memref(access).type
     assert isinstance(memory, MemRefType)
     values = list(access.indices)
-    linear = access_indices(access)
+    linear = linear_indices(access)
     shape = memory.get_shape()
     if len(values) == len(shape) and isinstance(access, memref.LoadOp | memref.StoreOp):
         sources = [[value] for value in values]
@@ -382,15 +381,17 @@ def _dims(access: Access, inside: dict[SSAValue, int]) -> tuple[Dim, ...]:
     )
 
 
-def _dim(size: int, index: Linear, sources: Sequence[SSAValue], inside: dict[SSAValue, int]) -> Dim:
-    if index.rest is None:
+def _dim(
+    size: int, index: Linear | None, sources: Sequence[SSAValue], inside: dict[SSAValue, int]
+) -> Dim:
+    if index is None:
         loops, loaded = _comes_from(sources)
         if not loaded:
             return Dim(size, (), 0, size - 1)  # a division: all of it
         known = sorted(inside[v] for v in loops if v in inside)
         rows = prod(_extent_of(v) for v in loops if v not in inside)
         return Dim(size, tuple((loop, 1) for loop in known), rows=rows)
-    low = high = index.rest
+    low = high = index.const
     terms: list[tuple[int, int]] = []
     gaps = False
     for variable, coefficient in sorted(index.terms.items(), key=lambda term: abs(term[1])):

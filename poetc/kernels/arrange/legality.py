@@ -5,9 +5,8 @@ from __future__ import annotations
 from xdsl.dialects import affine, memref
 from xdsl.ir import Operation, SSAValue
 
-from poetc.kernels.access import STORES, Access, loops_around
+from poetc.kernels.access import STORES, Access, linear_indices, loops_around
 from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, all_pinned, extent_of, never_equal
-from poetc.kernels.linear import access_indices
 
 
 def may_jam(loop: affine.ForOp) -> bool:
@@ -40,7 +39,7 @@ def _apart(loop: affine.ForOp, store: Operation, other: Operation) -> bool:
     others = set(loops_around(other))
     variables = [each.body.block.args[0] for each in loops_around(store) if each in others]
     inside = variables.index(loop.body.block.args[0])
-    maps = list(zip(access_indices(store), access_indices(other), strict=True))
+    maps = list(zip(linear_indices(store), linear_indices(other), strict=True))
     # What is reordered is in one iteration of the loops around.
     fixed: set[SSAValue] = {*variables[:inside], *(v for v in variables if extent_of(v) <= 1)}
     same = all_pinned(maps, variables, fixed)
