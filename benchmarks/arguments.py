@@ -33,18 +33,37 @@ def arguments_of(name: str, text: str) -> list[np.ndarray]:
     return _seeded(name, text)
 
 
+_TABLES = ("['tok']", "['typ']")
+
+
+def _of_tokens(
+    rng: np.random.Generator, number: int, shape: tuple[int, ...], tables: dict[str, int]
+) -> np.ndarray:
+    """The inputs of a BERT: tokens, their types, a mask, the tokens that are right."""
+    if number == 2:
+        return np.ones(shape, np.float32)
+    rows = tables[_TABLES[number == 1]]
+    return rng.integers(rows, size=shape).astype(np.int32)
+
+
 def _seeded(name: str, text: str) -> list[np.ndarray]:
     """Parameters as they are initialised, but for biases and scales that are not all the same, so
-    that none is at a special place; an image; a class."""
+    that none is at a special place; an image and a class, or tokens of a vocabulary."""
     head = re.search(r"@main\((.*?)\) *->", text, re.DOTALL)
     assert head is not None
     names = parameter_names(text)
+    types = re.findall(r"tensor<([^>]*)>", head[1])
+    tables = {names[i]: int(types[i].split("x")[0]) for i in names if names[i] in _TABLES}
     rng = np.random.default_rng(0)
     found: list[np.ndarray] = []
-    for i, type_ in enumerate(re.findall(r"tensor<([^>]*)>", head[1])):
+    for i, type_ in enumerate(types):
         *sizes, dtype = type_.split("x")
-        assert dtype == "f32", f"{name} has an argument of {dtype}"
         shape = tuple(map(int, sizes))
+        if i not in names and tables:
+            # Tokens, their types, a mask, labels.
+            found.append(_of_tokens(rng, i - len(names), shape, tables))
+            continue
+        assert dtype == "f32", f"{name} has an argument of {dtype}"
         if i not in names and len(shape) == 2:
             array = np.eye(shape[1])[rng.integers(shape[1], size=shape[0])]
         elif i not in names:

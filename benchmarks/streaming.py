@@ -47,11 +47,13 @@ CASES = (
     Case("gesture_mlp", 3),
     Case("mlp_mnist", 5),
     Case("lenet5", 8),
+    Case("bert_micro", 32),
     Case("dscnn", 32),
     Case("resnet8", 32),
     Case("resnet18", 64),
     Case("resnet18", 256),
     Case("vgg16", 256),
+    Case("bert_tiny", 256),
 )
 
 

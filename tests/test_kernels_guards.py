@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_harness import Case, check
+from kernel_harness import Case, check, interpret, same_bits
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp
 
@@ -276,6 +276,43 @@ def test_an_embedding_gradient_takes_rows_and_tokens_not_their_product(rows: int
     assert isinstance(again, FuncOp)
     assert work(again) == done
     assert may_alias(again, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "table, batch", [((3000,), (16,)), ((5, 800), (2, 12)), ((70000,), (9, 1)), ((7, 11000), (10,))]
+)
+def test_an_embedding_gradient_in_a_large_vocabulary(
+    table: tuple[int, ...], batch: tuple[int, ...]
+):
+    """The workspace is one of updates; those of one row keep their order."""
+    rng = np.random.default_rng(sum(table))
+    vector = len(batch)
+    dims = tuple(range(len(table)))
+    dnums = ScatterDims((vector,), dims, (), (), dims, vector)
+    # Many are at the same few rows, at both ends, and outside.
+    places = [np.array([-1, 0, 1, n // 2, n - 2, n - 1, n]) for n in table]
+    indices = np.stack([rng.choice(p, batch) for p in places], -1).astype(np.int32)
+    old, new = numbers(rng, *table, 2), numbers(rng, *batch, 2)
+
+    def build(old: Any, indices: Any, new: Any) -> Any:
+        return hlo.ScatterOp(old, indices, new, dnums)
+
+    case = Case.of(build, old, indices, new)
+    function = lower(case.block)
+    updates = int(np.prod(batch))
+    axes = sum(n > 1 for n in batch)
+    assert workspace_bytes(function) <= 4 * (256 + 2 * updates * (1 + axes))
+    done = work(function)
+    assert done.iterations <= int(np.prod(table)) * 3 + 3 * (2 * 256 + 2 * updates) + 4 * updates
+    expected = old.copy()
+    with np.errstate(invalid="ignore"):
+        for at in np.ndindex(*batch):
+            row = tuple(indices[at].tolist())
+            if all(0 <= r < n for r, n in zip(row, table, strict=True)):
+                expected[row] += new[at]
+    check([case])
+    (result,) = interpret(case.block, case.args)
+    assert same_bits(result, expected)
 
 
 def test_few_updates_or_narrow_rows_are_compared():

@@ -70,9 +70,9 @@ def run_tiled(tiled: Tiled, whole: list[np.ndarray], tables: dict[str, np.ndarra
         extents = list(buffer.shape)
         if part.rows is not None:
             dim, rows = part.rows
-            extents[dim] = len(whole[rows])
+            extents[dim] = whole[rows].size
             outside, inside = box(starts, part.type.get_shape(), extents)
-            places = (*outside[:dim], whole[rows][outside[dim]], *outside[dim + 1 :])
+            places = (*outside[:dim], whole[rows].reshape(-1)[outside[dim]], *outside[dim + 1 :])
             taken[number] = poisoned(part.type)
             taken[number][inside] = buffer[places]
             return
@@ -226,6 +226,29 @@ def test_look_ups(
       %1 = stablehlo.add %0, %b : tensor<{shape}xf32>
       func.return %1 : tensor<{shape}xf32>
     }}"""
+    # An element of which both positions are looked up stays in a table that is whole.
+    assert (rows_in_random_tiles(text) > 5) == (start_map != "[0, 1]")
+
+
+def test_elements_that_a_sum_looks_up():
+    """One of each row: the sum takes them from a list, which tiles of one element fill."""
+    text = """
+    func.func @main(%t: tensor<1x3x9xf32>, %i: tensor<3x1x1xi32>) -> tensor<f32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = "stablehlo.gather"(%t, %i) <{dimension_numbers = #stablehlo.gather<
+          offset_dims = [0], collapsed_slice_dims = [2], operand_batching_dims = [1],
+          start_indices_batching_dims = [0], start_index_map = [2], index_vector_dim = 2>,
+          indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 1>}>
+          : (tensor<1x3x9xf32>, tensor<3x1x1xi32>) -> tensor<1x3x1xf32>
+      %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0, 1, 2]
+          : (tensor<1x3x1xf32>, tensor<f32>) -> tensor<f32>
+      func.return %1 : tensor<f32>
+    }"""
+    assert rows_in_random_tiles(text) > 2
+
+
+def rows_in_random_tiles(text: str) -> int:
+    """How many slices by row there are in random tiles of a step that is one kernel."""
     module = parse_module(text)
     run_passes(make_context(), module, (StableHLOToPoetPass(), PoetFusePass()), lambda *_: None)
     (compute,) = graphs(module)[0].computes
@@ -243,8 +266,7 @@ def test_look_ups(
         found: list[Tiled] = []
         check_tiles(rng, kernel.function, compute.block, args, {}, found)
         rows += sum(isinstance(b, Slice) and b.rows is not None for t in found for b in t.buffers)
-    # An element of which both positions are looked up stays in a table that is whole.
-    assert (rows > 5) == (start_map != "[0, 1]")
+    return rows
 
 
 def test_tile_functions_in_c():

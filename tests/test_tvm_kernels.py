@@ -158,6 +158,7 @@ def test_guards_that_are_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     test_kernels_guards.test_sums_go_past_padding_only_where_it_changes_nothing()
     test_kernels_guards.test_scatter_to_counted_places()
     test_kernels_guards.test_scatter_by_rows()
+    test_kernels_guards.test_an_embedding_gradient_in_a_large_vocabulary((5, 800), (2, 12))
 
 
 def convolution(strides: tuple[int, int], dilation: tuple[int, int]) -> Case:

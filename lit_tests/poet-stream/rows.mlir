@@ -19,7 +19,7 @@ poet.graph @main(%t: tensor<40x8xf32> {poet.role = "param"}, %i: tensor<4x1xi32>
 // CHECK-NEXT:     [[slice:%.*]] = poet.slice_in %in0[[[i]], 0] rows 0 of [[rows]] buffer 16 : !poet.page<tensor<40x8xf32>>, memref<4xi32> -> memref<1x8xf32>
 // CHECK-NEXT:     poet.tile @gather_tile1([[slice]], %out0) [[[i]]] : memref<1x8xf32>, memref<4x8xf32>
 
-// CHECK:      func.func private @gather_tile(%in1: memref<4x1xi32>, %positions: memref<4xi32>)
+// CHECK:      func.func private @gather_tile(%in1: memref<4x1xi32>, %list: memref<4xi32>)
 // CHECK:      func.func private @gather_tile1(%in0: memref<1x8xf32>, %out0: memref<4x8xf32>, %i_start: index)
 // CHECK-SAME:   poet.starts = {{.}}{{.}}affine_map<(d0) -> (d0, 0)>, 0 : i64], unit]
 // CHECK:          [[row:%.*]] = affine.apply affine_map<(d0, d1) -> (((d0 * -1) + d1))> (%i_start, %i)

@@ -140,7 +140,7 @@ class StreamRun:
         """The same places in a page, with those in a list of rows in its dimension."""
         assert op.rows is not None and op.row_dim is not None
         dim = op.row_dim.value.data
-        rows = self.places[op.rows][outside[dim]].astype(np.int64)
+        rows = self.places[op.rows].reshape(-1)[outside[dim]].astype(np.int64)
         if rows.size and not 0 <= rows.min() <= rows.max() < page.shape[dim]:
             raise self._fault(op, f"a row from {rows.min()} to {rows.max()} of {page.shape}")
         return (*outside[:dim], rows, *outside[dim + 1 :])

@@ -7,43 +7,55 @@ them, so that the table may be on storage and slices of it have the rows that a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, i32
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
-from poetc.kernels.access import LOADS, STORES, index_value, loops_around, parents
+from poetc.kernels.access import (
+    LOADS,
+    STORES,
+    access_indices,
+    index_value,
+    loops_around,
+    parents,
+)
 from poetc.kernels.analysis import IN_ALL, buffers, extent, workspace_numbers
 from poetc.kernels.distribute import Distributed, Nest, nest_of
+from poetc.kernels.index import ZERO, Index
 
 
 def with_positions(distributed: Distributed, streamed: frozenset[int], count: int) -> Distributed:
     """The same nests, in which each position that a load from one of the `streamed` buffers takes
-    from memory is in a buffer between nests, which a nest before fills. `count`: buffers of the
-    kernel. Positions that are computed under a guard, or in what is written, stay as they are."""
-    nests: list[Nest] = []
+    from memory is in a list between nests, which a nest before fills; and so are elements that a
+    sum takes from such positions. `count`: buffers of the kernel. What is computed under a guard,
+    or of what the nest writes, stays as it is."""
     between = list(distributed.between)
-    for nest in distributed.nests:
+
+    def split(nest: Nest) -> list[Nest]:
         function = nest.function.clone()
-        found: list[Nest] = []
         numbers = list(nest.buffers)
+        values = _picked(function, numbers, streamed) or _positions(function, numbers, streamed)
+        if not values:
+            return [nest]
         scratch = {numbers[a.index] for a in buffers(function, "workspace")}
-        for value in _positions(function, numbers, streamed):
+        found: list[Nest] = []
+        for value in values:
             loops, ops = _computed(value)
-            type_ = MemRefType(i32, [prod(map(extent, loops))])
-            number = count + len(between)
-            between.append(type_)
-            scratch.add(number)
-            found.append(_finds(function, value, loops, ops, numbers, number, scratch))
-            numbers.append(number)
-            _take(function, value, loops, type_)
-        if found:
-            drop_dead(function)
-            nest = nest_of(function.sym_name.data, function.body.block, numbers, scratch)
-        nests += [*found, nest]
+            type_ = i32 if isinstance(value.type, IndexType) else value.type
+            list_ = MemRefType(type_, [extent(loop) for loop in loops])
+            numbers.append(count + len(between))
+            between.append(list_)
+            scratch.add(numbers[-1])
+            found += split(_finds(function, value, loops, ops, list_, numbers, scratch))
+            _take(function, value, loops, list_)
+        drop_dead(function)
+        rest = nest_of(function.sym_name.data, function.body.block, numbers, scratch)
+        return [*found, *split(rest)]
+
+    nests = [part for nest in distributed.nests for part in split(nest)]
     return Distributed(tuple(nests), tuple(between))
 
 
@@ -58,11 +70,41 @@ def position_load(value: SSAValue) -> affine.LoadOp | None:
         return None
     if load.memref.index not in workspace_numbers(function):
         return None
-    type_ = load.memref.type
-    assert isinstance(type_, MemRefType)
     written = any(isinstance(use.operation, STORES) for use in load.memref.uses)
     inside = any(IN_ALL in loop.attributes for loop in loops_around(load))
-    return None if written or inside or len(type_.get_shape()) != 1 else load
+    return None if written or inside else load
+
+
+def place_in_list(load: affine.LoadOp, known: Mapping[SSAValue, Index]) -> Index:
+    """Where in its list, row-major, such a position is, if the variables around are `known`."""
+    assert isinstance(load.memref.type, MemRefType)
+    place = ZERO
+    for index, size in zip(access_indices(load, known), load.memref.type.get_shape(), strict=True):
+        assert index is not None
+        place = place * size + index
+    return place
+
+
+def _looked_up(
+    function: func.FuncOp, numbers: Sequence[int], streamed: frozenset[int]
+) -> Iterator[memref.LoadOp]:
+    """Loads from the `streamed` buffers at positions from memory."""
+    for op in function.walk():
+        if not isinstance(op, memref.LoadOp) or not isinstance(op.memref, BlockArgument):
+            continue
+        if numbers[op.memref.index] in streamed and not all(map(_is_affine, op.indices)):
+            yield op
+
+
+def _picked(
+    function: func.FuncOp, numbers: Sequence[int], streamed: frozenset[int]
+) -> list[SSAValue]:
+    """Elements that are looked up in sums, each for itself: no tile of a sum needs just one."""
+    return [
+        op.res
+        for op in _looked_up(function, numbers, streamed)
+        if any(loop.inits for loop in _computed(op.res)[0]) and _can_be_found(op.res)
+    ]
 
 
 def _positions(
@@ -71,11 +113,7 @@ def _positions(
     """Positions from memory at which the `streamed` buffers are read, and that can be found
     before."""
     found: dict[SSAValue, None] = {}
-    for op in function.walk():
-        if not isinstance(op, memref.LoadOp) or not isinstance(op.memref, BlockArgument):
-            continue
-        if numbers[op.memref.index] not in streamed:
-            continue
+    for op in _looked_up(function, numbers, streamed):
         for value in op.indices:
             listed = _is_affine(value) or position_load(value) is not None
             if not listed and _can_be_found(value):
@@ -135,33 +173,22 @@ def _computed(value: SSAValue) -> tuple[list[affine.ForOp], list[Operation]]:
     return [loop for loop in around if loop in used], [op for op in function.walk() if op in kept]
 
 
-def _place(
-    loops: Sequence[affine.ForOp], variables: Sequence[SSAValue]
-) -> tuple[AffineMapAttr, Sequence[SSAValue]]:
-    """Where in its list a position is: row-major in the loops."""
-    at: AffineExpr = AffineConstantExpr(0)
-    for dim, loop in enumerate(loops):
-        at = at * extent(loop) + AffineDimExpr(dim) if dim else AffineDimExpr(0)
-    return AffineMapAttr(AffineMap(len(loops), 0, (at,))), variables
-
-
 def _finds(
     function: func.FuncOp,
     value: SSAValue,
     loops: Sequence[affine.ForOp],
     ops: Sequence[Operation],
+    list_: MemRefType,
     numbers: Sequence[int],
-    number: int,
     scratch: set[int],
 ) -> Nest:
-    """The nest that fills the list of a position, the buffer of that number."""
+    """The nest that fills the list of a value, the last of the buffers in `numbers`."""
     own = function.body.block.args
-    type_ = MemRefType(i32, [prod(map(extent, loops))])
-    block = Block(arg_types=[*(argument.type for argument in own), type_])
+    block = Block(arg_types=[*(argument.type for argument in own), list_])
     values: dict[SSAValue, SSAValue] = dict(zip(own, block.args, strict=False))
     for argument, new in zip(own, block.args, strict=False):
         new.name_hint = argument.name_hint
-    block.args[-1].name_hint = "positions"
+    block.args[-1].name_hint = "list"
     blocks = [block]
     for loop in loops:
         inner = Block(arg_types=[IndexType()])
@@ -171,30 +198,39 @@ def _finds(
     for op in ops:
         around = loops_around(op)
         blocks[sum(loop in around for loop in loops)].add_op(op.clone(values))
-    cast = arith.IndexCastOp(values[value], i32)
-    place, variables = _place(loops, [inner.args[0] for inner in blocks[1:]])
-    blocks[-1].add_ops([cast, affine.StoreOp(cast.result, block.args[-1], variables, place)])
+    result = values[value]
+    if isinstance(result.type, IndexType):
+        blocks[-1].add_op(cast := arith.IndexCastOp(result, i32))
+        result = cast.result
+    variables = [inner.args[0] for inner in blocks[1:]]
+    place = AffineMapAttr(AffineMap.identity(len(loops)))
+    blocks[-1].add_op(affine.StoreOp(result, block.args[-1], variables, place))
     for loop, inner, outer in reversed(list(zip(loops, blocks[1:], blocks[:-1], strict=True))):
         inner.add_op(affine.YieldOp.get())
         outer.add_op(affine.ForOp.from_region([], [], [], [], 0, extent(loop), Region(inner)))
     block.add_op(func.ReturnOp())
-    return nest_of(function.sym_name.data, block, [*numbers, number], scratch)
+    return nest_of(function.sym_name.data, block, numbers, scratch)
 
 
 def _take(
-    function: func.FuncOp, value: SSAValue, loops: Sequence[affine.ForOp], type_: MemRefType
+    function: func.FuncOp, value: SSAValue, loops: Sequence[affine.ForOp], list_: MemRefType
 ) -> None:
-    """Lets loads take a position from its list, the new last argument."""
+    """Lets loads take a position, or all an element, from its list, the new last argument."""
     assert isinstance(value, OpResult)
     block = function.body.block
-    positions = block.insert_arg(type_, len(block.args))
-    positions.name_hint = "positions"
-    place, variables = _place(loops, [loop.body.block.args[0] for loop in loops])
-    load = affine.LoadOp(positions, variables, place)
-    cast = arith.IndexCastOp(load.result, IndexType())
+    argument = block.insert_arg(list_, len(block.args))
+    argument.name_hint = "positions" if isinstance(value.type, IndexType) else "picked"
+    variables = [loop.body.block.args[0] for loop in loops]
+    place = AffineMapAttr(AffineMap.identity(len(loops)))
+    load = affine.LoadOp(argument, variables, place)
     here = value.op.parent_block()
     assert here is not None
-    here.insert_ops_after([load, cast], value.op)
+    here.insert_op_after(load, value.op)
+    if not isinstance(value.type, IndexType):
+        value.replace_all_uses_with(load.result)
+        return
+    cast = arith.IndexCastOp(load.result, IndexType())
+    here.insert_op_after(cast, load)
     for use in list(value.uses):
         if isinstance(use.operation, memref.LoadOp):
             use.operation.operands[use.index] = cast.result
@@ -208,4 +244,4 @@ def drop_dead(function: func.FuncOp) -> None:
             op.erase()
 
 
-__all__ = ["drop_dead", "position_load", "with_positions"]
+__all__ = ["drop_dead", "place_in_list", "position_load", "with_positions"]

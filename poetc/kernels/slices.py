@@ -13,7 +13,7 @@ from poetc.errors import PoetcError
 from poetc.kernels.access import STORES, Access, access_indices, loops_around, parents
 from poetc.kernels.analysis import IN_ALL, extent
 from poetc.kernels.index import ZERO, Index, Quotient, Var, affine_map, constant
-from poetc.kernels.positions import position_load
+from poetc.kernels.positions import place_in_list, position_load
 
 _Rows = tuple[int, int]
 
@@ -151,8 +151,8 @@ def _rows(
     dims = [dim for dim, load in enumerate(loads) if load is not None]
     if len(dims) != 1 or (load := loads[dims[0]]) is None:
         return nothing
-    (index,) = access_indices(load, known)
-    assert index is not None and isinstance(load.memref, BlockArgument)
+    assert isinstance(load.memref, BlockArgument)
+    index = place_in_list(load, known)
     return (dims[0], load.memref.index), _span(index, set(tiled.variables), 0)
 
 
@@ -208,7 +208,7 @@ def take_slice(op: Access, new: SSAValue, part: Slice, tiled: TiledLoops) -> Non
             if by_row:
                 load = position_load(value)
                 assert load is not None
-                (index,) = access_indices(load, known)
+                index = place_in_list(load, known)
             assert index is not None
             attribute, operands = affine_map([index - start])
             apply = affine.ApplyOp(operands, attribute)

@@ -369,8 +369,7 @@ class SliceInOp(_Slice, _Buffer):
             return
         type_, dim = self.rows.type, self.row_dim.value.data
         assert isinstance(type_, MemRefType) and isinstance(self.buffer.type, MemRefType)
-        is_list = isinstance(self.rows.owner, TileBufferOp) and len(type_.get_shape()) == 1
-        if not is_list or type_.element_type != i32:
+        if not isinstance(self.rows.owner, TileBufferOp) or type_.element_type != i32:
             raise VerifyException(
                 f"{self.name}: rows are a list of i32 in a poet.tile_buffer, got {type_}"
             )
