@@ -46,5 +46,13 @@ unset PYTHONDONTWRITEBYTECODE
 
 ruff check .
 ruff format --check .
-pyright --threads 2
-exec pytest -n 2 --dist worksteal -q "${tests[@]}" "$@"
+
+# Types are checked beside the first tests, many of which wait for compilers and emulators.
+types=$(mktemp)
+trap 'kill "$checking" 2>/dev/null || true; rm -f "$types"' EXIT
+pyright >"$types" 2>&1 &
+checking=$!
+status=0
+pytest -n 2 --dist worksteal -q "${tests[@]}" "$@" || status=$?
+wait "$checking" || { cat "$types"; status=1; }
+exit "$status"

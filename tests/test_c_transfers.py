@@ -234,13 +234,13 @@ STEPS = 3
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share", "params"),
-    [("gesture_mlp", 0.9, "storage"), ("kws_conv", 0.7, "auto"), ("resnet8", 0.6, "storage")],
+    [("gesture_mlp", 0.9, "storage"), ("kws_conv", 0.7, "auto"), ("dscnn", 0.6, "storage")],
 )
 def test_models(name: str, share: float, params: str, tmp_path: Path) -> None:
     """The bits are those of the unlimited program, whatever does the transfers; no race is found,
     and nothing beyond the bounds of a buffer."""
     model = prepare(name)
-    steps = 1 if name == "resnet8" else STEPS
+    steps = 1 if name == "dscnn" else STEPS
     unlimited, _ = model.schedule(None)
     module = scheduled(model, share, params)
     verify_graph(graphs(module)[0])

@@ -187,7 +187,7 @@ def test_a_page_in_moved_towards_its_neighbour_is_refused() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(poet_graphs("split"), st.sampled_from([8, 16, 32, 64]))
 def test_plans_of_random_graphs_keep_to_the_lines(graph: GraphOp, line_bytes: int) -> None:
     page_ins = [op for op in graph.block.ops if isinstance(op, PageInOp | PageInStartOp)]

@@ -83,14 +83,12 @@ def ordered(text: str) -> ModuleOp:
         ("kws_conv", 8 << 10),
         ("gesture_mlp", 12 << 10),
         ("gesture_mlp", 7 << 10),
-        ("dscnn", 128 << 10),
         ("lenet5", 224 << 10),
-        ("resnet8", 224 << 10),
-        ("bert_micro", 352 << 10),
     ],
 )
 def test_models_in_little_ram(name: str, ram_bytes: int) -> None:
-    """32 bytes of static data and 1 KB of stack are in the budget."""
+    """32 bytes of static data and 1 KB of stack are in the budget. Larger ones, with the same
+    budgets, are run in C (`test_storage_models.py`)."""
     model = prepare(name)
     wanted = run_graph(model.module, model.arguments).results
     compiled = compile_module(

@@ -77,7 +77,7 @@ def _reads(model: SlotModel, cut: Cut) -> bool:
 
 @pytest.mark.slow
 @must_reach("rows")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems(), st.integers(1, 4))
 @example(random_problem(random.Random(37)), 1)
 @example(random_problem(random.Random(40)), 2)

@@ -50,10 +50,10 @@ def streamed_bits(module: ModuleOp, arguments: list[np.ndarray], ram_bytes: int)
     [
         ("gesture_mlp", 1500, 5),
         ("lenet5", 8192, 15),
-        pytest.param("resnet8", 24 * 1024, 40, marks=pytest.mark.slow),
     ],
 )
 def test_models_in_little_ram(name: str, ram_bytes: int, streams: int):
+    """Larger ones are run in C (`test_stream_c.py`)."""
     model = prepare(name, arrange=False)
     assert streamed_bits(model.module, model.arguments, ram_bytes) >= streams
 

@@ -48,8 +48,8 @@ from poetc.planning.memory import plan_graph_memory
 STORED = [X, W, C, V]
 """The arguments of the step with parameters on storage."""
 
-MODELS = ("lenet5", "resnet8", "bert_micro")
-LARGE = ("resnet8", "bert_micro")
+MODELS = ("lenet5", "dscnn", "bert_micro")
+LARGE = ("dscnn", "bert_micro")
 """With unlimited RAM, and in the least compiled plainly: quicker, and the same bits."""
 
 HUGE = ("vgg16",)
@@ -71,7 +71,7 @@ def test_every_budget_gives_the_bits_of_c_and_xlas_numbers(name: str, tmp_path: 
     assert broken_promises(module, executable, program, None) == []
     assert largest_error(step, unlimited) <= XLA_TOLERANCE
     assert largest_update_error(step, unlimited, program.step.program) <= UPDATE_TOLERANCE
-    if name != "resnet8":
+    if name != "dscnn":
         by_c = run(build(module, tmp_path / "c"), step.arguments, step.expected)
         assert bits(unlimited) == bits(by_c)
     possible = budgets(step, module)

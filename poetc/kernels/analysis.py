@@ -64,11 +64,6 @@ class Work:
         own = self.adds + self.muls + self.divs + self.compares
         return own + sum(calls * math_flops(name) for name, calls in self.math)
 
-    @property
-    def math_calls(self) -> int:
-        """Calls of math functions."""
-        return sum(calls for _, calls in self.math)
-
 
 _KINDS: Mapping[type[Operation], str] = {
     arith.AddfOp: "adds",

@@ -87,12 +87,6 @@ def plan(body: Block | ComputeOp) -> Plan:
     return _plan(block, "kernel")[0]
 
 
-def reduction_reruns(body: Block | ComputeOp) -> bool:
-    """Whether evaluating everything on demand would evaluate a reduction more often than it has
-    elements, so that lowering has to store it in a workspace."""
-    return bool(plan(body).kept)
-
-
 def _plan(block: Block, name: str, iteration: SSAValue | None = None) -> tuple[Plan, Kernel]:
     current = Plan()
     for _ in range(_MAX_ATTEMPTS):
