@@ -4,7 +4,8 @@
 
 Prints a table of docs/streaming.md. Each model is scheduled by poet-stream, compiled with gcc and
 run on this machine for one step; the results are compared with XLA's, and must be the same bits as
-those of the program with unlimited RAM. The largest models take minutes.
+those of the program with unlimited RAM. The largest models take minutes. A model that does not fit
+has a line that says so, and the program fails at its end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from benchmarks.accuracy import text_of
 from benchmarks.boards import results
 from poetc.cli import main as poetc
 from poetc.costmodel.device import load_device
+from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import StreamOp
 from poetc.ir.text import make_context, module_text, parse_module
@@ -64,20 +67,25 @@ def main(words: list[str]) -> None:
         "| model | RAM for it | takes | in tiles | read | written | storage | furthest from XLA |\n"
         "|---|--:|--:|--:|--:|--:|--:|--:|"
     )
+    fits = True
     for case in document.progress([case for case in CASES if case.model in models]):
         with tempfile.TemporaryDirectory(prefix="poetc-streaming-") as name:
-            print(_row(case, Path(name)), flush=True)
+            try:
+                row = _row(case, Path(name))
+            except InputError as error:
+                fits = False
+                row = f"| {case.model} | {case.ram_kib} KB | {error.message} | | | | | |"
+            print(row, flush=True)
+    if not fits:
+        sys.exit(1)
 
 
 def _row(case: Case, directory: Path) -> str:
-    text, arguments = text_of(case.model, directory)
-    source, data = directory / "step.mlir", directory / "step.npz"
-    source.write_text(text)
-    _write_data(text, arguments, data)
-    small, streams = _streamed(text, case)
-    (directory / "small.mlir").write_text(small)
-    printed = _run(directory / "small.mlir", data, directory / "little")
-    _run(source, data, directory / "unlimited")
+    limit_bytes = case.ram_kib * 1024 - OTHER_BYTES
+    streams = write_steps(case.model, limit_bytes, directory)
+    data = directory / "step.npz"
+    printed = run_c(directory / "small.mlir", data, directory / "little")
+    run_c(directory / "step.mlir", data, directory / "unlimited")
     assert results(directory / "little") == results(directory / "unlimited"), f"{case}: other bits"
     ram = re.search(r"RAM: (\d+) bytes, storage: (\d+) bytes, status: ok", printed)
     differences = [float(d) for d in re.findall(r"relative difference (\S+)", printed)]
@@ -105,27 +113,34 @@ def _write_data(text: str, arguments: list[np.ndarray], path: Path) -> None:
     np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
 
 
-def _streamed(text: str, case: Case) -> tuple[str, int]:
-    """The step in so much RAM, and how many kernels run in tiles."""
-    module = parse_module(text, case.model)
+def write_steps(model: str, limit_bytes: int, directory: Path) -> int:
+    """How many kernels run in tiles in a step that takes `limit_bytes` of arena beside a block.
+
+    Writes it to small.mlir, what it was made of to step.mlir, and arguments and results to
+    step.npz. Raises InputError where it does not fit.
+    """
+    text, arguments = text_of(model, directory)
+    module = parse_module(text, model)
     passes = front_passes(module, DEVICE, load_device(DEVICE), arrange=False)
-    limit_bytes = case.ram_kib * 1024 - OTHER_BYTES
     passes = (*passes, PoetStreamPass(limit_bytes, device=DEVICE))
     run_passes(make_context(), module, passes, lambda *_: None)
+    (directory / "step.mlir").write_text(text)
+    (directory / "small.mlir").write_text(module_text(module))
+    _write_data(text, arguments, directory / "step.npz")
     (graph,) = graphs(module)
-    return module_text(module), sum(isinstance(op, StreamOp) for op in graph.block.ops)
+    return sum(isinstance(op, StreamOp) for op in graph.block.ops)
 
 
-def _run(source: Path, data: Path, out: Path) -> str:
-    """What the program of a step says when it runs once."""
-    words = [str(source), "--emit=c", "-q", "-o", str(out), f"--data={data}"]
+def run_c(source: Path, data: Path, out: Path, *options: str, make: Sequence[str] = ()) -> str:
+    """What the program of a step says when it runs once; `options` are those of poetc."""
+    words = [str(source), "--emit=c", "-q", "-o", str(out), f"--data={data}", *options]
     if poetc(words) != 0:
         sys.exit(1)
-    make = ["make", "-s", "-C", str(out), "run", "CFLAGS=-O2"]
+    make = ["make", "-s", "-C", str(out), "run", "CFLAGS=-O2", *make]
     done = subprocess.run(make, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def _moved(source: Path) -> tuple[int, int]:
