@@ -356,7 +356,7 @@ def _fit(lines: Sequence[Measured], image: Mapping[str, float], block_bytes: int
         rows.append(row)
         costs.append(max(m.cost, 1.0))
     matrix, cost = np.array(rows), np.array(costs)
-    found = _least_squares(matrix / cost[:, None], np.ones(len(cost)))
+    found = least_squares(matrix / cost[:, None], np.ones(len(cost)))
     error = float(np.max(np.abs(matrix @ found - cost) / cost))
     names = ("in_fixed", "in_per_byte", "out_fixed", "out_per_byte")
     names += ("per_part", "block_read", "block_write", "copy_per_byte") if block_bytes else ()
@@ -364,7 +364,7 @@ def _fit(lines: Sequence[Measured], image: Mapping[str, float], block_bytes: int
     return Transfers(**numbers, **image, block_bytes=block_bytes, error=round(error, 4))
 
 
-def _least_squares(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
+def least_squares(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Least squares without negative numbers: what would be negative is left out, worst first."""
     columns = list(range(matrix.shape[1]))
     found = np.zeros(matrix.shape[1])

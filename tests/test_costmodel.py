@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poetc.costmodel.cost import MAX_COST, Cost, kernel_cost, pagein_cost, pageout_cost
-from poetc.costmodel.device import Device, Storage, known_devices, load_device
+from poetc.costmodel.cost import (
+    MAX_COST,
+    Cost,
+    kernel_cost,
+    pagein_cost,
+    pageout_cost,
+    roofline_cost,
+)
+from poetc.costmodel.device import Cycles, Device, Storage, known_devices, load_core, load_device
 from poetc.errors import InputError
 from poetc.ir.text import parse_module
-from poetc.kernels.analysis import Work
+from poetc.kernels.analysis import Work, math_flops
 from poetc.passes.poet_annotate import annotate
 
 STORAGE = Storage(
@@ -60,6 +67,8 @@ def work(flops=0, load_bytes=0, store_bytes=0):
 
 # Devices
 
+DEVICES = tuple(map(load_device, known_devices()))
+
 
 @pytest.mark.parametrize("name", known_devices())
 def test_known_device_loads(name):
@@ -74,7 +83,7 @@ def test_published_figures():
     assert nrf52840.ram_bytes == 256 * 1024
     # FLOP per joule follow from power and speed, as the POET paper states them.
     assert mkr1000.flops_per_s / mkr1000.active_power_w == pytest.approx(2.52525e6, rel=1e-5)
-    assert nrf52840.flops_per_s / nrf52840.active_power_w == pytest.approx(5.80011e8, rel=1e-5)
+    assert nrf52840.active_power_w == pytest.approx(6.36991e6 / 5.80011e8, rel=1e-5)
     assert rpi4b.flops_per_s / rpi4b.active_power_w == pytest.approx(4.01158e7, rel=1e-5)
 
 
@@ -228,6 +237,51 @@ def test_kernel_limited_by_memory():
     assert kernel_cost(work(0, 600, 400), DEVICE) == Cost(time_ns=100_000, energy_nj=200_000)
 
 
+COUNTED = Cycles(1.0, 10.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("done", "cycles"),
+    [
+        (Work(loads=3, load_bytes=12), 3),
+        (Work(stores=3, store_bytes=24), 30),
+        (Work(adds=2, muls=4), 600),
+        (Work(compares=7), 7_000),
+        (Work(divs=2), 20_000),
+        # A call, and the operations in it.
+        (Work(math=(("exp", 2),)), 200_000 + 200 * math_flops("exp")),
+        (Work(int_ops=9), 9_000_000),
+        (Work(guards=5), 50_000_000),
+        (Work(iterations=6, loops=2), 2_600_000_000),
+    ],
+)
+def test_a_kernel_takes_the_cycles_of_what_it_does(done: Work, cycles: int) -> None:
+    device = replace(DEVICE, cycles=COUNTED, clock_hz=1e6)
+    # At 1 MHz, a cycle takes 1000 ns and, at 2 W, 2000 nJ.
+    assert kernel_cost(done, device) == Cost(1000 * cycles, 2000 * cycles)
+    # Where the loops are not known, only speeds are of use.
+    assert roofline_cost(1000, 800, device) == Cost(time_ns=1_000_000, energy_nj=2_000_000)
+
+
+def test_a_device_that_says_its_speed_goes_by_it(tmp_path):
+    path = tmp_path / "board.toml"
+    path.write_text('name = "b"\ndescription = "d"\nlike = "nrf52840"\n')
+    assert load_device(str(path)).cycles == load_core("cortex-m4f").cycles is not None
+    path.write_text(path.read_text() + "flops_per_s = 1e6\n")
+    assert load_device(str(path)).cycles is None
+    assert kernel_cost(Work(adds=1000, loops=5), load_device(str(path))).time_ns == 1_000_000
+
+
+def test_a_core_like_another_takes_more_or_less():
+    base, like = load_core("cortex-m4f"), load_core("cortex-m7f")
+    assert base.cycles is not None and like.cycles is not None
+    ratio = 3.42 / 5.01
+    assert like.cycles.load == pytest.approx(ratio * base.cycles.load, rel=1e-3)
+    assert like.cycles.loop == pytest.approx(ratio * base.cycles.loop, rel=1e-3)
+    assert like.cycles_per_flop == pytest.approx(ratio * base.cycles_per_flop, rel=1e-3)
+    assert like.memory_bytes_per_cycle == pytest.approx(base.memory_bytes_per_cycle / ratio, 1e-3)
+
+
 def test_costs_are_at_least_one():
     assert kernel_cost(work(), DEVICE) == Cost(1, 1)
     fast = replace(DEVICE, flops_per_s=1e15, active_power_w=1e-9)
@@ -294,10 +348,11 @@ def test_costs_up_to_the_limit():
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
 def test_more_work_never_costs_less(flops, load_bytes, more):
-    for device in map(load_device, known_devices()):
+    for device in DEVICES:
         less = kernel_cost(work(flops, load_bytes), device)
         assert kernel_cost(work(flops + more, load_bytes), device) >= less
         assert kernel_cost(work(flops, load_bytes, more), device) >= less
+        assert kernel_cost(Work(adds=flops, loads=more), device) >= kernel_cost(work(flops), device)
         assert pagein_cost(load_bytes + more, device) >= pagein_cost(load_bytes, device)
 
 

@@ -53,6 +53,7 @@ def counted(function: func.FuncOp) -> Counter[str]:
                 for inner in region.blocks:
                     run(inner, at)
             elif isinstance(op, affine.LoadOp | memref.LoadOp):
+                total["loads"] += 1
                 total["load_bytes"] += element_bytes(op.results[0].type)
             elif isinstance(op, affine.StoreOp):
                 total["store_bytes"] += element_bytes(op.value.type)
@@ -64,6 +65,8 @@ def counted(function: func.FuncOp) -> Counter[str]:
 def assert_counts(function: func.FuncOp) -> None:
     done, exact = work(function), counted(function)
     assert done.iterations == exact["iterations"]
+    assert (done.loops, done.guards) == (exact["affine.for"], exact["affine.if"])
+    assert (done.loads, done.stores) == (exact["loads"], exact["affine.store"])
     assert done.load_bytes == exact["load_bytes"]
     assert done.store_bytes == exact["store_bytes"]
     assert done.adds == sum(exact[f"arith.{n}"] for n in ("addf", "subf", "negf"))

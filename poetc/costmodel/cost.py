@@ -1,10 +1,15 @@
 """Time and energy of kernels and transfers on a device.
 
-A kernel takes as long as its slower half, arithmetic or memory traffic (the roofline model:
-Williams, Waterman and Patterson, CACM 52(4), 2009), and draws the active power meanwhile:
+A kernel takes the cycles of all that it does, counted in its loops as they are arranged for the
+device, and draws the active power meanwhile:
+
+    time = (loads * cycles of a load + flops * cycles of a flop + ...) / clock
+    energy = active_power * time
+
+Where the cycles of a core are not known, it takes as long as its slower half, arithmetic or memory
+traffic (the roofline model: Williams, Waterman and Patterson, CACM 52(4), 2009):
 
     time = max(flops / flops_per_s, (bytes loaded + bytes stored) / memory_bytes_per_s)
-    energy = active_power * time
 
 A transfer moves whole blocks and draws the power of the storage (POET, ICML 2022); without DMA the
 processor does the moving and draws its active power too:
@@ -25,7 +30,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from poetc.costmodel.device import Device, Storage
+from poetc.costmodel.device import Cycles, Device, Storage
 from poetc.costmodel.profile import content_bytes
 from poetc.errors import InputError
 
@@ -101,9 +106,38 @@ def kernel_cost(work: Work, device: Device) -> Cost:
 
     This and the costs of transfers raise InputError where they exceed `MAX_COST`.
     """
-    moved_bytes = work.load_bytes + work.store_bytes
+    if device.cycles is None:
+        return roofline_cost(work.flops, work.load_bytes + work.store_bytes, device)
+    times_s = {"clock_hz": _seconds(cycles_of(work, device.cycles), device.clock_hz)}
+    return _cost(device, times_s, {"active_power_w": device.active_power_w})
+
+
+def cycles_of(work: Work, cycles: Cycles) -> float:
+    """Cycles of one run of a kernel that does `work`."""
+    counts = work_counts(work)
+    return sum(counts[name] * each for name, each in vars(cycles).items())
+
+
+def work_counts(work: Work) -> dict[str, int]:
+    """How often a kernel that does `work` does each thing that a core has `Cycles` of."""
+    return {
+        "load": work.loads,
+        "store": work.stores,
+        "flop": work.flops - work.compares - work.divs,
+        "compare": work.compares,
+        "divide": work.divs,
+        "call": sum(calls for _, calls in work.math),
+        "integer": work.int_ops,
+        "guard": work.guards,
+        "iteration": work.iterations,
+        "loop": work.loops,
+    }
+
+
+def roofline_cost(flops: int, moved_bytes: int, device: Device) -> Cost:
+    """Cost of a kernel of which nothing else is known."""
     halves_s = {
-        "flops_per_s": _seconds(work.flops, device.flops_per_s),
+        "flops_per_s": _seconds(flops, device.flops_per_s),
         "memory_bytes_per_s": _seconds(moved_bytes, device.memory_bytes_per_s),
     }
     slower = max(halves_s, key=lambda key: halves_s[key])
@@ -117,6 +151,10 @@ def least_cost(flops: int, device: Device) -> Cost:
     if device.profile is not None:
         return Cost(0, 0)
     time_s = _seconds(flops, device.flops_per_s)
+    if (cycles := device.cycles) is not None:
+        # Operations inside functions count as those of the first kind.
+        least = min(cycles.flop, cycles.compare, cycles.divide)
+        time_s = _seconds(flops * least, device.clock_hz)
     time_ns = min(time_s * 1e9, MAX_COST)
     return Cost(int(time_ns), int(time_ns * device.active_power_w))
 

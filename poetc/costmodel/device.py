@@ -12,12 +12,13 @@ takes what the file does not say from a device that comes with poetc. `core = "c
 `clock_hz` gives the speeds, where the file does not.
 
 Storage and cores have files of their own in `storages/` and `cores/`, with the fields of `Storage`
-and `Core`.
+and `Core`. A core has a table `[cycles]` with the fields of `Cycles`, or is `like` another.
 """
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,12 +49,37 @@ Loaded = TypeVar("Loaded")
 
 
 @dataclass(frozen=True)
+class Cycles:
+    """Cycles that each thing takes that a kernel does (`kernels/analysis.py` counts them), as
+    compiled C: what surrounds it, such as addresses and waiting for results, is part of it."""
+
+    load: float
+    store: float
+    flop: float
+    """An addition, subtraction, negation or multiplication of floats."""
+    compare: float
+    """Of floats; their maxima, minima and absolute values, too."""
+    divide: float
+    """Of floats."""
+    call: float
+    """Of a function such as exp, beside the operations in it."""
+    integer: float
+    """An operation on integers, an index that is computed, a selection or a conversion."""
+    guard: float
+    """Testing whether an iteration does something."""
+    iteration: float
+    """Of a loop."""
+    loop: float
+    """Each time that a loop is begun."""
+
+
+@dataclass(frozen=True)
 class Core:
     """What a core does in a cycle, on the average of generated kernels.
 
     `fpu` says whether it has float32 in hardware, with so many `float_registers`. Without
-    `memory_bytes_per_cycle` or `cycles_per_instruction` (zero), those are not the core's to say, or
-    not known.
+    `memory_bytes_per_cycle`, `cycles_per_instruction` (zero) or `cycles`, those are not the core's
+    to say, or not known.
     """
 
     name: str
@@ -62,6 +88,18 @@ class Core:
     memory_bytes_per_cycle: float = 0.0
     cycles_per_instruction: float = 0.0
     float_registers: int = 0
+    cycles: Cycles | None = None
+
+    def slower(self, ratio: float) -> "Core":
+        """A core that takes `ratio` times the cycles for the same instructions."""
+        cycles = self.cycles and Cycles(**{k: v * ratio for k, v in asdict(self.cycles).items()})
+        return replace(
+            self,
+            cycles_per_flop=self.cycles_per_flop * ratio,
+            memory_bytes_per_cycle=self.memory_bytes_per_cycle / ratio,
+            cycles_per_instruction=self.cycles_per_instruction * ratio,
+            cycles=cycles,
+        )
 
     def speeds(self, clock_hz: float) -> dict[str, float]:
         """The fields of `Device` that follow."""
@@ -105,10 +143,11 @@ class Device:
     compute. `alignment_bytes` is the alignment of tensors in RAM. `cache_line_bytes` is the line of
     a data cache that transfers beside compute do not go through; 4, if there is none or they do.
 
-    `clock_hz` and `cycles_per_instruction` turn a profile in instructions into time; zero where
-    they are not known. With a `profile`, kernels and transfers take what it says, instead of what
-    follows from the speeds. `core` is the name of a core, and `flash_bytes` what there is for code
-    and constants; empty or zero where that is not known or is a disk.
+    With `cycles`, kernels take these at `clock_hz`, and the speeds are for what is not known by its
+    loops. `clock_hz` and `cycles_per_instruction` turn a profile in instructions into time; zero
+    where they are not known. With a `profile`, kernels and transfers take what it says instead.
+    `core` is the name of a core, and `flash_bytes` what there is for code and constants; empty or
+    zero where that is not known or is a disk.
 
     `chosen_storage` is the name of the storage that was chosen in place of the device's own.
     """
@@ -128,6 +167,7 @@ class Device:
     cycles_per_instruction: float = 0.0
     core: str = ""
     flash_bytes: int = 0
+    cycles: Cycles | None = None
     profile: "Profile | None" = None
     chosen_storage: str | None = None
 
@@ -173,9 +213,10 @@ def load_storage(name_or_path: str) -> Storage:
     return _load("storage", name_or_path, _storage)
 
 
+@cache
 def load_core(name: str) -> Core:
     """The core of that name; InputError for an unknown one."""
-    return _load("core", name, lambda file: Core(**file.values(Core, file.table)))
+    return _load("core", name, _core)
 
 
 def device_of(
@@ -254,7 +295,7 @@ def _device(file: TomlFile) -> Device:
     table = _completed(file)
     storage = _storage_of(file, table.get("storage"))
     own = file.values(Device, table, others=("storage", "like"))
-    device = Device(**own, storage=storage)
+    device = Device(**own, storage=storage, cycles=_cycles_of(file))
     for key, least in (("alignment_bytes", 1), ("cache_line_bytes", NO_CACHE_LINE_BYTES)):
         value = getattr(device, key)
         if value & (value - 1) or value < least:
@@ -272,6 +313,30 @@ def _completed(file: TomlFile) -> Mapping[str, Any]:
         core = load_core(_name(file, "core", table["core"], known_cores()))
         table = {**core.speeds(file.value("clock_hz", float, table["clock_hz"])), **table}
     return table
+
+
+def _cycles_of(file: TomlFile) -> Cycles | None:
+    """Those of a device's core, unless the file says how fast the device is."""
+    table = _with_base(file)
+    if "flops_per_s" in table or "core" not in table or "clock_hz" not in table:
+        return None
+    return load_core(table["core"]).cycles
+
+
+def _core(file: TomlFile) -> Core:
+    """A core; one that is `like` another takes from it what its file does not say, with
+    `more_cycles` times as many of them."""
+    table = file.table
+    cycles = table.get("cycles")
+    if "like" not in table:
+        own = file.values(Core, table, others=("cycles",))
+        known = None if cycles is None else Cycles(**file.values(Cycles, cycles, "cycles"))
+        return Core(**own, cycles=known)
+    ratio = file.value("more_cycles", float, table["more_cycles"])
+    base = load_core(_name(file, "like", table["like"], known_cores())).slower(ratio)
+    taken: dict[str, Any] = {k: v for k, v in vars(base).items() if v and k != "cycles"}
+    own = file.values(Core, {"fpu": base.fpu} | taken | table, others=("like", "more_cycles"))
+    return Core(**own, cycles=base.cycles)
 
 
 def _with_base(file: TomlFile) -> Mapping[str, Any]:

@@ -53,10 +53,14 @@ class Work:
     compares: int = 0  # float comparisons, maxima, minima and absolute values
     math: tuple[tuple[str, int], ...] = ()  # calls by the short name of the function
     int_ops: int = 0  # integer and index arithmetic, comparisons, selects and conversions
-    load_bytes: int = 0  # by executed loads
-    store_bytes: int = 0  # by executed stores
+    loads: int = 0  # executed, and the bytes that they load
+    load_bytes: int = 0
+    stores: int = 0
+    store_bytes: int = 0
     compulsory_bytes: int = 0  # distinct bytes of operands read and results written, at most
+    loops: int = 0  # how often one is begun
     iterations: int = 0  # of all loops
+    guards: int = 0  # how often one is tested
 
     @property
     def flops(self) -> int:
@@ -131,19 +135,23 @@ def _tally(
                 inner = (*loops, body.args[0])
                 in_ranges = IN_ALL in op.attributes
                 runs = _executions(inner, guards) if in_ranges else times * extent(op)
+                tally["loops"] += times
                 tally["iterations"] += runs
                 _tally(body, inner, guards, tally, calls, touched)
             case affine.IfOp():
+                tally["guards"] += times
                 for region, holds in ((op.then_region, True), (op.else_region, False)):
                     guard = _Guard(_without_symbols(op.condition.data), tuple(op.args), holds)
                     for side in region.blocks:
                         _tally(side, loops, (*guards, guard), tally, calls, touched)
             case affine.LoadOp() | memref.LoadOp():
                 size = times * element_bytes(op.results[0].type)
+                tally["loads"] += times
                 tally["load_bytes"] += size
                 touched[op.memref] += size
             case affine.StoreOp():
                 size = times * element_bytes(op.value.type)
+                tally["stores"] += times
                 tally["store_bytes"] += size
                 touched[op.memref] += size
             case affine.ApplyOp():

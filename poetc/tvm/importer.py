@@ -30,11 +30,10 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from poetc.costmodel.cost import kernel_cost
+from poetc.costmodel.cost import roofline_cost
 from poetc.costmodel.device import Device
 from poetc.errors import InputError
 from poetc.ir.poet import ComputeOp, CostAttr, GraphOp, ReturnOp, YieldOp
-from poetc.kernels.analysis import Work
 from poetc.planning.inplace import MAY_SHARE
 from poetc.tvm.kernels import Buffer, Kernel, Unsupported, kernel_of
 
@@ -263,8 +262,7 @@ class _Importer:
         # Operations, and each byte once: what the roofline asks for.
         load = sum(buffer.bytes for buffer in (*kernel.operands, *kernel.scratch))
         store = sum(buffer.bytes for buffer in (*kernel.results, *kernel.scratch))
-        work = Work(adds=kernel.flops, load_bytes=load, store_bytes=store)
-        cost = kernel_cost(work, self.device)
+        cost = roofline_cost(kernel.flops, load + store, self.device)
         return CostAttr(cost.energy_nj, cost.time_ns, kernel.scratch_bytes, kernel.flops)
 
     # The graph
