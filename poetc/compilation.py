@@ -25,7 +25,8 @@ from poetc.ir.text import make_context
 from poetc.options import SEARCH, Given
 from poetc.pipeline import Observer
 from poetc.planning.solver import ProgressCallback
-from poetc.report import Summary, caller_bytes, summarize
+from poetc.report import Summary, summarize
+from poetc.report_ram import caller_bytes
 from poetc.request import GIVE_UNSCHEDULED, Options
 from poetc.units import format_bytes
 

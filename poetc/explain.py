@@ -26,7 +26,7 @@ from poetc.ir.timeline import tensor_name
 from poetc.options import OPTIONS, Given, default
 from poetc.passes.stablehlo_to_poet import FROZEN_ON_STORAGE, frozen_on_storage
 from poetc.pipeline import run_passes
-from poetc.report import source_of
+from poetc.report_ram import source_of
 from poetc.request import GIVE_UNSCHEDULED, Options, options_of
 from poetc.units import format_bytes, format_energy, format_time
 

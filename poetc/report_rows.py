@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from poetc.backends.c.flash import FlashUse
     from poetc.diagnosis import Tried
     from poetc.ir.timeline import Timeline
-    from poetc.report import LeastRam, Summary
+    from poetc.report import Summary
+    from poetc.report_ram import LeastRam
 
 TENSORS_IN_TEXT = 4
 """Tensors at the peak that are named."""

@@ -27,7 +27,7 @@ LAYERS = (
     ("request",),
     ("pipeline", "entries"),
     ("driver",),
-    ("report", "report_rows", "profile", "tvm", "frontends", "universe"),
+    ("report", "report_ram", "report_rows", "profile", "tvm", "frontends", "universe"),
     ("compilation",),
     ("sweep", "emit", "views", "explain", "arrays", "state", "source"),
     ("signature",),

@@ -29,7 +29,8 @@ from poetc.ir.text import make_context, parse_module
 from poetc.ir.unschedule import origins, unscheduled
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.problem import problem_view
-from poetc.report import KINDS, Summary, summarize
+from poetc.report import Summary, summarize
+from poetc.report_ram import KINDS
 from poetc.request import Options
 from poetc.schedule.model.problem import Problem
 

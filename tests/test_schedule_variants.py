@@ -18,11 +18,13 @@ from poetc.schedule.exact import bounds
 from poetc.schedule.exact.highs import solve_mip
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.slots import all_slots
+from poetc.schedule.heuristics.streaming import stream
 from poetc.schedule.model.checker import check, replay
 from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Problem, Schedule
+from poetc.schedule.model.problem import Place, Problem, Schedule
+from poetc.schedule.model.rebuild import Event, rebuild
 from poetc.schedule.params import DEFAULTS, SearchParams
 from poetc.schedule.search.infeasibility import fastest, least_ram
 from poetc.schedule.search.milps import exact
@@ -167,3 +169,39 @@ def test_baselines_run_operations_as_they_are() -> None:
         schedule = solve(problem, strategy=name)
         check(problem, schedule)
         assert not uses_variants(schedule)
+
+
+def streamed(problem: Problem) -> int | None:
+    """The least energy that the heuristic finds."""
+    instance = Instance(problem)
+    found: list[int] = []
+
+    def offer(events: list[Event]) -> None:
+        found.append(replay(problem, rebuild(instance, events)).energy_nj)
+
+    assert problem.ram_bytes is not None
+    stream(instance, problem.ram_bytes, offer, Effort(1.0))
+    return found[-1] if found else None
+
+
+def test_the_heuristic_misses_little() -> None:
+    """On random problems, without limits that it does not know of; in all of them together it
+    spends a few percent more than is possible."""
+    found = optimal = spent = least = 0
+    for seed in range(300):
+        problem = random_variants(random.Random(seed), 6)
+        ample = {"storage_bytes": None, "deadline_ns": None, "idle_power_nw": 0}
+        problem = dataclasses.replace(problem, **ample)
+        start = sum(t.bytes for t in problem.tensors if t.start is Place.RAM)
+        if start > (problem.ram_bytes or 0):
+            continue
+        expected = cheapest(problem, remat=False)
+        energy = streamed(problem)
+        # It does without recomputing, and otherwise finds a schedule wherever there is one.
+        assert (energy is None) == (expected is None)
+        if energy is not None and expected is not None:
+            found, optimal = found + 1, optimal + (energy == expected)
+            spent, least = spent + energy, least + expected
+    assert found > 150
+    assert optimal > 0.7 * found
+    assert spent < 1.1 * least

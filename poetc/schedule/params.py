@@ -85,6 +85,11 @@ class SearchParams:
     """Rounds without a better schedule before repairing ends."""
     repair_attempts: int = 20
     """Attempts at a first schedule."""
+    stream_share: float = 0.25
+    """For schedules in which operations run in variants, and their most work."""
+    stream_work: float = 2.0
+    stream_patience: int = 30
+    """Changes at random in a row that save nothing."""
     baselines_most: int = 600
     """Operations up to which the constructive strategies are made."""
     baseline_share: float = 0.03

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from poetc.report import KINDS, Summary
+from poetc.report import Summary
+from poetc.report_ram import KINDS
 from poetc.report_rows import tried_text
 from poetc.units import format_bytes, format_energy, format_time
 from poetc.views.step import LIFE_KINDS, StepView, stacked

@@ -22,7 +22,7 @@ from poetc.ir.poet import (
 from poetc.ir.timeline import moments, simulate
 from poetc.ir.unschedule import origins
 from poetc.planning.problem import alignment_of, storage_of
-from poetc.report import source_of, tensor_names
+from poetc.report_ram import source_of, tensor_names
 from poetc.schedule.model.problem import Compute, Free, PageIn, Place
 
 LIFE_KINDS: tuple[str, ...] = (*TENSOR_KINDS, "workspace")

@@ -28,7 +28,7 @@ class Choices:
         instance, lp = model.instance, model.lp
         for s, slot in enumerate(model.slots):
             k, run = slot.operation, model.run[s]
-            if k == instance.n or len(instance.ways[k]) == 1:
+            if k == instance.n or instance.runs_as_it_is(k):
                 continue
             outputs = dict.fromkeys(instance.operations[k].outputs)
             if model.relaxation and run != NONE:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from poetc.schedule.model.problem import Place, Problem, Variant
+from poetc.schedule.model.problem import Operation, Place, Problem, Variant
 from poetc.schedule.params import DEFAULTS, SearchParams
 
 
@@ -72,22 +72,39 @@ class Instance:
     @cached_property
     def ways(self) -> tuple[dict[int | None, Variant], ...]:
         """For each operation how it may run: as it is (None), and its variants, by their index,
-        that stream only what may be paged."""
-        return tuple(
-            {None: o.way(None)}
-            | {
-                number: variant
-                for number, variant in enumerate(o.variants)
-                if all(self.pageable[v] for v in variant.streamed)
+        that stream only what may be paged. What needs more than all RAM is left out, unless that is
+        everything."""
+        limit = self.problem.ram_bytes
+        found: list[dict[int | None, Variant]] = []
+        for operation in self.operations:
+            ways: dict[int | None, Variant] = {None: operation.way(None)}
+            for number, variant in enumerate(operation.variants):
+                if all(self.pageable[v] for v in variant.streamed):
+                    ways[number] = variant
+            fitting = {
+                number: way
+                for number, way in ways.items()
+                if limit is None or self._least_bytes(operation, way) <= limit
             }
-            for o in self.operations
-        )
+            found.append(fitting or ways)
+        return tuple(found)
+
+    def _least_bytes(self, operation: Operation, way: Variant) -> int:
+        """RAM without which an operation does not run in that way."""
+        mine = {*operation.inputs, *operation.outputs} - way.streamed
+        size = way.workspace_bytes + sum(self.tensors[v].bytes for v in mine)
+        shared = {o for o, i in operation.inplace if o in mine and i in mine}
+        return size - sum(self.tensors[o].bytes for o in shared)
+
+    def runs_as_it_is(self, k: int) -> bool:
+        """Whether an operation has no other way to run."""
+        return self.ways[k].keys() == {None}
 
     @cached_property
     def has_variants(self) -> bool:
         """Whether an operation may run in another way than as it is. What does not hold then, or
         does not know of it, is not used."""
-        return any(len(ways) > 1 for ways in self.ways)
+        return not all(map(self.runs_as_it_is, range(self.n)))
 
     @cached_property
     def may_stream(self) -> tuple[frozenset[int], ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
+from poetc.schedule.exact import bounds
 from poetc.schedule.heuristics.greedy import greedy, priorities
 from poetc.schedule.heuristics.repair import repair
+from poetc.schedule.heuristics.streaming import stream
 from poetc.schedule.model import keep_all
+from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.state import Search
 
 
@@ -16,6 +20,10 @@ def first_schedules(search: Search) -> None:
     search.offer(keep_all.sequence(instance), "keep-all")
     limit = instance.problem.ram_bytes
     ram = math.inf if limit is None else limit
+    if instance.has_variants:
+        streamed(search, patience=0)
+        if not _fits_as_it_is(instance):
+            return
     if params.repair:
         repaired(search)
     if not params.greedy:
@@ -27,6 +35,41 @@ def first_schedules(search: Search) -> None:
         events = greedy(instance, ram, priority, effort)
         if events is not None:
             search.offer(events, f"greedy {priority}")
+
+
+def streamed(search: Search, patience: int | None = None) -> None:
+    """Offers sequences in which operations run in their variants, changed at random until so many
+    changes in a row, `patience` or those of the parameters, have saved nothing."""
+    instance, params = search.instance, search.params
+    limit = instance.problem.ram_bytes
+    for weight in _time_weights(instance):
+        effort = search.part(params.stream_share, params.stream_work)
+        stream(
+            instance,
+            math.inf if limit is None else limit,
+            lambda events: search.offer(events, "streamed"),
+            effort.unless(lambda: search.optimal),
+            time_weight=weight,
+            patience=params.stream_patience if patience is None else patience,
+        )
+
+
+def _fits_as_it_is(instance: Instance) -> bool:
+    """May each operation run as it is within the RAM?"""
+    problem = instance.problem
+    operations = tuple(dataclasses.replace(o, variants=()) for o in problem.operations)
+    plain = dataclasses.replace(
+        instance, problem=dataclasses.replace(problem, operations=operations)
+    )
+    return problem.ram_bytes is None or bounds.ram_needed(plain)[0] <= problem.ram_bytes
+
+
+def _time_weights(instance: Instance) -> list[float]:
+    """What a nanosecond may count, in nanojoules: nothing, and where there is a deadline more."""
+    if instance.problem.deadline_ns is None:
+        return [0.0]
+    per_ns = instance.base_energy / max(instance.base_time_ns, 1)
+    return [0.0, per_ns, 10 * per_ns]
 
 
 def repaired(
@@ -42,9 +85,7 @@ def repaired(
     share = search.params.repair_share if share is None else share
     if limit is None:
         return
-    weights = [0.0]
-    if instance.problem.deadline_ns is not None:
-        weights += [w * instance.base_energy / max(instance.base_time_ns, 1) for w in (1.0, 10.0)]
+    weights = _time_weights(instance)
     for weight in weights:
         limited = search.part(share / len(weights))
         # A first schedule may take all of the effort.

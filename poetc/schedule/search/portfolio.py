@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from poetc.schedule.exact.slots import slots_where
 from poetc.schedule.search.bounding import Bounding, checkpointed, relaxation
-from poetc.schedule.search.first import first_schedules
+from poetc.schedule.search.first import first_schedules, streamed
 from poetc.schedule.search.milps import BUILD, Guide, exact, near, no_time_for, windows
 from poetc.schedule.search.state import TOLERANCE, Search
 
@@ -25,7 +25,19 @@ from poetc.schedule.search.state import TOLERANCE, Search
 def portfolio(search: Search) -> bool:
     """Looks until the gap or the time limit is reached; True when there provably is no schedule."""
     first_schedules(search)
+    if search.instance.has_variants and search.instance.recomputes > search.params.tiny:
+        _with_variants(search)
     return improve(search)
+
+
+def _with_variants(search: Search) -> None:
+    """Bounds a problem with variants, which is often enough, and improves the schedule at
+    random."""
+    if search.steps is None or search.finished:
+        return
+    Bounding(search, Guide()).cut(search.params.relaxation_share)
+    if not search.finished:
+        streamed(search)
 
 
 def improve(search: Search, briefly: bool = False) -> bool:
