@@ -23,7 +23,7 @@ from poetc.schedule.model.checker import check, replay
 from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Place, Problem, Schedule
+from poetc.schedule.model.problem import Operation, Place, Problem, Schedule, Tensor, Variant
 from poetc.schedule.model.rebuild import Event, rebuild
 from poetc.schedule.params import DEFAULTS, SearchParams
 from poetc.schedule.search.infeasibility import fastest, least_ram
@@ -49,7 +49,7 @@ def without_variants(problem: Problem) -> Problem:
 
 
 @must_reach("infeasible", "variants", "cheaper", "possible")
-@examples(150)
+@examples(100)
 @given(problems_with_variants(), st.booleans(), st.booleans())
 def test_the_model_is_exact(problem: Problem, remat: bool, paging: bool) -> None:
     search = Search(Instance(problem, remat, paging), 30, 0.0)
@@ -117,9 +117,11 @@ def test_solve(problem: Problem, remat: bool, paging: bool, large: bool) -> None
         return
     check(problem, schedule)
     reached("schedule")
+    assert schedule.bound_nj == schedule.energy_nj
+    assert schedule.status == "optimal"
     if expected is not None:
-        assert schedule.energy_nj == schedule.bound_nj == expected
-        assert schedule.status == "optimal"
+        # It may be less in another order.
+        assert schedule.energy_nj <= expected
 
 
 @examples(20)
@@ -188,7 +190,7 @@ def test_the_heuristic_misses_little() -> None:
     """On random problems, without limits that it does not know of; in all of them together it
     spends a few percent more than is possible."""
     found = optimal = spent = least = 0
-    for seed in range(300):
+    for seed in range(150):
         problem = random_variants(random.Random(seed), 6)
         ample = {"storage_bytes": None, "deadline_ns": None, "idle_power_nw": 0}
         problem = dataclasses.replace(problem, **ample)
@@ -202,6 +204,37 @@ def test_the_heuristic_misses_little() -> None:
         if energy is not None and expected is not None:
             found, optimal = found + 1, optimal + (energy == expected)
             spent, least = spent + energy, least + expected
-    assert found > 150
+    assert found > 80
     assert optimal > 0.7 * found
     assert spent < 1.1 * least
+
+
+def test_variants_make_nothing_dearer() -> None:
+    """Where operations can run as they are, there is no dearer schedule than without variants."""
+    compared = 0
+    for seed in range(40):
+        problem = random_variants(random.Random(seed), 6)
+        plain = Instance(problem).without_variants().problem
+        need, _ = bounds.ram_needed(Instance(dataclasses.replace(plain, ram_bytes=None)))
+        try:
+            before = solve(dataclasses.replace(plain, ram_bytes=need), time_limit_s=10)
+        except (InfeasibleProblem, SolverTimeLimit):
+            continue
+        problem = dataclasses.replace(problem, ram_bytes=need)
+        schedule = solve(problem, time_limit_s=10)
+        check(problem, schedule)
+        assert schedule.energy_nj <= before.energy_nj
+        compared += 1
+    assert compared > 15
+
+
+def test_refusal_says_what_would_do() -> None:
+    """The least RAM is that of the variants."""
+    a, b = (Tensor(name, 100, end=Place.STORAGE) for name in "ab")
+    a = dataclasses.replace(a, start=Place.STORAGE)
+    slices = Variant(frozenset((0, 1)), 8, 1, 1, 1)
+    operation = Operation("copy", (0,), (1,), 1, 1, variants=(slices,))
+    with pytest.raises(InfeasibleProblem, match="the least that works is 8 bytes") as error:
+        solve(Problem((operation,), (a, b), ram_bytes=7))
+    assert error.value.least_ram_bytes == error.value.ram_bound_bytes == 8
+    solve(Problem((operation,), (a, b), ram_bytes=8))

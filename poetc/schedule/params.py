@@ -85,6 +85,8 @@ class SearchParams:
     """Rounds without a better schedule before repairing ends."""
     repair_attempts: int = 20
     """Attempts at a first schedule."""
+    plain_share: float = 0.5
+    """For schedules in which operations run as they are, where they have variants."""
     stream_share: float = 0.25
     """For schedules in which operations run in variants, and their most work."""
     stream_work: float = 2.0

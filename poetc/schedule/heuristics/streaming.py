@@ -296,7 +296,8 @@ def stream(
 ) -> bool:
     """Offers sequences of runs, in the ways that fit into `limit` bytes of RAM, and page-ins, each
     better than the one before, until so many changes at random in a row, `patience`, have saved
-    nothing. False where it finds none."""
+    nothing. Without any effort it is the one in which nothing is kept that need not be. False where
+    it finds none."""
     state = Ways(instance, limit, time_weight)
     for v in range(len(state.size)):
         state.price[v] = state._tensor_price(v)
@@ -304,6 +305,7 @@ def stream(
         if not state.choose(k):
             return False
     state.again(range(instance.n + 1))
+    offer(state.events())
     search = _Improving(state, effort)
     search.fill(search.by_worth())
     search.settle()

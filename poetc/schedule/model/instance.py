@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from poetc.schedule.model.problem import Operation, Place, Problem, Variant
@@ -23,10 +23,18 @@ class Instance:
     remat: bool = True
     paging: bool = True
     params: SearchParams = DEFAULTS
+    _asked: SearchParams = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_asked", self.params)
         if self.has_variants:
             object.__setattr__(self, "params", self.params.for_variants())
+
+    def without_variants(self) -> Instance:
+        """The same with operations that run as they are."""
+        operations = tuple(replace(o, variants=()) for o in self.operations)
+        problem = replace(self.problem, operations=operations)
+        return replace(self, problem=problem, params=self._asked)
 
     @property
     def operations(self):

@@ -9,7 +9,7 @@ the same sequence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from poetc.schedule.model.instance import Instance
@@ -32,6 +32,17 @@ class Load:
 
 
 Event = Run | Load
+
+
+def events_of(steps: Iterable[Step]) -> list[Event]:
+    """What runs and what is paged in, in order."""
+    events: list[Event] = []
+    for step in steps:
+        if isinstance(step, Compute):
+            events.append(Run(step.operation, step.variant))
+        elif isinstance(step, PageIn):
+            events.append(Load(step.tensor))
+    return events
 
 
 def prune(instance: Instance, events: Sequence[Event]) -> tuple[list[Event], list[set[int]]]:

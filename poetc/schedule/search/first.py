@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from poetc.schedule.exact import bounds
@@ -22,7 +21,7 @@ def first_schedules(search: Search) -> None:
     ram = math.inf if limit is None else limit
     if instance.has_variants:
         streamed(search, patience=0)
-        if not _fits_as_it_is(instance):
+        if not fits_as_it_is(instance):
             return
     if params.repair:
         repaired(search)
@@ -54,14 +53,10 @@ def streamed(search: Search, patience: int | None = None) -> None:
         )
 
 
-def _fits_as_it_is(instance: Instance) -> bool:
+def fits_as_it_is(instance: Instance) -> bool:
     """May each operation run as it is within the RAM?"""
-    problem = instance.problem
-    operations = tuple(dataclasses.replace(o, variants=()) for o in problem.operations)
-    plain = dataclasses.replace(
-        instance, problem=dataclasses.replace(problem, operations=operations)
-    )
-    return problem.ram_bytes is None or bounds.ram_needed(plain)[0] <= problem.ram_bytes
+    limit = instance.problem.ram_bytes
+    return limit is None or bounds.ram_needed(instance.without_variants())[0] <= limit
 
 
 def _time_weights(instance: Instance) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from poetc.schedule.exact import bounds, machine
@@ -15,6 +15,7 @@ from poetc.schedule.exact.slots import all_slots
 from poetc.schedule.heuristics.greedy import greedy, priorities
 from poetc.schedule.heuristics.reorder import Frontier, permuted, renamed
 from poetc.schedule.heuristics.repair import repair, squeeze
+from poetc.schedule.heuristics.streaming import stream
 from poetc.schedule.model import keep_all
 from poetc.schedule.model.checker import Report, replay
 from poetc.schedule.model.clock import Effort
@@ -160,6 +161,8 @@ class _LeastRam:
 
         offer(keep_all.sequence(instance))
         offer(_paging_all(instance))
+        if instance.has_variants:
+            self._stream(instance, offer)
         if self.known <= self.bound:
             return None
         exact = instance.recomputes <= params.exact_most
@@ -193,6 +196,19 @@ class _LeastRam:
         # The model counts whole units; less than one more than the last but one is not ruled out.
         proven = (math.ceil(outcome.bound - 1e-6) - 1) * instance.unit + 1
         return proven if _odd_workspace(instance) else proven + instance.unit - 1
+
+    def _stream(self, instance: Instance, offer: Callable[[list[Event]], bool]) -> None:
+        """Looks for less by the ways to run operations; everything is streamed or paged."""
+        low, high = self.bound, min(self.known, 2 * sum(t.bytes for t in instance.tensors))
+        while low < high and not self.late:
+            # Where no operation needs what is kept for others, the bound is enough.
+            middle = low if low == self.bound else int(low + high) // 2
+            known = self.known
+            stream(instance, middle, offer, Effort(0.0, self.search.clock))
+            if self.known < known:
+                high = min(middle, self.known)
+            else:
+                low = middle + 1
 
 
 def _paging_all(instance: Instance) -> list[Event]:

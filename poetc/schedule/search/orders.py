@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from poetc.schedule.exact import bounds
 from poetc.schedule.heuristics.reorder import Frontier, orders, permuted, polish, renamed
 from poetc.schedule.model.errors import StrategyUndefinedError
-from poetc.schedule.model.rebuild import Event, Load
+from poetc.schedule.model.rebuild import Event, Load, Run, events_of
 from poetc.schedule.search import first
 from poetc.schedule.search.bounding import relaxation
 from poetc.schedule.search.milps import Guide, exact, windows
@@ -34,20 +34,64 @@ def several_orders(search: Search) -> bool:
     Where the schedule is in another order the bound is the lesser of those for the two orders.
     """
     if search.instance.has_variants:
-        return _given_order(search)
+        return _with_variants(search)
     return _Orders(search).run()
 
 
-def _given_order(search: Search) -> bool:
-    """Looks in the given order only, until the effort is spent; True when there provably is no
-    schedule."""
+def _with_variants(search: Search) -> bool:
+    """Looks in the given order, until the effort is spent; True when there provably is no schedule.
+    Where operations can run as they are it looks for such schedules, too, in all orders, so that
+    variants make none dearer."""
+    instance, until, limit_s = search.instance, search.until, search.time_limit_s
+    as_it_is = first.fits_as_it_is(instance)
+    if as_it_is:
+        share = search.params.plain_share
+        search.within(search.part(1 - share))
+        search.time_limit_s -= share * (limit_s - search.seconds)
     proven = portfolio(search)
+    search.until, search.time_limit_s = until, limit_s
+    plain = None
+    if as_it_is and not proven and search.energy_nj > instance.least_energy_nj:
+        plain = search.inner(instance.without_variants(), search.part(search.params.plain_share))
+        plain.counted = True
+        several_orders(plain)
+        search.note(f"schedule {plain.energy_nj} nJ without variants")
+        events = events_of(plain.steps or ())
+        order = list(dict.fromkeys(e.operation for e in events if isinstance(e, Run)))
+        if order == list(range(instance.n)):
+            search.offer(events, "without variants")
+        elif plain.energy_nj < search.energy_nj and _continue(search, events, order):
+            return False
     while not (proven or search.optimal) and search.extend():
         work = search.clock.work
         proven = improve(search)
         if search.clock.work == work:
             break
-    return proven
+    return proven and search.steps is None
+
+
+def _continue(search: Search, events: Sequence[Event], order: Sequence[int]) -> bool:
+    """Goes on from events in another order, and takes what that leads to; whether it did."""
+    instance = search.instance
+    place = {k: at for at, k in enumerate(order)}
+    other = search.inner(
+        dataclasses.replace(instance, problem=permuted(instance.problem, order)), search.part()
+    )
+    other.offer(
+        [
+            dataclasses.replace(event, operation=place[event.operation])
+            if isinstance(event, Run)
+            else event
+            for event in events
+        ]
+    )
+    other.raise_bound(other.instance.base_energy)
+    improve(other)
+    if other.steps is None or not other.better_than(search):
+        return False
+    steps = tuple(renamed(step, order) for step in other.steps)
+    search.adopt(steps, min(search.bound_nj, other.bound_nj))
+    return True
 
 
 class _Lane(Search):
