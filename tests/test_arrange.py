@@ -16,13 +16,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from poetc.ir.text import module_text, parse_module
 from poetc.kernels.analysis import work
-from poetc.kernels.arrange import Machine, arranged
+from poetc.kernels.arrange import Machine, arranged, arranged_step
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.lower import lower_kernel
 
-EVERYTHING = replace(Machine(), few_instructions=0, worth=0.0)
-"""Arranges whatever is faster at all."""
+MACHINE = Machine()
 
 
 def loops_of(function: func.FuncOp) -> list[affine.ForOp]:
@@ -63,7 +62,7 @@ def test_copies_of_any_loops(seed: int, data: st.DataObject):
 def test_what_is_chosen(seed: int):
     for function in kernels(seed):
         if not any(op.name.startswith("memref.") for op in function.walk()):
-            assert_same(function, arranged(function, EVERYTHING))
+            assert_same(function, arranged(function, MACHINE))
 
 
 PRODUCT = """
@@ -100,7 +99,7 @@ def product(m: int, n: int, k: int) -> func.FuncOp:
 @pytest.mark.parametrize(("m", "n", "k"), [(8, 8, 9), (7, 9, 5), (1, 64, 30), (64, 1, 30)])
 def test_a_product_needs_fewer_loads(m: int, n: int, k: int):
     function = product(m, n, k)
-    new = arranged(function, EVERYTHING)
+    new = arranged(function, MACHINE)
     assert_same(function, new)
     before, after = work(function), work(new)
     assert (after.adds, after.muls, after.store_bytes) == (
@@ -116,7 +115,7 @@ def test_a_product_needs_fewer_loads(m: int, n: int, k: int):
 def test_a_product_in_c():
     rng = np.random.default_rng(3)
     function = product(7, 10, 13)
-    new = arranged(function, EVERYTHING)
+    new = arranged(function, MACHINE)
     args = [floats(rng, 7, 13), floats(rng, 13, 10), floats(rng, 7, 10)]
     (want,) = run(compile_functions([function]), function, args)
     library = compile_functions([new])
@@ -125,9 +124,33 @@ def test_a_product_in_c():
         assert same_bits(found, want)
 
 
-def test_a_small_kernel_stays_as_it_is():
-    function = product(3, 3, 3)
-    assert arranged(function, Machine()) is function
+def operations(function: func.FuncOp) -> int:
+    return sum(1 for _ in function.walk())
+
+
+def test_code_goes_where_it_saves_most():
+    small, large = product(3, 3, 3), product(32, 32, 33)
+    kept, new = arranged_step([(small, 1), (large, 100)], MACHINE)
+    assert kept is small
+    assert new is not large
+    kept, new = arranged_step([(small, 1_000_000), (large, 1)], MACHINE)
+    assert kept is not small
+    assert_same(small, kept)
+    assert operations(new) < operations(arranged(large, MACHINE))
+
+
+def test_code_grows_by_what_it_may():
+    functions = [product(n, n, n) for n in (20, 24, 28)]
+    calls = [(function, 1) for function in functions]
+    before = sum(operations(function) for function in functions)
+    none = replace(MACHINE, growth=0.0)
+    assert arranged_step(calls, none) == functions
+    found: list[int] = []
+    for growth in (0.5, 1.0, 2.0):
+        machine = replace(MACHINE, growth=growth, runtime_operations=0)
+        found.append(sum(operations(new) for new in arranged_step(calls, machine)))
+        assert found[-1] <= (1.1 + growth) * before
+    assert before < found[0] < found[2]
 
 
 def test_iterations_that_share_a_workspace_are_apart():
@@ -150,11 +173,11 @@ func.func private @rows(%a: memref<4x8xf32>, %o: memref<4x8xf32>, %ws: memref<8x
     (function,) = parse_module(text, "rows").ops
     assert isinstance(function, func.FuncOp)
     assert [may_jam(loop) for loop in loops_of(function)] == [False, True, True]
-    assert_same(function, arranged(function, EVERYTHING))
+    assert_same(function, arranged(function, MACHINE))
 
 
 def test_arranged_kernels_are_read_back():
-    new = arranged(product(7, 9, 5), EVERYTHING)
+    new = arranged(product(7, 9, 5), MACHINE)
     module = parse_module(module_text(ModuleOp([new])), "again")
     (again,) = module.ops
     assert isinstance(again, func.FuncOp)

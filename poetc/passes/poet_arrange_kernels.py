@@ -6,6 +6,7 @@ arranged for what it was measured on.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,15 +17,13 @@ from xdsl.rewriter import Rewriter
 
 from poetc.costmodel.device import Device, device_of, known_devices, load_core, load_device
 from poetc.ir.graph import graphs
-from poetc.kernels.arrange import Machine, arranged
+from poetc.kernels.arrange import Machine, arranged_step
 
 _DEFAULT = "host"
 _SOFT_FLOP_INSTRUCTIONS = 60
 """Of an operation that a library does."""
 _SOFT_REGISTERS = 8
 """Of a core that has floats in the registers for integers."""
-_SOFT_WORTH = 0.005
-"""What code must save there, where loops are little beside what is in them."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +45,20 @@ class PoetArrangeKernelsPass(ModulePass):
 
 def arrange_kernels(module: ModuleOp, device: Device) -> None:
     """What the pass does."""
-    used = {
+    calls = Counter(
         compute.kernel.string_value()
         for graph in graphs(module)
         for compute in graph.computes
         if compute.kernel is not None
-    }
-    machine = machine_of(device)
-    for function in list(module.ops):
-        if isinstance(function, FuncOp) and function.sym_name.data in used:
-            new = arranged(function, machine)
-            if new is not function:
-                Rewriter.replace_op(function, new)
+    )
+    used = [
+        (op, calls[op.sym_name.data])
+        for op in module.ops
+        if isinstance(op, FuncOp) and op.sym_name.data in calls
+    ]
+    for (function, _), new in zip(used, arranged_step(used, machine_of(device)), strict=True):
+        if new is not function:
+            Rewriter.replace_op(function, new)
 
 
 def measured_for(device_name: str) -> str:
@@ -77,5 +78,4 @@ def machine_of(device: Device) -> Machine:
     return Machine(
         registers=_SOFT_REGISTERS,
         flop_instructions=_SOFT_FLOP_INSTRUCTIONS,
-        worth=_SOFT_WORTH,
     )

@@ -31,7 +31,7 @@ from poetc.backends.c.indexing import (
 )
 from poetc.backends.c.text import c_identifier
 from poetc.errors import InputError
-from poetc.kernels.dependences import yielded
+from poetc.kernels.guards import only_guard
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def known_in(function: func.FuncOp) -> dict[affine.ForOp, list[affine.ForOp]]:
     """The loops the bounds of which are known in each loop, and in none around it."""
     found: dict[affine.ForOp, list[affine.ForOp]] = {}
     for op in function.walk():
-        if not isinstance(op, affine.ForOp) or (guard := _only_guard(op)) is None:
+        if not isinstance(op, affine.ForOp) or (guard := only_guard(op)) is None:
             continue
         used = {value.owner for value in guard.args} - {op.body.block}
         around: Operation | None = op.parent_op()
@@ -94,7 +94,7 @@ def known_in(function: func.FuncOp) -> dict[affine.ForOp, list[affine.ForOp]]:
 
 def bounds_of(op: affine.ForOp, bindings: Bindings) -> Bounds:
     """The bounds of a loop, with variables for what has to be chosen."""
-    guard = _only_guard(op)
+    guard = only_guard(op)
     variable = op.body.block.args[0]
     if guard is None or op.lowerBoundOperands or op.upperBoundOperands or op.step.value.data != 1:
         return Bounds()
@@ -139,18 +139,6 @@ def declared(
         # A loop behind a guard that never holds is not printed.
         if not bounds.are_in("\n".join(lines[end:])):
             del lines[begin:end]
-
-
-def _only_guard(op: affine.ForOp) -> affine.IfOp | None:
-    """The guard that is all there is in a loop, if nothing happens where it does not hold."""
-    guard, *others = op.body.block.ops
-    if not isinstance(guard, affine.IfOp) or any(not isinstance(o, affine.YieldOp) for o in others):
-        return None
-    carried = tuple(op.body.block.args[1:])
-    other = tuple(yielded(guard.else_region.block)) if guard.else_region.blocks else ()
-    is_empty = not guard.else_region.blocks or len(guard.else_region.block.ops) <= 1
-    handed_on = tuple(yielded(op.body.block)) == tuple(guard.results)
-    return guard if is_empty and handed_on and other == carried else None
 
 
 def _chosen(bound: Index, given: Index, above: Index, name: str, bindings: Bindings) -> str:

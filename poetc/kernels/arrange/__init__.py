@@ -1,29 +1,44 @@
-"""Arranges the loops of a lowered kernel for a core: what it computes stays, to the bit."""
+"""Arranges the loops of lowered kernels for a core: what they compute stays, to the bit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import affine, func
 
 from poetc.kernels.analysis import TILES, buffers, is_sequential, may_alias
-from poetc.kernels.arrange.choice import Kernel, Machine
+from poetc.kernels.arrange.choice import Kernel, Machine, price_of
 from poetc.kernels.arrange.copies import jam, unroll
 
 
-def arranged(function: func.FuncOp, machine: Machine) -> func.FuncOp:
+def arranged_step(calls: Sequence[tuple[func.FuncOp, int]], machine: Machine) -> list[func.FuncOp]:
+    """The kernels of a step with their loops arranged for a core, in order; each is given with the
+    number of its calls. More code goes to the kernels in which it saves most."""
+    kernels = [(Kernel(function.clone(), machine), count) for function, count in calls]
+    price = price_of(kernels, machine)
+    return [
+        _arranged(function, kernel, price / count)
+        for (function, _), (kernel, count) in zip(calls, kernels, strict=True)
+    ]
+
+
+def arranged(function: func.FuncOp, machine: Machine, price: float = 0.0) -> func.FuncOp:
     """A kernel that computes the same bits with its loops arranged for a core, or the kernel itself
-    where there is nothing to gain.
+    where there is nothing to gain; each operation of more code is to save `price` instructions.
 
     Each element is made by the same operations in the same order. A result that may take over the
     buffer of an operand may still do so.
     """
+    return _arranged(function, Kernel(function.clone(), machine), price)
+
+
+def _arranged(function: func.FuncOp, kernel: Kernel, price: float) -> func.FuncOp:
     if is_sequential(function) or TILES in function.attributes:
         return function
-    copy = function.clone()
-    copies = Kernel(copy, machine).arrange().copies
+    copies = kernel.arrange(price).copies
     if not copies:
         return function
+    copy = kernel.function
     for loop in _from_inside(copy, copies):
         (unroll if loop.inits else jam)(loop, copies[loop])
     kept = all(
@@ -40,4 +55,4 @@ def _from_inside(function: func.FuncOp, copies: Mapping[affine.ForOp, int]) -> l
     return [op for op in function.walk() if isinstance(op, affine.ForOp) and op in copies][::-1]
 
 
-__all__ = ["Machine", "arranged"]
+__all__ = ["Machine", "arranged", "arranged_step"]
