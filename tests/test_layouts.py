@@ -18,6 +18,7 @@ import kconfiglib
 import numpy as np
 import pytest
 import yaml
+from compiled import prepare
 from conftest import MODELS
 from firmware import QUICK, all_results, defines, host_results, updated
 from storage_step import storage_module
@@ -31,6 +32,8 @@ from poetc.backends.plan.source import PlanExecutor
 from poetc.cli import main
 from poetc.cli.compile import build_parser
 from poetc.errors import InputError
+from poetc.ir.text import make_context, module_text
+from poetc.passes.poet_stream import PoetStreamPass
 
 ROOT = Path(__file__).parent.parent
 TESTS = Path(__file__).parent
@@ -50,9 +53,10 @@ KINDS = {
     "storage": ("--ram=8KB", "--params=storage", "--stack=640", "--static=100"),
     "caller": ("--ram=16KB", "--io=caller"),
     "plan": ("--ram=9600", "--executor=plan"),
+    "tiles": (),
 }
-"""Options of poetc: everything in RAM, pages, parameters on storage, buffers of the caller; and a
-program whose schedule is data."""
+"""Options of poetc: everything in RAM, pages, parameters on storage, buffers of the caller; a
+program whose schedule is data; and kernels that run in tiles, as poet-stream makes them."""
 
 
 def run(*words: str | Path, cwd: Path | None = None) -> str:
@@ -69,8 +73,14 @@ def paths(directory: Path) -> set[str]:
 
 
 def compile_model(output: Path, layout: str, kind: str, *options: str) -> Path:
-    words = [GESTURE, "--emit=c", f"--layout={layout}", "-o", str(output)]
-    assert main([*words, *KINDS[kind], *QUICK, *options]) == 0
+    source, search = GESTURE, QUICK
+    if kind == "tiles":
+        source, search = str(output.parent / "tiles.mlir"), ("-q",)
+        module = prepare("gesture_mlp", arrange=False).module
+        PoetStreamPass(1500, block=64).apply(make_context(), module)
+        Path(source).write_text(module_text(module))
+    words = [source, "--emit=c", f"--layout={layout}", "-o", str(output)]
+    assert main([*words, *KINDS[kind], *search, *options]) == 0
     return output
 
 
@@ -90,8 +100,8 @@ def library(
 
 
 cmake_library = library("cmake", "pages", "caller")
-arduino_library = library("arduino", "storage", "caller")
-zephyr_library = library("zephyr", "storage", "caller", "plan")
+arduino_library = library("arduino", "storage", "caller", "tiles")
+zephyr_library = library("zephyr", "storage", "caller", "plan", "tiles")
 
 
 # Files
@@ -367,7 +377,7 @@ def write_user(directory: Path, find: str, language: str, kind: str, name: str =
     suffix = "c" if language == "C" else "cpp"
     text = USE.format(find=find, language=language, suffix=suffix, name=name)
     (directory / "CMakeLists.txt").write_text(text)
-    image = "_image" if kind == "storage" else ""
+    image = "_image" if kind in ("storage", "tiles") else ""
     program = PROGRAM.format(name=name, macro=name.upper(), image=image)
     (directory / f"user.{suffix}").write_text(program)
 
@@ -396,7 +406,8 @@ def test_cmake_example(cmake_library: Path, tmp_path: Path, host: dict[int, byte
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "language"), [("pages", "C"), ("storage", "CXX"), ("plan", "CXX")]
+    ("kind", "language"),
+    [("pages", "C"), ("storage", "CXX"), ("plan", "CXX"), ("tiles", "C")],
 )
 def test_cmake_subdirectory(
     kind: str, language: str, tmp_path: Path, host: dict[int, bytes]

@@ -17,6 +17,7 @@ from test_c_runtime import CORRUPT
 from test_power_loss import Trial
 from xdsl.dialects.builtin import ModuleOp
 
+import poetc
 from poetc.backends.c.layout import static_ram_bytes
 from poetc.errors import InputError
 from poetc.image import pack, unpack
@@ -172,10 +173,30 @@ def test_from_the_command_line(tmp_path: Path):
     done = cli([str(source), "--emit=c", "--json", "-o", str(tmp_path / "out")])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stderr)["ram"]["arena_bytes"] == static_ram_bytes(graphs(module)[0])
-    for options in (["--emit=plan"], ["--emit=c", "--layout=cmake"]):
+    for options in (["--emit=plan"], ["--emit=c", "--executor=plan"]):
         done = cli([str(source), *options, "-o", str(tmp_path / "other")])
         assert done.returncode == 2
         assert "kernels that run in tiles (poet.stream) do not go with" in done.stderr
+
+
+def test_a_program_in_this_process(tmp_path: Path):
+    """`poetc.compile` takes what poet-stream made; parameters can be read and set in between."""
+    model, module = streamed("gesture_mlp", 1500, 64)
+    source = tmp_path / "tiles.mlir"
+    source.write_text(module_text(module))
+    programs = [
+        poetc.compile(path, model.arguments) for path in (source, str(MODELS / "gesture_mlp.mlir"))
+    ]
+    graph = graphs(model.module)[0]
+    inputs = [a for i, a in enumerate(model.arguments) if graph.role(i) == "input"]
+    for _ in range(2):
+        losses = [program.step(*inputs) for program in programs]
+        assert same_bits(*losses)
+        for name, value in programs[1].parameters.items():
+            assert same_bits(programs[0].parameters[name], value)
+            for program in programs:
+                program.parameters[name] = value * np.float32(1.5)
+    assert programs[0].ram_bytes < programs[1].ram_bytes / 2
 
 
 def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):
@@ -199,7 +220,7 @@ def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):
 
 def test_what_is_said_of_steps_in_tiles(tmp_path: Path):
     """A block is a buffer of transfers, no waste; blocks that nobody could mean are refused, and
-    pictures and layouts that there are none of, with what there is instead."""
+    pictures and kernels that there are none of, with what there is instead."""
     _, module = streamed("gesture_mlp", 1500, 64)
     source, report = tmp_path / "step.mlir", tmp_path / "report.json"
     source.write_text(module_text(module))
@@ -211,7 +232,7 @@ def test_what_is_said_of_steps_in_tiles(tmp_path: Path):
     c = ["--emit=c", "-o", str(tmp_path / "out")]
     for words, said in (
         ([f"--report={tmp_path}/x.html"], "do not go with --report; --emit=c does"),
-        (["--layout=cmake"], "where models share a runtime; --layout=make does"),
+        (["--kernels=tvm"], "do not go with --kernels=tvm; --kernels=c does"),
     ):
         done = cli([str(source), *c, "-q", *words])
         assert done.returncode == 2 and said in done.stderr, done.stderr

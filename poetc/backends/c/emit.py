@@ -204,7 +204,7 @@ def _generate(
     found = graphs(module)
     if len(found) != 1:
         raise InputError(f"C is generated from one graph, not {len(found)}")
-    _check_tiles(found[0], executor, compiler, entries, layout)
+    _check_tiles(found[0], executor, compiler, entries)
     if board is not None and not board.dma:
         module, graph = _with_whole_transfers(module)
         found = (graph,)
@@ -236,12 +236,15 @@ def _generate(
     if compiler is not None and compiled:
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)
         files[f"{name}_kernels_tvm.s"] = f"{c_comment(MARK)}\n{text}"
+    # What other models may need is in a runtime that is shared.
+    unused = (set() if found[0].block_bytes is not None else _SLICES) | (
+        set() if executor else _EXECUTOR
+    )
     copied = {
         path.name: path.read_text(encoding="utf-8")
         for path in sorted(RUNTIME.iterdir())
         if path.name not in (_HOST_ONLY if board is not None else ())
-        and path.name not in (() if found[0].block_bytes is not None else _SLICES)
-        and path.name not in (() if executor or arrangement.shared_runtime else _EXECUTOR)
+        and path.name not in (() if arrangement.shared_runtime else unused)
     }
     if board is not None:
         copied |= board_sources(board)
@@ -289,7 +292,6 @@ def _check_tiles(
     executor: Executor | None,
     compiler: KernelCompiler | None,
     entries: Sequence[EntryPoint],
-    layout: str,
 ) -> None:
     """Raises InputError for what kernels that run in tiles do not go with."""
     if graph.block_bytes is None and any(isinstance(run, StreamOp) for run in runs_of(graph)):
@@ -300,10 +302,6 @@ def _check_tiles(
         "--executor=plan": ("--executor=code", executor is not None),
         "--kernels=tvm": ("--kernels=c", compiler is not None),
         "other entry points": ("a step alone", bool(entries)),
-        f"--layout={layout}, where models share a runtime": (
-            "--layout=make",
-            load_layout(layout).shared_runtime,
-        ),
     }
     for what, (instead, given) in others.items():
         if given:
