@@ -220,6 +220,14 @@ def test_crc(library: ctypes.CDLL, data: bytes, start: int) -> None:
     assert library.poetc_crc32(address, len(data)) == zlib.crc32(data)
 
 
+def test_crc_of_small_code(tmp_path: Path) -> None:
+    small = load_library(SOURCES, tmp_path / "small.so", flags=(f"-I{RUNTIME}", "-Os"))
+    small.poetc_crc32.restype = ctypes.c_uint32
+    for length in (0, 1, 3, 4, 7, 256, 1001):
+        data = np.random.default_rng(length).bytes(length)
+        assert small.poetc_crc32(data, length) == zlib.crc32(data)
+
+
 def test_a_program_may_have_its_own_crc(tmp_path: Path) -> None:
     source = tmp_path / "own.c"
     source.write_text(
