@@ -1,5 +1,7 @@
 """Index arithmetic of the C backend: the printed C has the value of the affine expression."""
 
+from itertools import permutations
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,6 +134,19 @@ def test_quotient_and_remainder_join() -> None:
     assert quotient * 7 + remainder == i
     assert quotient * 14 + remainder * 2 == i * 2
     assert quotient * 7 + remainder * 2 != i
+
+
+def test_digits_of_a_number_join() -> None:
+    """What takes a number apart into three digits and puts it together again, in any order."""
+    i, j = Index.of(Variable("i", 0, 15)), Index.of(Variable("j", 0, 24))
+    number = i * 25 + j
+    high = divide(number, 80)[0] * 80
+    middle = divide(divide(number, 16)[0], 5)[1] * 16
+    low = divide(number, 16)[1]
+    for parts in permutations((high, middle, low)):
+        assert sum(parts[1:], parts[0]) == number
+    start = Index.of(Variable("start", 0, 15)) * 25
+    assert high + middle + low - divide(start, 80)[0] * 80 == number - divide(start, 80)[0] * 80
 
 
 def test_unknown_sign_is_an_error() -> None:

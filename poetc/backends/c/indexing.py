@@ -148,20 +148,27 @@ def _normal(terms: dict[Term, int], constant: int) -> Index:
     terms = {term: coefficient for term, coefficient in terms.items() if coefficient}
     for term, coefficient in terms.items():
         if isinstance(term, Remainder):
-            quotient = Quotient(term.dividend, term.divisor)
+            quotient = _quotient(term.dividend, term.divisor)
             if terms.get(quotient) == coefficient * term.divisor:
                 del terms[term], terms[quotient]
                 return _normal(terms, constant) + term.dividend * coefficient
     return Index(tuple(terms.items()), constant)
 
 
-def divide(index: Index, divisor: int, facts: Facts = NO_FACTS) -> tuple[Index, Index]:
-    """Quotient and remainder of `index` by `divisor` > 0, simplified with what is known."""
+def _quotient(index: Index, divisor: int) -> Quotient:
+    """The quotient of an index, which may be a quotient itself."""
     if index.constant == 0 and len(index.terms) == 1:
         term, coefficient = index.terms[0]
         if isinstance(term, Quotient) and coefficient == 1:
-            nested = Quotient(term.dividend, term.divisor * divisor)
-            return Index.of(nested), Index.of(Remainder(index, divisor))
+            return Quotient(term.dividend, term.divisor * divisor)
+    return Quotient(index, divisor)
+
+
+def divide(index: Index, divisor: int, facts: Facts = NO_FACTS) -> tuple[Index, Index]:
+    """Quotient and remainder of `index` by `divisor` > 0, simplified with what is known."""
+    nested = _quotient(index, divisor)
+    if nested.dividend != index:
+        return Index.of(nested), Index.of(Remainder(index, divisor))
     whole = {t: c // divisor for t, c in index.terms if c % divisor == 0}
     rest = Index(tuple((t, c) for t, c in index.terms if c % divisor), index.constant)
     # Multiples of the divisor leave the remainder alone, the constant's too.
