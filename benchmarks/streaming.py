@@ -2,10 +2,10 @@
 
     python -m benchmarks.streaming [MODEL ...]
 
-Prints a table of docs/streaming.md. Each model is scheduled by poet-stream, compiled with gcc and
-run on this machine for one step; the results are compared with XLA's, and must be the same bits as
-those of the program with unlimited RAM. The largest models take minutes. A model that does not fit
-has a line that says so, and the program fails at its end.
+Prints a table of docs/streaming.md. Each model is compiled for an nRF52840 with parameters whole,
+then with gcc, and run on this machine for one step; the results are compared with XLA's, and must
+be the same bits as those of the program with unlimited RAM. The largest models take minutes. A
+model that does not fit has a line that says so, and the program fails at its end.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from benchmarks import document
 from benchmarks.accuracy import text_of
 from benchmarks.boards import results
 from poetc.cli import main as poetc
-from poetc.costmodel.device import load_device
-from poetc.errors import InputError
+from poetc.compilation import compile_step
+from poetc.errors import UnscheduledError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import StreamOp
-from poetc.ir.text import make_context, module_text, parse_module
-from poetc.passes.poet_stream import PoetStreamPass
-from poetc.pipeline import front_passes, run_passes
+from poetc.ir.text import module_text, parse_module
+from poetc.options import Given
+from poetc.request import options_of
 
-DEVICE = "nrf52840"
+TIME_LIMIT_S = 120
+"""For the search of each."""
+
 OTHER_BYTES = 32 + 1024 + 512
 """Beside the arena: the store, the stack, and a block of a page."""
 
@@ -72,9 +74,9 @@ def main(words: list[str]) -> None:
         with tempfile.TemporaryDirectory(prefix="poetc-streaming-") as name:
             try:
                 row = _row(case, Path(name))
-            except InputError as error:
+            except UnscheduledError as error:
                 fits = False
-                row = f"| {case.model} | {case.ram_kib} KB | {error.message} | | | | | |"
+                row = f"| {case.model} | {case.ram_kib} KB | {error.diagnosis.text()} | | | | | |"
             print(row, flush=True)
     if not fits:
         sys.exit(1)
@@ -117,13 +119,12 @@ def write_steps(model: str, limit_bytes: int, directory: Path) -> int:
     """How many kernels run in tiles in a step that takes `limit_bytes` of arena beside a block.
 
     Writes it to small.mlir, what it was made of to step.mlir, and arguments and results to
-    step.npz. Raises InputError where it does not fit.
+    step.npz. Raises UnscheduledError where it does not fit.
     """
     text, arguments = text_of(model, directory)
-    module = parse_module(text, model)
-    passes = front_passes(module, DEVICE, load_device(DEVICE), arrange=False)
-    passes = (*passes, PoetStreamPass(limit_bytes, device=DEVICE))
-    run_passes(make_context(), module, passes, lambda *_: None)
+    given = {"ram": limit_bytes + OTHER_BYTES, "params": "storage", "split": "off"}
+    options = options_of(Given.of(given | {"time_limit": TIME_LIMIT_S}), lambda _: None)
+    module = compile_step(parse_module(text, model), model, options).compiled.module
     (directory / "step.mlir").write_text(text)
     (directory / "small.mlir").write_text(module_text(module))
     _write_data(text, arguments, directory / "step.npz")

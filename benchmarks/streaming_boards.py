@@ -20,8 +20,8 @@ from benchmarks import document
 from benchmarks.boards import results
 from benchmarks.streaming import run_c, write_steps
 from poetc.backends.c.boards import load_board
-from poetc.errors import InputError
-from poetc.planning.stream import BLOCK_BYTES
+from poetc.errors import UnscheduledError
+from poetc.options import default
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ def main(words: list[str]) -> None:
         with tempfile.TemporaryDirectory(prefix="poetc-streaming-boards-") as name:
             try:
                 print(_row(case, Path(name)), flush=True)
-            except InputError as error:
-                sys.exit(f"{case.model} in {case.ram_kib} KB: {error.message}")
+            except UnscheduledError as error:
+                sys.exit(f"{case.model} in {case.ram_kib} KB: {error.diagnosis.text()}")
 
 
 def _row(case: Case, directory: Path) -> str:
     board = load_board(case.board)
     assert board is not None
-    limit_bytes = case.ram_kib * 1024 - board.static_bytes - case.stack_bytes - BLOCK_BYTES
+    limit_bytes = case.ram_kib * 1024 - board.static_bytes - case.stack_bytes - default("block")
     streams = write_steps(case.model, limit_bytes, directory)
     data, firmware = directory / "step.npz", directory / "firmware"
     options = (f"--board={case.board}", f"--ram={case.ram_kib}KB", f"--stack={case.stack_bytes}")

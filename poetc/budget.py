@@ -13,10 +13,11 @@ SCOPES = ("all", "activations")
 @dataclass(frozen=True)
 class Budget:
     """The RAM of a step: `total_bytes`, None for no limit, of which `static_bytes` (data of the
-    generated code and runtime beside the arena) and `stack_bytes` are no part of the arena.
+    generated code and runtime beside the arena), `stack_bytes`, and the `block_bytes` of one block
+    of a page, where kernels may run in tiles, are no part of the arena.
 
     With the scope "activations" the limit is one of tensors only, and nothing is set aside from it.
-    `names` are what messages call the two.
+    `names` are what messages call the first two.
     """
 
     total_bytes: int | None
@@ -24,16 +25,18 @@ class Budget:
     stack_bytes: int = 0
     scope: str = "all"
     names: tuple[str, str] = ("static data", "the stack")
+    block_bytes: int = 0
 
     @property
     def beside_bytes(self) -> int:
         """What the program has in RAM beside the arena."""
-        return self.static_bytes + self.stack_bytes
+        return self.static_bytes + self.stack_bytes + self.block_bytes
 
     @property
     def reserved(self) -> tuple[tuple[str, int], ...]:
         """What is set aside from the limit before anything is scheduled, with its bytes."""
-        sizes = zip(self.names, (self.static_bytes, self.stack_bytes), strict=True)
+        beside = self.static_bytes, self.stack_bytes, self.block_bytes
+        sizes = zip((*self.names, "a block of a page"), beside, strict=True)
         return tuple(size for size in sizes if size[1] and self.scope == "all")
 
     @property

@@ -44,9 +44,10 @@ class Tried:
     """One way to have the parameters, and the outcome of the search for it.
 
     `params` is where they are between steps, "ram" or "storage"; `splits` are those in shards, as
-    `--split` has them, or "any". `energy_nj` is that of the best schedule, None: there is none.
-    `bound_nj`: no schedule uses less; None where there provably is none at all. Without `searched`
-    the bound alone said that nothing better is to be found, or there was no time.
+    `--split` has them, or "any"; with `tiles` kernels may run in tiles. `energy_nj` is that of the
+    best schedule, None: there is none. `bound_nj`: no schedule uses less; None where there provably
+    is none at all. Without `searched` the bound alone said that nothing better is to be found, or
+    there was no time.
     """
 
     params: str
@@ -54,6 +55,7 @@ class Tried:
     energy_nj: int | None
     bound_nj: int | None
     searched: bool
+    tiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Diagnosis:
     `time_bound_ns` are proven necessary, the former for `kernel`; `known_bytes` is the least RAM
     for which the search found a schedule, deadlines aside, and `fastest_ns` the shortest makespan
     known, or found. The smallest arena exceeds the RAM by `excess_bytes`. `stack_bytes` is the
-    stack that was measured.
+    stack that was measured. `tiles` says what kernels in tiles came to.
     """
 
     reason: Reason
@@ -158,6 +160,7 @@ class Diagnosis:
     searched_s: float = 0.0
     remedies: tuple[str, ...] = ()
     splits: SplitSearch | None = None
+    tiles: str = ""
     least_ram: LeastRam | None = None
     tried: tuple[Tried, ...] = ()
     words: str = ""
@@ -196,6 +199,8 @@ class Diagnosis:
         yield from self._what()
         if self.remedies:
             yield f"{' or '.join(self.remedies)} may help"
+        if self.tiles:
+            yield self.tiles
         if self.splits is not None:
             yield from self.splits.words()
         if self.least_ram is not None:

@@ -34,7 +34,7 @@ from poetc.pipeline import (
 from poetc.planning.entries import check_shared, kept_bytes, parameters_first, share_places
 from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.planning.report import ScheduleReport
-from poetc.planning.search import search, step_of
+from poetc.planning.search import Step, Tiles, search, step_of
 from poetc.planning.solver import ProgressCallback
 from poetc.request import Options, check_given, check_parameters
 from poetc.splits import Split
@@ -201,7 +201,12 @@ def _compile(
     whose RAM is all of it."""
     splits = options.split if isinstance(options.split, tuple) else ()
     passes = front_passes_of(module, options, splits)
-    source = _source(ctx, module, options, observe)
+    untiled = options.why_not_stream()
+    if has_entries or settle is not None:
+        untiled = untiled or "there are other entry points than the step"
+    elif options.ram_bytes is None:
+        untiled = untiled or "there is no --ram"
+    source = _source(ctx, module, options, observe, keep=not untiled)
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
@@ -215,14 +220,19 @@ def _compile(
     check_parameters(step.graph, options)
     known = options.with_program(module, step.graph)
     asked = known.schedule_options(step.graph)
+    step = replace(step, asked=asked)
+
+    def as_lowered() -> Step:
+        return step_of(module.clone(), asked) if source is None else source.as_lowered()
+
     started = time.monotonic()
     try:
-        found = search(replace(step, asked=asked), source, progress)
+        found = search(step, source, progress, Tiles(untiled, options.block_bytes, as_lowered))
     except UnscheduledError as error:
         raise _for_user(error, options) from error
     if found.step.module is not module:
-        assert source is not None
-        passes = source.passes[found.step.module]
+        if source is not None:
+            passes = source.passes[found.step.module]
         _become(module, found.step.module)
     budget = found.step.asked.budget
     options = replace(known, static_bytes=budget.static_bytes, stack_bytes=budget.stack_bytes)
@@ -304,19 +314,22 @@ def _become(module: ModuleOp, other: ModuleOp) -> None:
 
 
 def _source(
-    ctx: Context, module: ModuleOp, options: Options, observe: Observer
+    ctx: Context, module: ModuleOp, options: Options, observe: Observer, keep: bool
 ) -> SplitSource | None:
-    """The step before its parameters are split; None for poet IR."""
+    """The step before its parameters are split, or its kernels run in tiles (`keep`); None for poet
+    IR."""
     if graphs(module):
         return None
     refused = options.why_not_split()
     if options.ram_bytes is None:
         refused = refused or "there is no --ram"
-    return SplitSource(ctx, module if refused else module.clone(), options, refused, observe)
+    copy = module.clone() if keep or not refused else module
+    return SplitSource(ctx, copy, options, refused, observe)
 
 
 class SplitSource:
-    """A StableHLO module whose parameters may be split, for `planning.search`.
+    """A StableHLO module whose parameters may be split, or whose kernels may run in tiles, for
+    `planning.search`.
 
     `passes` are those that made each module that was built.
     """
@@ -334,6 +347,16 @@ class SplitSource:
         self.size = _size(module)
         self.front_s = 0.0
         self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
+
+    def as_lowered(self) -> Step:
+        """The step with whole parameters, and kernels whose loops are as they are lowered."""
+        options, copy = replace(self.options, arrange=False), self.module.clone()
+        passes = front_passes_of(copy, options)
+        run_passes(self.ctx, copy, passes, lambda step, module, seconds: None)
+        step = step_of(copy, ScheduleOptions())
+        known = options.with_program(copy, step.graph)
+        self.passes[copy] = passes
+        return replace(step, asked=known.schedule_options(step.graph))
 
     def _simplify_passes(self) -> tuple[ModulePass, ...]:
         options = self.options

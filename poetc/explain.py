@@ -252,6 +252,7 @@ def _changes(
         ("remat", "on", "kernels may run again"),
         ("paging", "on", "tensors may be moved to storage"),
         ("split", "auto", "parameters may be in shards"),
+        ("stream", "auto", "kernels may run in tiles"),
         ("params", "auto", "parameters may be on storage between steps"),
     ):
         if given.flags(name) and given.text(name) != freed:

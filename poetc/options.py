@@ -14,6 +14,7 @@ from typing import Any
 
 from poetc.budget import SCOPES, Deadline
 from poetc.errors import InputError
+from poetc.page import check_block_bytes
 from poetc.schedule import strategies
 from poetc.units import parse_bytes, parse_count, parse_fraction, parse_seconds
 
@@ -192,6 +193,22 @@ _TABLE = (
         "off|auto|NAME:K,...",
         default="auto",
         takers=(PROFILE,),
+    ),
+    Option(
+        "stream",
+        "kernels in tiles, with operands and results on storage: {default} (default), where the "
+        "step does not fit otherwise or takes less energy so",
+        choices=("auto", "never"),
+        default="auto",
+    ),
+    Option(
+        "block",
+        "bytes of a block of a page, where kernels run in tiles, of which one is in RAM (default "
+        "{default})",
+        "SIZE",
+        default="512",
+        parse=lambda text, option: check_block_bytes(parse_bytes(text, option), option),
+        unit="bytes",
     ),
     Option(
         "io",

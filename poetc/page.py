@@ -19,6 +19,8 @@ import itertools
 import zlib
 from collections.abc import Iterator
 
+from poetc.errors import InputError
+
 PAGE_TRAILER_BYTES = 4
 """Bytes that follow those of the tensor."""
 
@@ -31,6 +33,16 @@ _TAG_OF_BLOCK = 0x9E3779B1
 
 LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES = 64, 1 << 16
 """Of a block of a page, with its trailer; it is a multiple of `PAGE_ALIGN_BYTES`."""
+
+
+def check_block_bytes(size: int, option: str) -> int:
+    """`size`, if blocks can have it; raises InputError naming the option if not."""
+    if size % PAGE_ALIGN_BYTES or not LEAST_BLOCK_BYTES <= size <= MOST_BLOCK_BYTES:
+        raise InputError(
+            f"{option} is a multiple of {PAGE_ALIGN_BYTES} from {LEAST_BLOCK_BYTES} to "
+            f"{MOST_BLOCK_BYTES:,} bytes, not {size:,}"
+        )
+    return size
 
 
 def page_bytes(

@@ -7,8 +7,9 @@
 
 Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver (`driver.py`)
 runs the same ones. Only poet-schedule is more than its pass there: the search
-(`planning/search.py`) also looks for parameters to split where the step does not fit, and then the
-passes before it have run again for the step that is scheduled in the end.
+(`planning/search.py`) also looks for kernels to run in tiles, and for parameters to split, where
+the step does not fit, and then the passes before it have run again for the step that is scheduled
+in the end: without poet-arrange-kernels, and with poet-stream, where kernels run in tiles.
 
 Input may also be poet IR at any stage; what has been done already is not done again.
 """
@@ -36,6 +37,7 @@ from poetc.passes.poet_order import PoetOrderPass
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_plan_transfers import PoetPlanTransfersPass
 from poetc.passes.poet_schedule import PoetSchedulePass
+from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_pages import StableHLOPagesPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
@@ -120,8 +122,11 @@ def simplify_passes(
     return tuple(passes)
 
 
-def schedule_pass(options: Options, asked: ScheduleOptions) -> PoetSchedulePass:
+def schedule_pass(options: Options, asked: ScheduleOptions) -> ModulePass:
     """The pass that schedules a graph as `asked`."""
+    if asked.block_bytes is not None and asked.arena_bytes is not None:
+        align = alignment_of(options.device)
+        return PoetStreamPass(asked.arena_bytes, options.device_name, align, asked.block_bytes)
     return PoetSchedulePass(
         ram=asked.arena_bytes,
         deadline=asked.deadline_ns,

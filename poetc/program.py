@@ -74,7 +74,8 @@ class Program:
             options = options_of(given, doubts.append)
             backend = emit.load("c")
             executor = emit.executor(given, backend, options)
-            options = replace(options, executor=executor, arrange=not backend.keeps_loops(given))
+            arrange, untiled = not backend.keeps_loops(given), backend.untiled(given)
+            options = replace(options, executor=executor, arrange=arrange, untiled=untiled)
             module = source.module()
             if (path := given.text("data")) is not None:
                 values = dict(enumerate(read_step(module, path).arguments))

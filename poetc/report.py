@@ -20,19 +20,19 @@ from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
     GraphOp,
+    StreamOp,
     is_banked,
     runs_of,
     stays_on_storage,
 )
 from poetc.ir.stream_use import moved_in
 from poetc.ir.timeline import Timeline, simulate
-from poetc.ir.unschedule import unscheduled
+from poetc.ir.unschedule import origins, unscheduled
 from poetc.planning.problem import alignment_of, storage_of
-from poetc.report_ram import RamReport, least_ram_report, moments, moments_in_tiles, ram_report
+from poetc.report_ram import RamReport, least_ram_report, moments, ram_report
 from poetc.report_rows import as_html, as_text
 from poetc.request import Options
 from poetc.schedule import strategies
-from poetc.schedule.model.problem import PageIn, PageOut
 
 if TYPE_CHECKING:
     from poetc.backends.c.flash import FlashUse
@@ -44,6 +44,7 @@ class Summary:
     """Everything the driver reports. Times in ns, energies in nJ, sizes in bytes.
 
     What only the scheduler knows is None for a graph that was scheduled before and does not say it.
+    `streams` are runs of kernels in tiles; page-ins and page-outs are also those of their slices.
     With `ended_by_clock` the time limit ended the search while the gap was open. `flash` is None if
     it was not measured. `entries` are other entry points by name.
     """
@@ -64,6 +65,7 @@ class Summary:
     page_in_bytes: int
     page_outs: int
     page_out_bytes: int
+    streams: int = 0
     time_ns: int | None = None
     predicted_time_ns: int | None = None
     timeline: Timeline | None = None
@@ -117,15 +119,13 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
     `least_ram`, for which it searches, its `ram.least` is empty."""
     graph, report, options = compiled.graph, compiled.report, compiled.options
     stack_chain = None if compiled.stack is None else compiled.stack.chain
-    if graph.block_bytes is not None:
-        return _summarize_tiles(compiled, input_name)
     view = view_scheduled(graph, align=alignment_of(options.device))
-    original = unscheduled(compiled.module)
-    least = least_ram_report(original, options) if least_ram else ()
-    sizes = {PageIn: [], PageOut: []}
-    for step in view.steps:
-        if isinstance(step, PageIn | PageOut):
-            sizes[type(step)].append(view.problem.tensors[step.tensor].stored_bytes)
+    runs, origin = runs_of(graph), origins(graph)
+    kernels = sum(all(origin[result] is result for result in run.results) for run in runs)
+    streams = sum(isinstance(run, StreamOp) for run in runs)
+    # A kernel that runs in tiles is not there as a whole any more.
+    least_ram = least_ram and not streams
+    least = least_ram_report(unscheduled(compiled.module), options) if least_ram else ()
     pages = [i for i in range(len(graph.arguments)) if graph.is_stored(i)]
     frozen = [i for i in pages if stays_on_storage(graph, i) and not is_banked(graph, i)]
     return Summary(
@@ -133,7 +133,8 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         device=options.device.title,
         scheduled_before=report is None,
         deadline_ns=report.problem.deadline_ns if report is not None else None,
-        kernels=len(original.computes),
+        kernels=kernels,
+        streams=streams,
         params="storage" if len(pages) > len(frozen) else "ram",
         pages=options.pages,
         frozen_on_storage_bytes=sum(view.problem.tensors[i].bytes for i in frozen),
@@ -144,40 +145,14 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         },
         ram=ram_report(options, graph, moments(view), least, stack_chain),
         storage_bytes=graph.storage_bytes or 0,
-        recomputes=len(graph.computes) - len(original.computes),
-        page_ins=len(sizes[PageIn]),
-        page_in_bytes=sum(sizes[PageIn]),
-        page_outs=len(sizes[PageOut]),
-        page_out_bytes=sum(sizes[PageOut]),
+        recomputes=len(runs) - kernels,
+        **asdict(moved_in(graph, alignment_of(options.device))),
         solver_seconds=report.solve_s if report is not None else None,
         interrupted=report is not None and report.interrupted,
         ended_by_clock=report is not None and _ended_by_clock(report, options),
         timeline=timeline_of(graph, options),
         entries={e.name: summarize(e.compiled, input_name, False) for e in compiled.entries},
         **_left_by_scheduler(graph),
-    )
-
-
-def _summarize_tiles(compiled: Compiled, input_name: str) -> Summary:
-    """The same for a step with kernels that run in tiles, which came with its schedule."""
-    graph, options = compiled.graph, compiled.options
-    stack_chain = None if compiled.stack is None else compiled.stack.chain
-    moved = moved_in(graph)
-    pages = [i for i in range(len(graph.arguments)) if graph.is_stored(i)]
-    return Summary(
-        input=input_name,
-        device=options.device.title,
-        scheduled_before=True,
-        deadline_ns=None,
-        kernels=len(runs_of(graph)),
-        params="storage" if pages else "ram",
-        pages=options.pages,
-        frozen_on_storage_bytes=0,
-        shards={},
-        ram=ram_report(options, graph, moments_in_tiles(graph), (), stack_chain),
-        storage_bytes=graph.storage_bytes or 0,
-        recomputes=0,
-        **asdict(moved),
     )
 
 
@@ -190,7 +165,7 @@ def _ended_by_clock(report: ScheduleReport, options: Options) -> bool:
 def timeline_of(graph: GraphOp, options: Options) -> Timeline | None:
     """None for transfers that were scheduled for another device, where this one has no storage."""
     moves = any(isinstance(op, AnyPageIn | AnyPageOut) for op in graph.block.ops)
-    storage = storage_of(options.device)
+    storage = storage_of(options.device, graph.block_bytes)
     return (
         None
         if moves and storage is None
@@ -251,4 +226,5 @@ def _tried(attribute: Attribute) -> Tried:
         energy_nj=number("energy_nj"),
         bound_nj=number("bound_nj"),
         searched=bool(number("searched")),
+        tiles=bool(number("tiles")),
     )

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from xdsl.ir import SSAValue
-
 from poetc.backends.c.layout import static_ram_bytes
 from poetc.budget import Budget
 from poetc.errors import InputError
@@ -16,15 +14,12 @@ from poetc.ir.graph import GraphView, tensor_bytes
 from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
 from poetc.ir.locations import kernel_location
 from poetc.ir.poet import (
-    ComputeOp,
     GraphOp,
-    PageInOp,
     PageInStartOp,
     PageOutStartOp,
     RunOp,
     WaitOp,
 )
-from poetc.ir.stream_use import live_moments
 from poetc.planning.inplace import inplace_candidates
 from poetc.planning.problem import ScheduleOptions, alignment_of, problem_view
 from poetc.request import Options
@@ -173,7 +168,7 @@ def ram_report(
             bytes=peak_bytes,
             paged_in=peak.paged_in,
             kernel=None if kernel is None else kernel.label.data,
-            location=source_of(kernel) if isinstance(kernel, ComputeOp) else None,
+            location=source_of(kernel),
             tensors=tuple(
                 sorted((t for t in peak.tensors if t.bytes), key=lambda tensor: -tensor.bytes)
             ),
@@ -183,27 +178,6 @@ def ram_report(
         least=least,
         caller_bytes=caller_bytes(graph),
     )
-
-
-def moments_in_tiles(graph: GraphOp) -> Iterator[Moment]:
-    """The same for a graph with kernels that run in tiles."""
-    kind_of = tensor_kinds(graph)
-    block = LiveTensor("block of a page", "transfer_buffers", graph.block_bytes or 0, None)
-
-    def name(value: SSAValue) -> str:
-        return value.name_hint or "tensor"
-
-    for moment in live_moments(graph):
-        live = [
-            LiveTensor(name(value), kind_of[value], tensor_bytes(value.type), str(value.type))
-            for value in moment.live
-        ]
-        op = moment.op
-        yield Moment(
-            (*live, _workspace(moment.workspace_bytes), block),
-            kernel=op if isinstance(op, RunOp) else None,
-            paged_in=name(op.tensor) if isinstance(op, PageInOp) else None,
-        )
 
 
 def _workspace(size_bytes: int) -> LiveTensor:
@@ -217,10 +191,12 @@ def moments(view: GraphView) -> Iterator[Moment]:
         LiveTensor(name, kind_of[value], tensor.bytes, str(value.type))
         for name, value, tensor in zip(names, view.values, view.problem.tensors, strict=True)
     ]
+    block_bytes = view.graph.block_bytes or 0
+    block = LiveTensor("block of a page", "transfer_buffers", block_bytes, None)
     live = {v for v, tensor in enumerate(view.problem.tensors) if tensor.start is Place.RAM}
 
     def moment(
-        kernel: ComputeOp | None,
+        kernel: RunOp | None,
         moving: frozenset[int] = frozenset(),
         workspace_bytes: int = 0,
         paged_in: int | None = None,
@@ -232,7 +208,7 @@ def moments(view: GraphView) -> Iterator[Moment]:
             for v in sorted(live)
         )
         name = None if paged_in is None else names[paged_in]
-        return Moment((*here, _workspace(workspace_bytes)), kernel, name)
+        return Moment((*here, _workspace(workspace_bytes), block), kernel, name)
 
     yield moment(None)
     coming = iter(view.computes)
@@ -249,11 +225,12 @@ def moments(view: GraphView) -> Iterator[Moment]:
                 moved = steps[op.start]
                 assert isinstance(moved, PageIn | PageOut)
                 del moves_from[moved.tensor]
-            case _, Compute(k, pairs):
+            case _, Compute(k, pairs, variant):
                 operation = view.problem.operations[k]
+                way = operation.way(variant)
                 live -= {operand for _, operand in pairs}
-                live |= set(operation.outputs)
-                yield moment(view.computes[k], moving, operation.workspace_bytes)
+                live |= set(operation.outputs) - way.streamed
+                yield moment(view.computes[k], moving, way.workspace_bytes)
                 following = next(coming, None)
             case _, PageIn(v):
                 live.add(v)
@@ -263,7 +240,7 @@ def moments(view: GraphView) -> Iterator[Moment]:
                 yield moment(following, moving, paged_in=v)
             case PageOutStartOp(), PageOut(v):
                 readers = [u.operation for u in op.tensor.uses]
-                reads = (index[r] for r in readers if isinstance(r, ComputeOp))
+                reads = (index[r] for r in readers if isinstance(r, RunOp))
                 moves_from[v] = max([at, *reads]) + 1
             case _, Free(v):
                 live.discard(v)
@@ -271,7 +248,7 @@ def moments(view: GraphView) -> Iterator[Moment]:
                 pass
 
 
-def source_of(compute: ComputeOp | None) -> str | None:
+def source_of(compute: RunOp | None) -> str | None:
     """Where in the input a kernel is from."""
     location = None if compute is None else kernel_location(compute)
     return None if location is None else str(location)

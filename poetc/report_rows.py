@@ -169,6 +169,8 @@ def flash_rows(flash: FlashUse) -> Iterator[tuple[str, str]]:
 
 
 def _schedule(summary: Summary) -> Iterator[tuple[str, str]]:
+    if summary.streams:
+        yield "Kernels in tiles", str(summary.streams)
     yield "Recomputed kernels", str(summary.recomputes)
     yield "Page-ins", f"{summary.page_ins}, {format_bytes(summary.page_in_bytes)}"
     yield "Page-outs", f"{summary.page_outs}, {format_bytes(summary.page_out_bytes)}"
@@ -212,6 +214,7 @@ def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
 def tried_text(tried: Tried) -> str:
     where = "in RAM" if tried.params == "ram" else "on storage"
     where += f", {tried.splits} in shards" if tried.splits else ""
+    where += ", kernels in tiles" if tried.tiles else ""
     if tried.bound_nj is None:
         what = "no schedule"
     elif tried.energy_nj is not None:

@@ -44,6 +44,8 @@ class Options(SearchOptions):
     given, for a `board` with the page store that it has; with `flash_compiler` the flash is. The
     program that `executor` makes has more static data, which depends on the model; None: the
     schedule is printed as code. Without `arrange`, loops of kernels are left as they are lowered.
+    Kernels run in tiles as `stream` says, with pages in blocks of `block_bytes`; not where what is
+    to be written has none, which `untiled` names.
     """
 
     device: Device
@@ -64,6 +66,9 @@ class Options(SearchOptions):
     pages: str = default("pages")
     split: tuple[Split, ...] | str = default("split")
     arrange: bool = True
+    stream: str = default("stream")
+    block_bytes: int = default("block")
+    untiled: str = ""
 
     @property
     def budget(self) -> Budget:
@@ -108,6 +113,26 @@ class Options(SearchOptions):
         if self.device.storage is None:
             return self.device.why_no_storage(self.device_name)
         return ""
+
+    def why_not_stream(self) -> str:
+        """Which option keeps kernels from running in tiles; nothing if none does."""
+        if self.stream == "never":
+            return "--stream=never"
+        if isinstance(self.split, tuple):
+            return f"--split={splits_text(self.split)}"
+        if self.params == "ram":
+            return "--params=ram"
+        if self.ram_scope != "all":
+            return f"--ram-scope={self.ram_scope}"
+        if self.strategy != default("strategy"):
+            return f"--strategy={self.strategy}"
+        if not self.paging:
+            return "--paging=off"
+        if self.device.profile is not None:
+            return "--profile has whole ones"
+        if self.device.storage is None:
+            return self.device.why_no_storage(self.device_name)
+        return self.untiled
 
     def with_program(self, module: ModuleOp, graph: GraphOp) -> Options:
         """The same with what the program of an unscheduled graph has beside the arena: static data
@@ -213,6 +238,8 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
         train=given.value("train"),
         pages=given.value("pages"),
         split=split if split in ("off", "auto") else parse_splits(split),
+        stream=given.value("stream"),
+        block_bytes=given.value("block"),
         board=board,
         **{field: given.value(option) for field, option in SEARCH.items()},
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiled import prepare, worst_error
+from compiled import worst_error
 from conftest import MODELS, load_arrays
 from firmware import (
     QUICK,
@@ -21,7 +21,6 @@ from firmware import (
     outputs,
     run,
     sections,
-    write_data,
 )
 from kernel_harness import module_of, same_bits
 from operation_instances import MAKERS, instances
@@ -32,10 +31,8 @@ from poetc.backends.c.stack import call_graph
 from poetc.cli import main
 from poetc.interpreter import run_func
 from poetc.ir import stablehlo as hlo
-from poetc.ir.text import make_context, module_text
+from poetc.ir.text import module_text
 from poetc.ir.types import BOOL, FLOAT32, INT32
-from poetc.passes.poet_stream import PoetStreamPass
-from poetc.planning.stream import BLOCK_BYTES
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 STEPS = 20
@@ -182,17 +179,10 @@ def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
 
 def test_microbit_trains_in_tiles(tmp_path: Path, host: Path) -> None:
     """Kernels whose tensors do not fit into 8 KB stream them; RAM ends there."""
-    ram, stack = 8 * 1024, 640
-    board = load_board("microbit")
-    assert board is not None
-    module = prepare("lenet5", arrange=False).module
-    limit = ram - board.static_bytes - stack - BLOCK_BYTES
-    PoetStreamPass(limit).apply(make_context(), module)
-    source, directory = tmp_path / "small.mlir", tmp_path / "fw"
-    source.write_text(module_text(module))
-    options = ("--board=microbit", "--emit=c", f"--ram={ram}", f"--stack={stack}", "-q")
-    assert main([str(source), *options, "-o", str(directory)]) == 0
-    write_data("lenet5", directory)
+    ram = 8 * 1024
+    directory = compile_board(
+        "lenet5", tmp_path / "fw", "microbit", f"--ram={ram}", "--stack=640", "--split=off"
+    )
     found = run(directory, 1)
     assert all_results(directory) == host_results("lenet5", 1, host)
     check_ram(directory, ram)

@@ -225,7 +225,7 @@ def test_small_number_is_questioned(run) -> None:
 @pytest.mark.slow
 def test_infeasible_ram_says_what_would_do(run, tmp_path: Path) -> None:
     target = tmp_path / "out.mlir"
-    code, out, err = run(GESTURE, "--ram=4KB", "--split=off", "-o", str(target))
+    code, out, err = run(GESTURE, "--ram=4KB", "--split=off", "--stream=never", "-o", str(target))
     assert (code, out) == (3, "")
     assert "kernel" in err and "are needed" in err
     assert not list(tmp_path.iterdir())

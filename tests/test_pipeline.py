@@ -75,13 +75,20 @@ def test_xdsl_opt_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert module_text(again) == module_text(parse_module(wanted, str(path)))
 
 
-def test_of_a_split_step_all_but_what_was_tried_is_the_same(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("--ram=6KB", "--stream=never"), "stablehlo-split{"),
+        (("--ram=3KB", "--split=off", "--block=64"), "poet-stream{"),
+    ],
+)
+def test_of_shards_and_tiles_all_but_what_was_tried_is_the_same(
+    words: tuple[str, ...], shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A pass knows the step that it is given, not the ones that were tried before it."""
     path = MODELS / "gesture_mlp.mlir"
-    wanted, pipeline = driven(capsys, str(path), "--ram=6KB")
-    assert "stablehlo-split{" in pipeline
+    wanted, pipeline = driven(capsys, str(path), *words)
+    assert shown in pipeline
     found = alone(path, pipeline)
 
     def rest(text: str) -> str:
@@ -92,7 +99,7 @@ def test_of_a_split_step_all_but_what_was_tried_is_the_same(
 
 
 ALONE = {"poet-variants", "poet-stream"}
-"""Passes that the driver does not run."""
+"""Passes that the driver does not run with shards."""
 
 
 def test_every_documented_pass_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +112,7 @@ def test_every_documented_pass_is_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_json_has_the_diagnosis(capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(MODELS / "gesture_mlp.mlir"), "--ram=6656", "--split=off", "--json"]
+    words.append("--stream=never")
     assert main(words) == 3
     err = capsys.readouterr().err
     text, message = err[: err.index("\npoetc: error:")], err[err.index("\npoetc: error:") :]

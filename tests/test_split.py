@@ -283,6 +283,7 @@ FORCED = {"dscnn": "2:2,5:3,8:2,11@3:4", "resnet8": "24:3,14@2:2,25@3:3,1:4"}
 
 def options(ram_bytes: int | None, **changes) -> Options:
     settings = {"static_bytes": 32, "stack_bytes": 1024, "time_limit_s": 20.0, "gap": 0.5}
+    settings |= {"stream": "never"}
     return Options(load_device(DEVICE), DEVICE, ram_bytes=ram_bytes, **(settings | changes))
 
 
@@ -386,7 +387,7 @@ def test_what_is_told_where_nothing_fits(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    least = "--ram=2300", "--stack=4", "--static=4"
+    least = "--ram=2300", "--stack=4", "--static=4", "--stream=never"
     status, text = refused([dense, *least, "--split=off"], capsys)
     assert status == 3 and "parameters were not split (--split=off)" in text
     status, text = refused([dense, *least, "--params=ram"], capsys)
@@ -396,7 +397,7 @@ def test_what_is_told_where_nothing_fits(
     status, text = refused([str(graph), *least], capsys)
     assert status == 3 and "parameters were not split (the input is poet IR)" in text
     monkeypatch.setattr("poetc.planning.split_candidates.MOST_SHARDS", 4)
-    status, text = refused([dense, "--ram=600", "--stack=4", "--static=4"], capsys)
+    status, text = refused([dense, "--ram=600", *least[1:]], capsys)
     # What is proven of these parts says nothing of others.
     assert status == 4 and "at least 808 B are needed" in text and "with --split=1:4" in text
     assert "of others nothing is proven; least RAM known to work: 808 B" in text

@@ -22,12 +22,14 @@ from poetc.backends.c.layout import static_ram_bytes
 from poetc.errors import InputError
 from poetc.image import pack, unpack
 from poetc.interpreter import run_graph
-from poetc.ir.graph import graphs, round_up, tensor_bytes
+from poetc.ir.graph import graphs, round_up, view_scheduled
 from poetc.ir.poet import StreamOp
-from poetc.ir.stream_use import live_moments, moved_in
+from poetc.ir.stream_use import moved_in
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning.memory import plan_graph_memory
+from poetc.schedule.model.checker import replay
 
 
 def cli(arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -51,6 +53,7 @@ def streamed(name: str, ram_bytes: int, block_bytes: int):
     model = prepare(name, arrange=False)
     module = model.module.clone()
     PoetStreamPass(ram_bytes, block=block_bytes).apply(make_context(), module)
+    plan_graph_memory(graphs(module)[0])
     module = parse_module(module_text(module))
     verify_graph(graphs(module)[0])
     return model, module
@@ -158,11 +161,8 @@ def test_what_is_moved_is_counted():
     moved = moved_in(graph)
     assert (moved.page_ins, moved.page_in_bytes) == (run.page_ins, run.page_in_bytes)
     assert (moved.page_outs, moved.page_out_bytes) == (run.page_outs, run.page_out_bytes)
-    peak = max(
-        sum(round_up(tensor_bytes(v.type), 4) for v in at.live) + round_up(at.workspace_bytes, 4)
-        for at in live_moments(graph)
-    )
-    assert peak == run.peak_bytes
+    view = view_scheduled(graph)
+    assert replay(view.problem, view.steps).peak_bytes == run.peak_bytes
 
 
 def test_from_the_command_line(tmp_path: Path):

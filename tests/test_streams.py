@@ -13,24 +13,34 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from poetc.costmodel.device import load_device
-from poetc.errors import InputError
+from poetc.errors import InputError, UnscheduledError
 from poetc.interpreter import InterpreterError, run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, StreamOp, YieldOp
 from poetc.ir.text import make_context, module_text, parse_module
+from poetc.options import default
+from poetc.passes.poet_annotate import annotate
 from poetc.passes.poet_lower_kernels import lower_kernels
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import verify_graph
 from poetc.passes.poet_verify.messages import VerificationError
-from poetc.planning.stream import stream_graphs
+from poetc.planning.memory import plan_graph_memory
 
-LIT_TEST = Path(__file__).parents[1] / "lit_tests" / "poet-stream" / "dot.mlir"
+BLOCK_BYTES = default("block")
+
+LIT_TESTS = Path(__file__).parents[1] / "lit_tests"
+
+
+def in_little_ram(module: ModuleOp, ram_bytes: int) -> None:
+    """Schedules the graph of a module in so much RAM, with places."""
+    PoetStreamPass(ram_bytes).apply(make_context(), module)
+    plan_graph_memory(graphs(module)[0])
 
 
 def streamed_bits(module: ModuleOp, arguments: list[np.ndarray], ram_bytes: int) -> int:
     """How many kernels run in tiles; the results are those of the module before."""
     expected = run_graph(module.clone(), arguments)
-    PoetStreamPass(ram_bytes).apply(make_context(), module)
+    in_little_ram(module, ram_bytes)
     text = module_text(module)
     module = parse_module(text)
     assert module_text(module) == text
@@ -86,10 +96,10 @@ def test_random_kernels():
         expected = run_graph(module.clone(), case.args)
         operands = sum(arg.nbytes for arg in case.args)
         ram_bytes = expected.peak_bytes - int(operands * rng.uniform(0.1, 0.9))
+        annotate(module, load_device("nrf52840"))
         try:
-            stream_graphs(module, ram_bytes, load_device("nrf52840"))
-        except InputError as error:
-            assert "in any tiles" in str(error)
+            in_little_ram(module, ram_bytes)
+        except UnscheduledError:
             continue
         module.verify()
         (graph,) = graphs(module)
@@ -104,18 +114,16 @@ def test_random_kernels():
 @cache
 def text_of_dot() -> str:
     """A product in tiles, as the lit test has it."""
-    module = parse_module(LIT_TEST.read_text())
-    lower_kernels(module)
-    PoetStreamPass(160).apply(make_context(), module)
-    return module_text(module)
+    return module_text(parse_module((LIT_TESTS / "poet" / "stream.mlir").read_text()))
 
 
 @cache
 def text_of_rows() -> str:
     """A look-up in a table on storage."""
-    module = parse_module(LIT_TEST.with_name("rows.mlir").read_text())
+    module = parse_module((LIT_TESTS / "poet-stream" / "rows.mlir").read_text())
     lower_kernels(module)
-    PoetStreamPass(260).apply(make_context(), module)
+    annotate(module, load_device("nrf52840"))
+    in_little_ram(module, 260)
     return module_text(module)
 
 
@@ -259,14 +267,14 @@ def test_results_that_are_not_written_once():
 def test_too_little_ram_is_told_in_the_bytes_that_were_given():
     """Not in those of a later attempt with less, and nothing is changed."""
     refused = 0
-    for ram_bytes in range(400, 1200, 100):
-        module = prepare("gesture_mlp").module
+    for ram_bytes in range(200, 1000, 200):
+        module = prepare("gesture_mlp", arrange=False).module
         text = module_text(module)
         try:
             PoetStreamPass(ram_bytes).apply(make_context(), module)
-        except InputError as error:
+        except UnscheduledError as error:
             refused += 1
-            assert f" {ram_bytes} bytes" in error.message, error.message
+            assert error.diagnosis.ram_bytes == ram_bytes + BLOCK_BYTES
             assert module_text(module) == text
     assert refused > 0
     with pytest.raises(InputError, match="align is a power of two, not 3"):

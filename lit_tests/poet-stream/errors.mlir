@@ -1,8 +1,9 @@
-// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=48}' 2>&1 | filecheck %s
-// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=-4}' 2>&1 | filecheck %s --check-prefix=RAM
-// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=64},poet-stream{ram=64}' 2>&1 | filecheck %s --check-prefix=TWICE
+// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=48}' 2>&1 | filecheck %s
+// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=-4}' 2>&1 | filecheck %s --check-prefix=RAM
+// RUN: not xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=64},poet-stream{ram=64}' 2>&1 | filecheck %s --check-prefix=TWICE
 
-// CHECK: poet.compute "negate" takes more than 48 bytes of RAM in any tiles
+// CHECK: fits into 560 B
+// CHECK-SAME: that includes 512 B for a block of a page
 // RAM: ram is a number of bytes, not -4
 // TWICE: graph @main is scheduled already
 

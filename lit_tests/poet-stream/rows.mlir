@@ -1,6 +1,6 @@
-// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=260},poet-verify' | filecheck %s
-// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=260},poet-verify' | xdsl-opt -p poet-verify | filecheck %s
-// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-stream{ram=260}' --print-op-generic | xdsl-opt | filecheck %s
+// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=260},poet-plan-memory,poet-verify' | filecheck %s
+// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=260},poet-plan-memory,poet-verify' | xdsl-opt -p poet-verify | filecheck %s
+// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=260},poet-plan-memory' --print-op-generic | xdsl-opt | filecheck %s
 
 // The table is larger than the RAM. Which rows are looked up is found first; then a tile reads its own.
 

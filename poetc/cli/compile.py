@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_others(arguments)
     else:
         executor = emit.executor(asked, backend, options)
-        options = replace(options, executor=executor, arrange=not backend.keeps_loops(asked))
+        arrange, untiled = not backend.keeps_loops(asked), backend.untiled(asked)
+        options = replace(options, executor=executor, arrange=arrange, untiled=untiled)
     emit.refuse_others(asked, backend)
     backend.check(asked, arguments.output)
     arguments.output = file_name(arguments.output)

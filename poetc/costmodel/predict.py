@@ -38,11 +38,10 @@ def predicted_time_ns(
     }
     for step, written in zip(steps, memory.pages, strict=True):
         match step:
-            case Compute(operation):
-                time_ns += problem.operations[operation].time_ns
+            case Compute(operation, _, variant):
+                time_ns += problem.operations[operation].way(variant).time_ns
             case PageOut(v):
-                assert written is not None
-                place = written + (memory.bank_bytes or 0 if v in banked else 0)
+                place = written[0] + (memory.bank_bytes or 0 if v in banked else 0)
                 pages[v] = place
                 spent += transfers.cost(True, place, problem.tensors[v].stored_bytes, buffer)
             case PageIn(v):

@@ -45,6 +45,10 @@ def _stays(given: Given) -> bool:
     return False
 
 
+def _untiled_plans(given: Given) -> str:
+    return "plans have none; --executor=code has" if runs_plans(given) else ""
+
+
 @dataclass(frozen=True)
 class Backend:
     """A form in which a compiled step is written.
@@ -54,7 +58,8 @@ class Backend:
     raises InputError, before the search, for what would be refused after it: of the options, and of
     the output. `plans` says whether the schedule is data for a program, `has_entries` whether
     other entry points than the step are written, too, `keeps_loops` whether loops of kernels are to
-    stay as they are lowered.
+    stay as they are lowered. `untiled` says what of it has no kernels in tiles, and what has; empty
+    where there may be some.
     """
 
     emit: Callable[[Job], str | None]
@@ -65,6 +70,7 @@ class Backend:
     plans: Callable[[Given], bool] = runs_plans
     has_entries: bool = False
     keeps_loops: Callable[[Given], bool] = _stays
+    untiled: Callable[[Given], str] = _untiled_plans
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poetc.emit import Backend, Job
+from poetc.emit import Backend, Job, runs_plans
 from poetc.errors import InputError
 from poetc.options import Given, default
 from poetc.streams import file_name
@@ -83,6 +83,14 @@ def _emit(job: Job) -> None:
     )
 
 
+def _untiled(given: Given) -> str:
+    if runs_plans(given):
+        return "plans have none; --executor=code has"
+    if given.text("kernels") == "tvm":
+        return "--kernels=tvm has none; --kernels=c has"
+    return ""
+
+
 BACKEND = Backend(
     _emit,
     takes=("layout", "name", "arena", "data", "kernels", "optimise"),
@@ -92,4 +100,5 @@ BACKEND = Backend(
     has_entries=True,
     # Copies of iterations are code.
     keeps_loops=lambda given: given.text("kernels") == "tvm" or given.text("optimise") == "size",
+    untiled=_untiled,
 )

@@ -26,4 +26,9 @@ def _emit(job: Job) -> str:
     return f"a plan of {len(plan)} bytes for table 0x{identity_of(plan):08x}"
 
 
-BACKEND = Backend(_emit, check=_check, plans=_plans)
+BACKEND = Backend(
+    _emit,
+    check=_check,
+    plans=_plans,
+    untiled=lambda given: "plans have none; --emit=c with --executor=code has",
+)

@@ -64,4 +64,5 @@ BACKEND = Backend(
     check=_check,
     plans=_plans,
     keeps_loops=lambda given: True,
+    untiled=lambda given: "--emit=tvm has none; --emit=c has",
 )

@@ -28,6 +28,8 @@ from poetc.ir.poet import (
     PageOutStartOp,
     PageType,
     ReturnOp,
+    RunOp,
+    StreamOp,
     WaitOp,
     stays_on_storage,
 )
@@ -43,6 +45,7 @@ from poetc.schedule.model.problem import (
     ProblemError,
     Step,
     Tensor,
+    Variant,
 )
 
 ALIGN_BYTES = 4
@@ -83,21 +86,28 @@ MayShare = Callable[[ComputeOp], Iterable[tuple[int, int]]]
 """Gives the pairs (result, operand) of a compute whose result may lie over the operand."""
 
 
+MakeStream = Callable[[int, int, Sequence[SSAValue]], StreamOp]
+"""Makes the stream that runs a variant of an operation on operands, some of which are pages."""
+
+
 @dataclass(frozen=True)
 class GraphView:
     """A problem and what its indices mean in `graph`.
 
     `values[v]` is the SSA value of tensor v, `computes[k]` the op of operation k. `steps` are those
     of a scheduled graph, step s being op `ops[s]`; both are empty for an unscheduled one. A
-    transfer is the step at which it starts; waits are no steps.
+    transfer is the step at which it starts; waits are no steps. `make_stream` is there if
+    operations of an unscheduled graph have variants; of a scheduled one, a stream is an operation
+    with one variant.
     """
 
     graph: GraphOp
     problem: Problem
     values: tuple[SSAValue, ...]
-    computes: tuple[ComputeOp, ...]
+    computes: tuple[RunOp, ...]
     steps: tuple[Step, ...] = ()
     ops: tuple[IROperation, ...] = ()
+    make_stream: MakeStream | None = None
 
 
 def graphs(module: ModuleOp) -> tuple[GraphOp, ...]:
@@ -208,7 +218,7 @@ class _Numbering:
         }
         self.index: dict[SSAValue, int] = {}  # also of pages: the tensor they hold
         self.values: list[SSAValue] = []
-        self.computes: list[ComputeOp] = []
+        self.computes: list[RunOp] = []
         self.steps: list[Step] = []
         self.ops: list[IROperation] = []
         self.caller_values = graph.caller_values()
@@ -230,10 +240,12 @@ class _Numbering:
             self._add(value)
         for op in self.graph.block.ops:
             match op:
-                case ComputeOp():
+                case RunOp():
                     for result in op.results:
                         self._add(result)
-                    self._step(op, Compute(len(self.computes), self._pairs(op, op.inplace_pairs)))
+                    pairs = self._pairs(op, op.inplace_pairs)
+                    variant = 0 if isinstance(op, StreamOp) else None
+                    self._step(op, Compute(len(self.computes), pairs, variant))
                     self.computes.append(op)
                 case PageOutOp() | PageOutStartOp():
                     self.index[op.page] = self.index[op.tensor]
@@ -243,12 +255,8 @@ class _Numbering:
                     self._step(op, PageIn(self.index[op.page]))
                 case FreeOp():
                     self._step(op, Free(self.index[op.tensor]))
-                case WaitOp() | ReturnOp():
-                    pass
                 case _:
-                    raise InputError(
-                        f"{op.name} is for --emit=c, the interpreter and poet-verify only"
-                    )
+                    assert isinstance(op, WaitOp | ReturnOp)
 
     def _add(self, value: SSAValue) -> None:
         self.index[value] = len(self.values)
@@ -258,9 +266,7 @@ class _Numbering:
         self.ops.append(op)
         self.steps.append(step)
 
-    def _pairs(
-        self, op: ComputeOp, pairs: Iterable[tuple[int, int]]
-    ) -> tuple[tuple[int, int], ...]:
+    def _pairs(self, op: RunOp, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         """(result, operand) positions of `op` as tensors, each pair once."""
         values = ((op.results[result], op.operands[operand]) for result, operand in pairs)
         own = (pair for pair in values if self.caller_values.isdisjoint(pair))
@@ -275,8 +281,11 @@ class _Numbering:
             if at is None or (new := self.index[results[at]]) == i:
                 continue
             owner = self.values[new].owner
-            if not isinstance(owner, ComputeOp) or (new, i) not in self._pairs(
-                owner, owner.inplace_pairs
+            # What is streamed goes to the other bank.
+            streamed = isinstance(owner, StreamOp) and isinstance(self.values[new].type, PageType)
+            if not streamed and (
+                not isinstance(owner, RunOp)
+                or (new, i) not in self._pairs(owner, owner.inplace_pairs)
             ):
                 raise InputError(
                     f"graph @{graph.sym_name.data}: result {at}, the new value of parameter "
@@ -336,7 +345,7 @@ class _Numbering:
         updates: dict[IROperation, set[Attribute]] = {}
         for new in self.replaces:
             owner = self.values[new].owner
-            assert isinstance(owner, ComputeOp)
+            assert isinstance(owner, RunOp)
             updates.setdefault(owner, set()).add(self.values[new].type)
         for v, value in enumerate(self.values):
             readers = [u.operation for u in value.uses if isinstance(u.operation, ComputeOp)]
@@ -399,14 +408,22 @@ class _Numbering:
         if isinstance(value, BlockArgument):
             return self.graph.arg_name(v)
         owner = value.owner
-        assert isinstance(owner, ComputeOp) and isinstance(value, OpResult)
+        assert isinstance(owner, RunOp) and isinstance(value, OpResult)
         many = len(owner.results) > 1
         return owner.label.data + (f".{value.index}" if many else "")
 
-    def _operation(self, op: ComputeOp) -> Operation:
+    def _operation(self, op: RunOp) -> Operation:
         cost = op.cost or CostAttr(0)
         widest = widest_element_bytes(op)
-        pairs = [*op.inplace_pairs, *(self.may_share(op) if self.may_share else ())]
+        pairs = list(op.inplace_pairs)
+        variants: tuple[Variant, ...] = ()
+        if isinstance(op, ComputeOp):
+            pairs += self.may_share(op) if self.may_share else ()
+        else:
+            variants = (self._variant(op, cost),)
+        inplace = self._pairs(op, pairs)
+        made = (self.index[v] for v in op.results)
+        updates = ((v, self.replaces[v]) for v in made if v in self.replaces)
         return Operation(
             name=op.label.data,
             inputs=tuple(dict.fromkeys(self.index[v] for v in op.operands)),
@@ -420,7 +437,19 @@ class _Numbering:
             repeatable=not any(
                 self.index[v] in self.replaces or self.index[v] in self.callers for v in op.results
             ),
-            inplace=self._pairs(op, pairs),
+            inplace=tuple(dict.fromkeys((*inplace, *updates))),
+            variants=variants,
+        )
+
+    def _variant(self, op: RunOp, cost: CostAttr) -> Variant:
+        """What a stream is."""
+        values = (*op.operands, *op.results)
+        return Variant(
+            streamed=frozenset(self.index[v] for v in values if isinstance(v.type, PageType)),
+            workspace_bytes=round_up(cost.workspace, max(self.align, widest_element_bytes(op))),
+            time_ns=cost.time_ns,
+            bus_ns=0,
+            energy_nj=cost.energy_nj,
         )
 
     def view(self, ram_bytes: int | None, deadline_ns: int | None, idle_power_nw: int) -> GraphView:
@@ -457,7 +486,7 @@ def write_schedule(view: GraphView, steps: Sequence[Step]) -> None:
 
     A kernel that runs again is a copy with the same label. In-place pairs are those of the steps.
     Parameters that start on storage become arguments of page type, and results that update them
-    pages.
+    pages. Variants are made by the view's `make_stream`.
     """
     graph = view.graph
     index = {value: v for v, value in enumerate(view.values)}
@@ -478,18 +507,24 @@ def write_schedule(view: GraphView, steps: Sequence[Step]) -> None:
     ran: set[int] = set()
     for step in steps:
         match step:
-            case Compute(k, pairs):
-                op = view.computes[k] if k not in ran else view.computes[k].clone()
-                op.operands = [stay[v] for v in operands[k]]
-                outputs = view.problem.operations[k].outputs
+            case Compute(k, pairs, variant):
+                compute, operation = view.computes[k], view.problem.operations[k]
+                streamed = operation.way(variant).streamed
+                values = [page[v] if v in streamed else stay[v] for v in operands[k]]
+                if variant is not None:
+                    assert view.make_stream is not None
+                    op = view.make_stream(k, variant, values)
+                else:
+                    op = compute if k not in ran else compute.clone()
+                    op.operands = values
+                    ran.add(k)
+                outputs = operation.outputs
                 op.inplace_pairs = [
                     (outputs.index(output), operands[k].index(operand)) for output, operand in pairs
                 ]
-                if k in ran:
-                    for result, original in zip(op.results, view.computes[k].results, strict=True):
-                        result.name_hint = original.name_hint
-                ran.add(k)
-                stay.update(zip(outputs, op.results, strict=True))
+                for v, result, original in zip(outputs, op.results, compute.results, strict=True):
+                    result.name_hint = original.name_hint
+                    (page if v in streamed else stay)[v] = result
             case PageOut(v):
                 op = PageOutOp(stay[v])
                 op.page.name_hint = _hint(stay[v], "_page")

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Operation
 
 from poetc.errors import SourceLocation
-from poetc.ir.poet import ComputeOp
+from poetc.ir.poet import RunOp
 from poetc.ir.stablehlo import (
     BroadcastInDimOp,
     ConstantOp,
@@ -42,7 +42,7 @@ def source_location(op: Operation) -> SourceLocation | None:
     return SourceLocation(*place, source)
 
 
-def kernel_location(compute: ComputeOp) -> SourceLocation | None:
+def kernel_location(compute: RunOp) -> SourceLocation | None:
     """Where in the input a kernel is from: the first of its operations that computes something."""
     found = [
         (isinstance(op, _MOVES_ONLY), at, location)

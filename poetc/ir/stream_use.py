@@ -1,9 +1,9 @@
-"""What is in RAM, and what is moved, in a graph with kernels that run in tiles."""
+"""What is moved in a graph with kernels that run in tiles."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import affine
@@ -13,15 +13,11 @@ from xdsl.ir.affine import AffineConstantExpr
 
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
-from poetc.ir.graph import tensor_bytes
+from poetc.ir.graph import round_up, tensor_bytes
 from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
-    FreeOp,
     GraphOp,
-    PageInOp,
-    PageType,
-    RunOp,
     SliceInOp,
     SliceOutOp,
     StreamOp,
@@ -36,40 +32,6 @@ def refuse_tiles(graph: GraphOp, what: str, instead: str = "--emit=c") -> None:
         raise InputError(
             f"kernels that run in tiles (poet.stream) do not go with {what}; {instead} does"
         )
-
-
-@dataclass(frozen=True)
-class LiveMoment:
-    """The tensors in RAM while an operation is done (None: at the start), and its workspace."""
-
-    op: RunOp | PageInOp | None
-    live: tuple[SSAValue, ...]
-    workspace_bytes: int = 0
-
-
-def live_moments(graph: GraphOp) -> Iterator[LiveMoment]:
-    """The start of a scheduled graph, and each operation that needs RAM, in order."""
-    callers = graph.caller_values()
-
-    def in_ram(values: Iterator[SSAValue]) -> list[SSAValue]:
-        return [v for v in values if v not in callers and not isinstance(v.type, PageType)]
-
-    live = dict.fromkeys(in_ram(iter(graph.arguments)))
-    yield LiveMoment(None, tuple(live))
-    for op in graph.block.ops:
-        match op:
-            case RunOp():
-                for _, operand in op.inplace_pairs:
-                    live.pop(op.operands[operand], None)
-                live |= dict.fromkeys(in_ram(iter(op.results)))
-                yield LiveMoment(op, tuple(live), op.cost.workspace if op.cost else 0)
-            case PageInOp():
-                live[op.tensor] = None
-                yield LiveMoment(op, tuple(live))
-            case FreeOp():
-                live.pop(op.tensor, None)
-            case _:
-                pass
 
 
 @dataclass
@@ -91,12 +53,14 @@ class Moved:
             self.page_in_bytes += size
 
 
-def moved_in(graph: GraphOp) -> Moved:
-    """What a scheduled graph moves, slices as far as they are within their tensors."""
+def moved_in(graph: GraphOp, align: int = 1) -> Moved:
+    """What a scheduled graph moves: tensors padded to a multiple of `align`, slices as far as they
+    are within their tensors."""
     moved = Moved()
     for op in graph.block.ops:
         if isinstance(op, AnyPageIn | AnyPageOut):
-            moved.add(tensor_bytes(op.tensor.type), out=isinstance(op, AnyPageOut))
+            size = round_up(tensor_bytes(op.tensor.type), align)
+            moved.add(size, out=isinstance(op, AnyPageOut))
         elif isinstance(op, StreamOp):
             _count(op.tiles.block, {}, moved)
     return moved

@@ -22,12 +22,12 @@ from poetc.ir.graph import ALIGN_BYTES, Storage, round_up, tensor_bytes
 from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
-    ComputeOp,
     GraphOp,
     PageInOp,
     PageInStartOp,
     PageOutOp,
     PageOutStartOp,
+    RunOp,
     WaitOp,
     transfer_of,
 )
@@ -156,14 +156,14 @@ class _Machine:
 
     def take(self, event: Event) -> None:
         match event.op:
-            case ComputeOp() as op:
+            case RunOp() as op:
                 self.compute(op)
             case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp() as op:
                 (self.start if event.kind == "start" else self.wait)(op)
             case _:
                 pass
 
-    def compute(self, op: ComputeOp) -> None:
+    def compute(self, op: RunOp) -> None:
         time_ns = op.cost.time_ns if op.cost is not None else 0
         self.clock_ns += time_ns
         self.compute_ns += time_ns
@@ -204,7 +204,7 @@ def tensor_name(graph: GraphOp, value: SSAValue) -> str:
         if result is not None and _made(graph.return_op.arguments[result]) is value:
             return graph.arg_name(i)
     owner = value.owner
-    assert isinstance(owner, ComputeOp) and isinstance(value, OpResult)
+    assert isinstance(owner, RunOp) and isinstance(value, OpResult)
     return owner.label.data if len(owner.results) == 1 else f"{owner.label.data}.{value.index}"
 
 

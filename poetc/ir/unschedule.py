@@ -17,7 +17,7 @@ from poetc.ir.poet import (
     PageOutOp,
     PageOutStartOp,
     PageType,
-    StreamOp,
+    RunOp,
 )
 
 _LEFT_BY_PASSES = (
@@ -36,16 +36,16 @@ _LEFT_BY_PASSES = (
 def origins(graph: GraphOp) -> dict[SSAValue, SSAValue]:
     """For each value of `graph` the one that first held its tensor.
 
-    A page and what is paged in hold the tensor that was paged out; a compute that does what another
-    did before, on the same tensors, makes the same tensors.
+    A page and what is paged in hold the tensor that was paged out; a kernel that does what another
+    did before, on the same tensors, makes the same tensors, in tiles or not.
     """
     origin: dict[SSAValue, SSAValue] = {argument: argument for argument in graph.arguments}
-    first: dict[tuple[object, ...], list[ComputeOp]] = {}
+    first: dict[tuple[object, ...], list[RunOp]] = {}
     for op in graph.block.ops:
         match op:
-            case ComputeOp():
+            case RunOp():
                 operands = tuple(origin[value] for value in op.operands)
-                key = op.label, op.kernel, tuple(op.result_types), operands
+                key = op.label, tuple(op.yield_op.operand_types), operands
                 earlier = first.setdefault(key, [])
                 same = next((o for o in earlier if o.body.is_structurally_equivalent(op.body)), op)
                 if same is op:
@@ -55,8 +55,6 @@ def origins(graph: GraphOp) -> dict[SSAValue, SSAValue]:
                 origin[op.page] = origin[op.tensor]
             case PageInOp() | PageInStartOp():
                 origin[op.tensor] = origin[op.page]
-            case StreamOp():
-                origin.update((result, result) for result in op.results)
             case _:
                 pass
     return origin

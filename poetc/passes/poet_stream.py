@@ -1,8 +1,9 @@
-"""poet-stream: schedules a step in little RAM, with kernels that run in tiles where they must.
+"""poet-stream: schedules a step in little RAM, with kernels that run in tiles where that is needed
+or takes less energy.
 
-Parameters are on storage between steps. A kernel that does not fit into the RAM becomes a
-poet.stream, whose operands and results are on storage: `planning/stream.py`. Places in arena and
-storage are planned, too.
+Parameters are on storage between steps. It is poet-schedule with variants of kernels: a compute may
+become a `poet.stream`, whose operands and results are on storage. What was planned of memory is
+written by poet-plan-memory.
 """
 
 from __future__ import annotations
@@ -13,36 +14,41 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from poetc.budget import Budget
 from poetc.costmodel.device import load_device
 from poetc.errors import InputError
-from poetc.ir.graph import ALIGN_BYTES
+from poetc.ir.graph import ALIGN_BYTES, graphs
 from poetc.options import default
-from poetc.page import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, PAGE_ALIGN_BYTES
-from poetc.planning.stream import BLOCK_BYTES, stream_graphs
+from poetc.page import check_block_bytes
+from poetc.planning.plan import plan_graph
+from poetc.planning.problem import ScheduleOptions
 
 
 @dataclass(frozen=True)
 class PoetStreamPass(ModulePass):
     """Schedules each graph within `ram` bytes of tensors and buffers, at the costs of `device`.
-    Pages are in blocks of `block` bytes."""
+    Pages are in blocks of `block` bytes, of which one is in RAM beside that."""
 
     name = "poet-stream"
 
     ram: int
     device: str = default("device")
     align: int = ALIGN_BYTES
-    block: int = BLOCK_BYTES
+    block: int = default("block")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Raises InputError where a kernel takes more RAM in any tiles."""
+        """Raises InfeasibleError where it is proven that no schedule fits, and TimeLimitError where
+        none was found."""
         if self.ram < 0:
             raise InputError(f"ram is a number of bytes, not {self.ram}")
         if self.align < 1 or self.align & (self.align - 1):
             raise InputError(f"align is a power of two, not {self.align}")
-        sizes = range(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES + 1, PAGE_ALIGN_BYTES)
-        if self.block not in sizes:
-            raise InputError(
-                f"block is a multiple of {PAGE_ALIGN_BYTES} from {LEAST_BLOCK_BYTES} to "
-                f"{MOST_BLOCK_BYTES:,} bytes, not {self.block:,}"
-            )
-        stream_graphs(op, self.ram, load_device(self.device), self.align, self.block)
+        check_block_bytes(self.block, "block")
+        options = ScheduleOptions(
+            budget=Budget(self.ram + self.block, block_bytes=self.block),
+            device=load_device(self.device),
+            align=self.align,
+            params="storage",
+        )
+        for graph in graphs(op):
+            plan_graph(graph, options)

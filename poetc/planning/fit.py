@@ -10,7 +10,13 @@ from dataclasses import replace
 
 from poetc.diagnosis import Reason
 from poetc.errors import TimeLimitError, UnscheduledError
-from poetc.planning.problem import NO_LIMIT, instance_of, problem_view, unit_bytes
+from poetc.planning.problem import (
+    NO_LIMIT,
+    block_bytes_of,
+    instance_of,
+    problem_view,
+    unit_bytes,
+)
 from poetc.planning.report import ScheduleReport, with_bound
 from poetc.planning.solver import Solver, diagnosis
 from poetc.schedule.arena.memory import MemoryPlan, plan_memory
@@ -191,6 +197,7 @@ class Fit:
             align=self.options.align,
             unit_bytes=unit_bytes(self.options),
             offsets=offsets,
+            block_bytes=block_bytes_of(self.options, report.steps),
         )
         return replace(report, memory=memory)
 
@@ -244,6 +251,7 @@ class Fit:
                 unit_bytes=unit_bytes(self.options),
                 stop=self.late,
                 target_bytes=target_bytes,
+                block_bytes=block_bytes_of(self.options, steps),
             )
 
         plan = attempt(ram or 0)

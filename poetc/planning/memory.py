@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, i64
+from xdsl.ir import SSAValue
 
 from poetc.costmodel.device import DEFAULT_WRITE_UNIT_BYTES, MIN_WRITE_UNIT_BYTES
 from poetc.diagnosis import Diagnosis, Reason
@@ -10,12 +11,13 @@ from poetc.errors import InputError, TimeLimitError
 from poetc.ir.graph import ALIGN_BYTES, GraphView, view_scheduled
 from poetc.ir.poet import (
     NO_OFFSET,
-    ComputeOp,
     GraphOp,
     PageInOp,
     PageInStartOp,
     PageOutOp,
     PageOutStartOp,
+    PageType,
+    RunOp,
 )
 from poetc.schedule.arena.check import ArenaError, check_packing
 from poetc.schedule.arena.memory import MemoryPlan, lay_out, plan_memory
@@ -71,6 +73,7 @@ def plan_graph_memory(
             unit_bytes=unit,
             offsets=offsets,
             target_bytes=target_bytes,
+            block_bytes=graph.block_bytes,
         )
     except ScheduleError as error:
         raise InputError(f"{name}: {error}") from error
@@ -118,20 +121,22 @@ def write_memory_plan(view: GraphView, plan: MemoryPlan, unit: int) -> None:
         place = plan.start_pages[i] if graph.is_stored(i) else plan.start[i]
         places[i] = _optional(None if argument in callers else place)
     graph.set_arg_attrs("poet.offset", places)
-    for op, made, workspace, page in zip(
+    for op, made, workspace, pages in zip(
         view.ops, plan.made, plan.workspace, plan.pages, strict=True
     ):
         match op:
-            case ComputeOp():
+            case RunOp():
+                in_ram, on_storage = iter(made), iter(pages)
+                places_of = [next(on_storage if _is_page(r) else in_ram) for r in op.results]
                 op.result_offsets = [
                     NO_OFFSET if result in callers else offset
-                    for result, offset in zip(op.results, made, strict=True)
+                    for result, offset in zip(op.results, places_of, strict=True)
                 ]
                 op.workspace_offset = _optional(workspace)
             case PageInOp() | PageInStartOp():
                 op.offset = _optional(made[0])
             case PageOutOp() | PageOutStartOp():
-                op.offset = _optional(page)
+                op.offset = _optional(pages[0])
             case _:
                 pass
     graph.attributes["arena_bytes"] = IntegerAttr(plan.arena_bytes, i64)
@@ -158,8 +163,10 @@ def take_offsets(graph: GraphOp, align: int) -> tuple[int, ...]:
         take(buffer, None if graph.is_stored(i) else graph.offset(i))
     for op, made, workspace in zip(view.ops, layout.made, layout.workspace, strict=True):
         match op:
-            case ComputeOp():
-                for buffer, offset in zip(made, op.result_offsets or (), strict=True):
+            case RunOp():
+                offsets_of = zip(op.results, op.result_offsets or (), strict=True)
+                in_ram = [offset for result, offset in offsets_of if not _is_page(result)]
+                for buffer, offset in zip(made, in_ram, strict=True):
                     take(buffer, offset)
                 if op.workspace_offset is not None:
                     take(workspace, op.workspace_offset.value.data)
@@ -174,6 +181,10 @@ def take_offsets(graph: GraphOp, align: int) -> tuple[int, ...]:
     for name in ("arena_bytes", "storage_bytes", "bank_bytes", "storage_unit"):
         graph.attributes.pop(name, None)
     return tuple(offsets)
+
+
+def _is_page(value: SSAValue) -> bool:
+    return isinstance(value.type, PageType)
 
 
 def _optional(value: int | None) -> IntegerAttr[I64] | None:

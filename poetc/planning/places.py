@@ -45,7 +45,8 @@ class _Way:
     def tried(self) -> Tried:
         energy_nj = None if self.report is None else self.report.use.energy_nj
         bound_nj = None if math.isinf(self.bound_nj) else int(self.bound_nj)
-        return Tried(self.params, "", energy_nj, bound_nj, self.searched)
+        tiles = self.view.make_stream is not None
+        return Tried(self.params, "", energy_nj, bound_nj, self.searched, tiles)
 
 
 def choose(

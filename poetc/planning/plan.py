@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
 
 from poetc.costmodel.predict import predicted_time_ns
 from poetc.diagnosis import Reason
@@ -27,10 +27,11 @@ from poetc.planning.memory import (
     write_memory_plan,
 )
 from poetc.planning.places import choose
-from poetc.planning.problem import ScheduleOptions, storage_of, unit_bytes
+from poetc.planning.problem import ScheduleOptions, block_bytes_of, storage_of, unit_bytes
 from poetc.planning.report import ScheduleReport, describe, describe_asked, with_makespan
 from poetc.planning.solver import ProgressCallback, diagnosis
 from poetc.planning.transfers import plan_graph_transfers
+from poetc.planning.variants import drop_kernels
 
 MAX_LATE = 6
 """How often a step with a profile is scheduled again until what is predicted for it is in time."""
@@ -53,10 +54,14 @@ def plan_graph(
         options = replace(options, clock=options.new_clock())
     view, report = _plan_in_time(graph, options, progress)
     assert report.memory is not None
+    block_bytes = block_bytes_of(options, report.steps)
     write_schedule(view, report.steps)
+    if block_bytes is not None:
+        graph.attributes["block_bytes"] = IntegerAttr(block_bytes, i64)
+        drop_kernels(graph, view.computes)
     placed = view_scheduled(graph, align=options.align)
     write_memory_plan(placed, report.memory, unit_bytes(options))
-    storage = storage_of(options.device) if options.device else None
+    storage = storage_of(options.device, block_bytes) if options.device else None
     if storage is not None and storage.dma:
         timeline = split_transfers(graph, storage, options.align, options.deadline_ns)
         join_transfers(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -15,11 +16,12 @@ from poetc.ir.poet import GraphOp
 from poetc.options import SearchOptions
 from poetc.page import page_bytes
 from poetc.planning.inplace import inplace_candidates
+from poetc.planning.variants import with_variants
 from poetc.schedule.heuristics.order import low_peak_order
 from poetc.schedule.heuristics.reorder import permuted
 from poetc.schedule.model.clock import Clock
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Problem
+from poetc.schedule.model.problem import Compute, Problem, Step
 
 NO_LIMIT = Budget(None)
 
@@ -33,7 +35,8 @@ class ScheduleOptions(SearchOptions):
     stop at, relative to the energy. `params` is "ram", "storage", or "auto": where that takes less
     energy within the limits; parameters in shards are on storage whatever it says. `patience` is
     the share of the time limit after which a search without any schedule ends. The `clock` counts
-    the work of all searches; without one each call has its own.
+    the work of all searches; without one each call has its own. Where the budget has a block of a
+    page, kernels may run in tiles.
     """
 
     budget: Budget = NO_LIMIT
@@ -48,6 +51,11 @@ class ScheduleOptions(SearchOptions):
     def arena_bytes(self) -> int | None:
         """The RAM of the arena; None is no limit."""
         return self.budget.arena_bytes
+
+    @property
+    def block_bytes(self) -> int | None:
+        """Of the blocks of pages, where kernels may run in tiles; None where they may not."""
+        return self.budget.block_bytes or None
 
     def new_clock(self) -> Clock:
         """A clock of the time limit."""
@@ -69,20 +77,22 @@ def alignment_of(device: Device | None) -> int:
     return max(ALIGN_BYTES, device.alignment_bytes if device is not None else 1)
 
 
-def storage_of(device: Device) -> Storage | None:
-    """The storage of `device`, None if it has none. A page is its tensor and a trailer."""
+def storage_of(device: Device, block_bytes: int | None = None) -> Storage | None:
+    """The storage of `device`, None if it has none. A page is its tensor and a trailer, or blocks
+    with one each, which the processor moves itself."""
     if device.storage is None:
         return None
 
     def read(bytes: int) -> Transfer:
-        return Transfer(*pagein_cost(page_bytes(bytes), device))
+        return Transfer(*pagein_cost(page_bytes(bytes, block_bytes=block_bytes), device))
 
     def write(bytes: int) -> Transfer:
-        return Transfer(*pageout_cost(page_bytes(bytes), device))
+        return Transfer(*pageout_cost(page_bytes(bytes, block_bytes=block_bytes), device))
 
+    dma = device.dma and block_bytes is None
     # A processor that moves pages itself does so through its cache.
-    line_bytes = device.cache_line_bytes if device.dma else NO_CACHE_LINE_BYTES
-    return Storage(read, write, device.dma, line_bytes=line_bytes)
+    line_bytes = device.cache_line_bytes if dma else NO_CACHE_LINE_BYTES
+    return Storage(read, write, dma, line_bytes=line_bytes)
 
 
 def problem_view(
@@ -91,8 +101,9 @@ def problem_view(
     """The scheduling problem of an unscheduled graph under `options`.
 
     For `params="auto"` it is that with parameters in RAM. With parameters on storage the operations
-    are in the order that `poet-order{params=storage}` would give them. `may_share` saves proving
-    again which results may take over which buffers.
+    are in the order that `poet-order{params=storage}` would give them, and have variants where
+    kernels may run in tiles. `may_share` saves proving again which results may take over which
+    buffers.
     """
     limited = options.arena_bytes is not None or options.deadline_ns is not None
     missing = next((op for op in graph.computes if op.cost is None), None)
@@ -109,9 +120,10 @@ def problem_view(
     if store_params and (device is None or device.storage is None):
         which = f"; {device.title} has none" if device else ", and no device is given"
         raise InputError(f"parameters on storage need a device with storage{which}")
+    block_bytes = options.block_bytes if store_params else None
     view = view_unscheduled(
         graph,
-        storage=storage_of(device) if device else None,
+        storage=storage_of(device, block_bytes) if device else None,
         ram_bytes=options.arena_bytes,
         deadline_ns=options.deadline_ns,
         idle_power_nw=idle_power_nw(device),
@@ -125,7 +137,13 @@ def problem_view(
     # The graph was ordered for parameters that are always there.
     order = low_peak_order(view.problem)
     computes = tuple(view.computes[k] for k in order)
-    return replace(view, problem=permuted(view.problem, order), computes=computes)
+    view = replace(view, problem=permuted(view.problem, order), computes=computes)
+    if block_bytes is None:
+        return view
+    assert device is not None
+    if options.arena_bytes is None:
+        raise InputError("kernels run in tiles within a limit of RAM; there is none")
+    return with_variants(view, device, options.arena_bytes, options.align)
 
 
 def deadline_of(graph: GraphOp, deadline: Deadline | None) -> int | None:
@@ -145,9 +163,15 @@ def idle_power_nw(device: Device | None) -> int:
     return round(device.idle_power_w * 1e9) if device else 0
 
 
+def block_bytes_of(options: ScheduleOptions, steps: Iterable[Step]) -> int | None:
+    """Of the blocks of pages, if any of the steps runs in tiles; else a page is in one piece."""
+    tiles = any(isinstance(step, Compute) and step.variant is not None for step in steps)
+    return options.block_bytes if tiles else None
+
+
 def mark_cache_line(graph: GraphOp, device: Device | None) -> None:
     """Leaves on the graph that pages do not go through the cache of `device`, if that is so."""
-    storage = storage_of(device) if device else None
+    storage = storage_of(device, graph.block_bytes) if device else None
     if storage is not None and storage.line_bytes > NO_CACHE_LINE_BYTES:
         graph.attributes["cache_line_bytes"] = IntegerAttr(storage.line_bytes, i64)
 

@@ -1,7 +1,9 @@
-"""The search for a schedule of a step, with parameters as they are and split into shards.
+"""The search for a schedule of a step: with kernels whole, with kernels in tiles, and with
+parameters split into shards.
 
-Parameters are split where that may be of use: where there is no schedule without, and where one may
-take less energy. All of it takes one time limit.
+Kernels run in tiles where there is no schedule without. Parameters are split where that may be of
+use: where there is no schedule without, and where one may take less energy. All of it takes one
+time limit.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.diagnosis import Diagnosis, LeastRam, SplitSearch, Tried
+from poetc.diagnosis import Diagnosis, LeastRam, Reason, SplitSearch, Tried
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import GraphView, graphs
 from poetc.ir.poet import GraphOp
@@ -86,6 +88,16 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """Kernels in tiles: why there are none (`refused`; empty: there may be), the bytes of a block
+    of a page, and the step with its kernels as they are lowered, ordered."""
+
+    refused: str
+    block_bytes: int
+    build: Callable[[], Step]
+
+
+@dataclass(frozen=True)
 class Found:
     """A scheduled step and how it was found."""
 
@@ -104,24 +116,37 @@ class _Failure:
     cut_short: bool
 
 
-def search(step: Step, source: Source | None, progress: ProgressCallback | None = None) -> Found:
-    """The schedule of least energy that was found for `step`, or for `source`, which is the same
-    step, with parameters in shards; None where the input is poet IR.
+def search(
+    step: Step,
+    source: Source | None,
+    progress: ProgressCallback | None = None,
+    tiles: Tiles | None = None,
+) -> Found:
+    """The schedule of least energy that was found for `step`, for the same with kernels in `tiles`,
+    or for `source`, which is the same step, with parameters in shards; None where the input is poet
+    IR.
 
     The graph of what was found is scheduled (`plan_graph`). Raises InfeasibleError where it is
     proven that there is no schedule, and TimeLimitError where none was found; both say how much RAM
     is known to be enough, and how much is needed.
     """
-    return _Search(step, source, progress).run()
+    return _Search(step, source, progress, tiles).run()
 
 
 class _Search:
     def __init__(
-        self, step: Step, source: Source | None, progress: ProgressCallback | None
+        self,
+        step: Step,
+        source: Source | None,
+        progress: ProgressCallback | None,
+        tiles: Tiles | None,
     ) -> None:
         self.step, self.asked, self.progress = step, step.asked, progress
         self.refused = "the input is poet IR" if source is None else source.refused
         self.source = None if self.refused else source
+        self.tiles = tiles
+        self.in_tiles: Diagnosis | None = None
+        """Why there is no schedule with kernels in tiles, where that was tried."""
         self.clock = step.asked.new_clock()
         self.best: Found | None = None
         self.tried: list[Tried] = []
@@ -144,6 +169,8 @@ class _Search:
         else:
             self._try(self.step, None, PATIENCE, 1 - SHARDS_SHARE)
         failure = self.failures[-1].diagnosis if self.failures else None
+        if failure is not None and self.tiles is not None and not self.tiles.refused:
+            self._in_tiles(self.tiles)
         if self.source is not None and unsplit is not None:
             failure = self._in_shards(self.source, unsplit)
         if self.best is not None:
@@ -152,6 +179,7 @@ class _Search:
         may_help = failure.proven and not failure.is_about_time
         if self.refused and may_help and not self.step.graph.has_shards:
             failure = replace(failure, splits=SplitSearch(refused=self.refused))
+        failure = self._beside_tiles(failure)
         failure = replace(failure, searched_s=self.clock.seconds)  # By all attempts.
         raise UnscheduledError.of(replace(failure, least_ram=self._least_ram()))
 
@@ -174,6 +202,58 @@ class _Search:
         describe(best.step.graph, report)
         return Found(best.step, report)
 
+    def _in_tiles(self, tiles: Tiles) -> None:
+        """Schedules the step with kernels in tiles, and leaves some of the time to shards."""
+        share = PATIENCE if self.source is not None else 1.0
+        try:
+            step = tiles.build()
+            budget = replace(step.asked.budget, block_bytes=tiles.block_bytes)
+            left_s = share * self._left_s
+            asked = replace(step.asked, budget=budget, params="storage", time_limit_s=left_s)
+            step = replace(step, asked=replace(asked, clock=self.clock))
+            report = self._planned(step)
+        except InputError as error:
+            self.tiles = replace(tiles, refused=error.message)
+        except UnscheduledError as error:
+            self.in_tiles = error.diagnosis
+        else:
+            if report is not None:
+                self.tried += report.tried
+                self._offer(Found(step, report))
+
+    def _beside_tiles(self, failure: Diagnosis) -> Diagnosis:
+        """`failure` of whole kernels with what is known of kernels in tiles. What holds at the ends
+        of the step holds for them, too."""
+        may_help = failure.reason is Reason.RAM and failure.is_proof
+        if self.tiles is None or self.step.graph.has_shards:
+            return failure
+        if self.tiles.refused:
+            words = f"kernels were not run in tiles ({self.tiles.refused})"
+            return replace(failure, tiles=words) if may_help else failure
+        if self.in_tiles is None:
+            return failure
+        splits = failure.splits
+        if self.in_tiles.proven or (splits is not None and splits.ends_bytes is not None):
+            return failure
+        return replace(failure, proven=False, tiles="no schedule was found with kernels in tiles")
+
+    def _offer(self, found: Found) -> None:
+        """Takes what was found if it is better than what there is."""
+        energy_nj = found.report.use.energy_nj
+        if self.best is None or energy_nj < self.best.report.use.energy_nj:
+            self.best = found
+
+    def _planned(self, step: Step) -> ScheduleReport | None:
+        """What `plan_graph` finds; None if the user ended that and there is something already."""
+        try:
+            return plan_graph(step.graph, step.asked, self.progress)
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            best = self.best
+            self.best = replace(best, report=replace(best.report, interrupted=True))
+            return None
+
     def _try(
         self, step: Step, candidate: Candidate | None, patience: float, share: float = 1.0
     ) -> None:
@@ -183,13 +263,7 @@ class _Search:
         splits = "" if candidate is None else splits_text(candidate.splits)
         try:
             asked = replace(step.asked, time_limit_s=left_s, patience=patience, clock=self.clock)
-            report = plan_graph(step.graph, asked, self.progress)
-        except KeyboardInterrupt:
-            if self.best is None:
-                raise
-            best = self.best
-            self.best = replace(best, report=replace(best.report, interrupted=True))
-            return
+            report = self._planned(replace(step, asked=asked))
         except UnscheduledError as error:
             spent_s = self.clock.used_s - begin_s
             found = error.diagnosis
@@ -203,9 +277,9 @@ class _Search:
             else:
                 self.tried += found.tried
             return
-        self.tried += [replace(tried, splits=splits) for tried in report.tried]
-        if self.best is None or report.use.energy_nj < self.best.report.use.energy_nj:
-            self.best = Found(step, report)
+        if report is not None:
+            self.tried += [replace(tried, splits=splits) for tried in report.tried]
+            self._offer(Found(step, report))
 
     def _in_shards(self, source: Source, unsplit: Candidate) -> Diagnosis | None:
         """Tries parameters in shards, ever finer ones until there is a schedule, and further as

@@ -10,7 +10,7 @@ from poetc.diagnosis import Diagnosis, Kernel, Reason
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import GraphView
 from poetc.ir.locations import kernel_location
-from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.poet import GraphOp, RunOp, runs_of
 from poetc.planning.problem import ScheduleOptions
 from poetc.planning.report import ScheduleReport
 from poetc.schedule import strategies
@@ -222,11 +222,11 @@ def restrictions(graph: GraphOp, options: ScheduleOptions) -> tuple[str, ...]:
     return tuple(given)
 
 
-def kernel_of(graph: GraphOp, compute: ComputeOp) -> Kernel:
+def kernel_of(graph: GraphOp, compute: RunOp) -> Kernel:
     """A kernel of `graph` as a diagnosis names it."""
     location = kernel_location(compute)
     source = None if location is None else str(location)
-    return Kernel(compute.label.data, graph.computes.index(compute) + 1, source)
+    return Kernel(compute.label.data, runs_of(graph).index(compute) + 1, source)
 
 
 def keep_all(problem: Problem) -> Schedule:

@@ -15,7 +15,7 @@ from poetc.costmodel.device import Device
 from poetc.ir import mathlib
 from poetc.ir import stablehlo as hlo
 from poetc.ir.graph import GraphView, Storage
-from poetc.ir.poet import ComputeOp, YieldOp
+from poetc.ir.poet import RunOp, YieldOp
 from poetc.kernels.analysis import math_flops
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Operation as Kernel
@@ -104,7 +104,7 @@ def least_time_ns(
                 out = frozenset[int]().union(*(feeds[value] for value in compute.results))
                 yield job(operation.time_ns, pages, out)
 
-    def in_pieces(compute: ComputeOp, time_ns: int, apart: bool) -> Iterator[_Job]:
+    def in_pieces(compute: RunOp, time_ns: int, apart: bool) -> Iterator[_Job]:
         """What a kernel computes may be in several: all of it, or with `apart` each operation,
         begins and ends as the one of its operations that is least bound to do so."""
         ops = [op for op in compute.body.block.ops if flops.get(op)]
@@ -133,11 +133,11 @@ def _in_any_shards(
     view: GraphView,
     flops: Mapping[Operation, int],
     device: Device,
-    in_parts: Collection[ComputeOp],
+    in_parts: Collection[RunOp],
 ) -> Problem:
     """The problem with what its kernels take at least if these may be in parts."""
 
-    def least(compute: ComputeOp, whole: Kernel) -> Kernel:
+    def least(compute: RunOp, whole: Kernel) -> Kernel:
         if compute not in in_parts:
             return whole
         cost = least_cost(sum(flops.get(op, 0) for op in compute.body.block.ops), device)
@@ -147,7 +147,7 @@ def _in_any_shards(
     return replace(view.problem, operations=tuple(operations))
 
 
-def _may_be_in_parts(view: GraphView, split: Collection[SSAValue]) -> frozenset[ComputeOp]:
+def _may_be_in_parts(view: GraphView, split: Collection[SSAValue]) -> frozenset[RunOp]:
     """The kernels that may change if these values are in shards: a dimension that is cut is cut in
     all that runs along it, be it read, made or summed over."""
     outside: dict[SSAValue, SSAValue] = {}
@@ -161,7 +161,7 @@ def _may_be_in_parts(view: GraphView, split: Collection[SSAValue]) -> frozenset[
         links[one].add(other)
         links[other].add(one)
 
-    runs: defaultdict[ComputeOp, set[tuple[SSAValue, int]]] = defaultdict(set)
+    runs: defaultdict[RunOp, set[tuple[SSAValue, int]]] = defaultdict(set)
     for compute in view.computes:
         outside.update(zip(compute.body.block.args, compute.operands, strict=True))
         outside.update(zip(_yielded(compute), compute.results, strict=True))
@@ -474,7 +474,7 @@ def _products(op: hlo.ConvolutionBase) -> int:
     return pairs
 
 
-def _yielded(compute: ComputeOp) -> tuple[SSAValue, ...]:
+def _yielded(compute: RunOp) -> tuple[SSAValue, ...]:
     last = compute.body.block.last_op
     assert last is not None
     return tuple(last.operands)

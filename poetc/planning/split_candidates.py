@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import BlockArgument
 
 from poetc.ir.graph import Storage, tensor_bytes
-from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.poet import ComputeOp, GraphOp, RunOp
 from poetc.planning.problem import ScheduleOptions
 from poetc.schedule.model.problem import Place, Problem
 from poetc.splits import Split
@@ -43,7 +43,7 @@ class Candidate:
     asked: ScheduleOptions
     needed_bytes: int
     ends_bytes: int
-    kernel: ComputeOp | None
+    kernel: RunOp | None
     least_time_ns: int
     least_nj: int
     least_with_open_ns: Callable[[Collection[int]], int]
@@ -293,7 +293,7 @@ def _parameters(candidate: Candidate) -> list[tuple[int, int]]:
     ]
 
 
-def _arguments(graph: GraphOp, kernel: ComputeOp) -> dict[int, int]:
+def _arguments(graph: GraphOp, kernel: RunOp) -> dict[int, int]:
     """The parameters that a kernel reads or updates, with the bytes of the largest of their shards
     among its operands."""
     found: dict[int, int] = {}

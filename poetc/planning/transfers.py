@@ -28,7 +28,7 @@ def plan_graph_transfers(graph: GraphOp, device: Device, align: int | None = Non
     if not graph.is_scheduled:
         raise InputError(f"{name} is not scheduled")
     join_transfers(graph)
-    storage = storage_of(device)
+    storage = storage_of(device, graph.block_bytes)
     use: Report | None = None
     power_nw = idle_power_nw(device)
     if planned_offsets(graph) is None:

@@ -44,16 +44,17 @@ class MemoryPlan:
 
     `start[v]` is the place of tensor v at the start, None if it is not in RAM then. `made[s]` has
     the place of each tensor that step s brings into RAM (the resident outputs of a compute in
-    order, or what is paged in), `workspace[s]` that of its workspace, if any. `pages[s]` is the
-    place of the page that step s writes, `start_pages[v]` that of the page of tensor v that is
-    there at the start: both as if bank 0 had the old values and were to get the new ones.
+    order, or what is paged in), `workspace[s]` that of its workspace, if any. `pages[s]` has the
+    place of each page that step s writes (of the streamed outputs of a compute in order, or what is
+    paged out), `start_pages[v]` that of the page of tensor v that is there at the start: both as if
+    bank 0 had the old values and were to get the new ones.
     `bank_bytes` is the distance of the banks, None where nothing starts on storage.
     """
 
     start: tuple[int | None, ...]
     made: tuple[tuple[int, ...], ...]
     workspace: tuple[int | None, ...]
-    pages: tuple[int | None, ...]
+    pages: tuple[tuple[int, ...], ...]
     start_pages: tuple[int | None, ...]
     bank_bytes: int | None
     arena_bytes: int
@@ -141,47 +142,40 @@ def plan_memory(
     stop: Callable[[], bool] = never,
     offsets: Sequence[int] | None = None,
     target_bytes: int = 0,
+    block_bytes: int | None = None,
 ) -> MemoryPlan:
     """Places everything that `steps` keep in RAM and on storage.
 
-    Raises ScheduleError when `steps` are not legal, and ValueError where an operation streams: the
-    pages that are placed are those that are moved whole. `effort`, `stop` and `target_bytes` are
+    Raises ScheduleError when `steps` are not legal. `effort`, `stop` and `target_bytes` are
     those of `arena.pack`, `unit_bytes` is the unit of the storage image. With `offsets`, the
-    buffers of `lay_out` lie there.
+    buffers of `lay_out` lie there. Pages are in blocks of `block_bytes`, or each in one piece.
     """
-    report = replay(problem, steps)
-    if report.streamed_in_bytes or report.streamed_out_bytes:
-        raise ValueError("pages that operations stream have no places here")
+    replay(problem, steps)
     layout = lay_out(problem, steps)
-    image = _Image(problem, align, unit_bytes)
+    sizes = [page_bytes(t.stored_bytes, align, block_bytes) for t in problem.tensors]
+    image = _Image(problem, sizes, unit_bytes)
     storage = _Buffers()
     page: dict[int, int] = {}  # tensor -> its buffer
-    written: list[int | None] = [None] * len(steps)
+    written: list[list[int]] = []
     for s, step in enumerate(steps):
-        if isinstance(step, PageOut) and step.tensor not in image.places:
-            tensor = problem.tensors[step.tensor]
-            written[s] = page[step.tensor] = storage.begin(
-                tensor.name, page_bytes(tensor.stored_bytes, align), s
-            )
-        elif isinstance(step, PageIn) and step.tensor in page:
-            storage.end(page[step.tensor], s)
+        out, read = _moved(problem, step)
+        for v in out:
+            if v not in image.places:
+                page[v] = storage.begin(problem.tensors[v].name, sizes[v], s)
+        for v in read:
+            if v in page:
+                storage.end(page[v], s)
+        written.append(out)
 
     arena = _pack(layout, align, effort, stop, offsets, target_bytes)
     # Storage is not scarce: a search for its least size would take the time that the arena needs.
     store = _pack(storage, align, 0, stop)
-    pages = [
-        image.end + store.offsets[buffer]
-        if buffer is not None
-        else image.places[step.tensor]
-        if isinstance(step, PageOut)
-        else None
-        for step, buffer in zip(steps, written, strict=True)
-    ]
+    places = image.places | {v: image.end + store.offsets[b] for v, b in page.items()}
     return MemoryPlan(
         start=tuple(None if b is None else arena.offsets[b] for b in layout.start),
         made=tuple(tuple(arena.offsets[b] for b in new) for new in layout.made),
         workspace=tuple(None if b is None else arena.offsets[b] for b in layout.workspace),
-        pages=tuple(pages),
+        pages=tuple(tuple(places[v] for v in out) for out in written),
         start_pages=tuple(
             image.places[v] if tensor.start is Place.STORAGE else None
             for v, tensor in enumerate(problem.tensors)
@@ -193,10 +187,26 @@ def plan_memory(
     )
 
 
-class _Image:
-    """Places of the pages that outlive a step, and where they end."""
+def _moved(problem: Problem, step: Step) -> tuple[list[int], list[int]]:
+    """The tensors whose pages a step writes, and those whose pages it reads."""
+    match step:
+        case Compute(k, _, variant):
+            operation = problem.operations[k]
+            streamed = operation.way(variant).streamed
+            written = [v for v in operation.outputs if v in streamed]
+            return written, [v for v in operation.inputs if v in streamed]
+        case PageOut(v):
+            return [v], []
+        case PageIn(v):
+            return [], [v]
+        case Free(_):
+            return [], []
 
-    def __init__(self, problem: Problem, align: int, unit_bytes: int) -> None:
+
+class _Image:
+    """Places of the pages that outlive a step, of these `sizes`, and where they end."""
+
+    def __init__(self, problem: Problem, sizes: Sequence[int], unit_bytes: int) -> None:
         tensors = problem.tensors
         there = [v for v, tensor in enumerate(tensors) if tensor.start is Place.STORAGE]
         # Old value -> the new one that is to be there for the next step.
@@ -206,7 +216,7 @@ class _Image:
             if tensor.replaces in there and tensor.end is Place.STORAGE
         }
         places = place_image(
-            [page_bytes(tensors[v].stored_bytes, align) for v in there],
+            [sizes[v] for v in there],
             [v in banked for v in there],
             unit_bytes,
         )

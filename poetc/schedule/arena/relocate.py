@@ -87,7 +87,7 @@ def relocate(
 def _possible(instance: Instance, steps: Sequence[Step], layout: Layout) -> list[Cut]:
     """All cuts: between two uses of a tensor that it lies in RAM for."""
     tensors = instance.tensors
-    written = {step.tensor for step in steps if isinstance(step, PageOut)}
+    written = _written(instance, steps)
     cuts: list[Cut] = []
     used: dict[int, int] = {}  # tensor in RAM -> its last use
     buffer: dict[int, int] = {}
@@ -110,11 +110,13 @@ def _possible(instance: Instance, steps: Sequence[Step], layout: Layout) -> list
             continue
         if isinstance(step, Compute):
             operation = instance.operations[step.operation]
+            streamed = operation.way(step.variant).streamed
             for v in dict.fromkeys(operation.inputs):
-                use(v, s)
+                if v not in streamed:
+                    use(v, s)
             for _, i in step.inplace:
                 del used[i]
-            made = operation.outputs
+            made = tuple(v for v in operation.outputs if v not in streamed)
         else:
             used[step.tensor] = s
             made = (step.tensor,) if isinstance(step, PageIn) else ()
@@ -124,6 +126,19 @@ def _possible(instance: Instance, steps: Sequence[Step], layout: Layout) -> list
         if tensors[v].end is Place.RAM:
             use(v, len(steps))
     return cuts
+
+
+def _written(instance: Instance, steps: Sequence[Step]) -> dict[int, int]:
+    """The tensors that steps write to storage, and at which step."""
+    written: dict[int, int] = {}
+    for s, step in enumerate(steps):
+        if isinstance(step, PageOut):
+            written[step.tensor] = s
+        elif isinstance(step, Compute):
+            operation = instance.operations[step.operation]
+            streamed = operation.way(step.variant).streamed
+            written |= {v: s for v in operation.outputs if v in streamed}
+    return written
 
 
 def _split(cuts: Sequence[Cut]) -> dict[int, list[Cut]]:
@@ -205,7 +220,7 @@ def _applied(instance: Instance, steps: Sequence[Step], cuts: Sequence[Cut]) -> 
     """The steps with `cuts`: a tensor is written to storage as soon as it is made."""
     problem = instance.problem
     stored = instance.stored_at_start
-    written = {step.tensor: s for s, step in enumerate(steps) if isinstance(step, PageOut)}
+    written = _written(instance, steps)
     early = {
         c.tensor
         for c in cuts

@@ -1,0 +1,238 @@
+"""The ways to run a kernel in tiles: which of its buffers are on storage, and in how much RAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects import affine
+from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.func import FuncOp
+
+from poetc.costmodel.slices import SliceCosts
+from poetc.errors import InputError
+from poetc.ir.buffers import element_bytes
+from poetc.kernels.analysis import buffers
+from poetc.kernels.distribute import Distributed, Nest, distribute
+from poetc.kernels.positions import with_positions
+from poetc.kernels.slices import NotTileable, Slice
+from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
+from poetc.schedule.arena.pack import round_up
+from poetc.variants.candidates import tile_sizes
+from poetc.variants.nests import Nest as NestModel
+from poetc.variants.nests import nests
+from poetc.variants.tiling import NestSearch
+from poetc.variants.tiling import Tiled as Weighed
+
+_WORD_BYTES = 4
+
+_SHARES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
+"""Of the RAM, for which tiles are looked for one after another until some fit."""
+
+
+@dataclass(frozen=True)
+class TiledNest:
+    """A nest in tiles, and what its slices are: bytes that are moved, and the time of that."""
+
+    tiled: Tiled
+    read_bytes: int
+    written_bytes: int
+    transfer_ns: float
+
+
+@dataclass(frozen=True)
+class TiledKernel:
+    """A kernel that runs in tiles: its nests with their tile functions, and the buffers between
+    them. `streamed` are the operands and results on storage, as buffers of the kernel.
+    `workspace_bytes` are those of all slices, sums and buffers between nests."""
+
+    kernel: FuncOp
+    distributed: Distributed
+    nests: tuple[TiledNest, ...]
+    streamed: frozenset[int]
+    workspace_bytes: int
+
+    @property
+    def transfer_ns(self) -> float:
+        """The time of all transfers."""
+        return sum(nest.transfer_ns for nest in self.nests)
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(nest.read_bytes for nest in self.nests)
+
+    @property
+    def written_bytes(self) -> int:
+        return sum(nest.written_bytes for nest in self.nests)
+
+
+class KernelTiles:
+    """Looks for tiles of one kernel, with transfers at `costs`.
+
+    `streamable` are the operands and results that can be on storage: none where no tiles are
+    known.
+    """
+
+    def __init__(self, kernel: FuncOp, costs: SliceCosts) -> None:
+        self.kernel = kernel
+        count = len(buffers(kernel, "inputs")) + len(buffers(kernel, "results"))
+        try:
+            self.distributed = distribute(kernel)
+        except InputError:
+            # A nest gives a later one positions: it runs as it is.
+            self.streamable: frozenset[int] = frozenset()
+            return
+        self.costs = costs
+        self.streamable = frozenset(range(count)) - self._stay()
+        self._nests: dict[Nest, _NestTiles] = {}
+        self._listed: dict[frozenset[int], Distributed] = {}
+        self._found: dict[tuple[frozenset[int], int], TiledKernel | None] = {}
+
+    def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledKernel | None:
+        """The fastest tiles whose buffers take at most `limit_bytes`, with these operands and
+        results on storage, which are `streamable`; None without any."""
+        key = streamed, limit_bytes
+        if key not in self._found:
+            self._found[key] = self._fastest(streamed, limit_bytes)
+        return self._found[key]
+
+    def front(self, streamed: frozenset[int], limit_bytes: int, most: int) -> list[TiledKernel]:
+        """At most so many ways with growing speed and RAM up to a limit, the fastest first: each
+        has half of the RAM of the one before at most."""
+        found: list[TiledKernel] = []
+        while len(found) < most and (way := self.fastest(streamed, limit_bytes)) is not None:
+            found.append(way)
+            limit_bytes = way.workspace_bytes // 2
+        return found
+
+    def _fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledKernel | None:
+        if streamed not in self._listed:
+            count = len(self.kernel.body.block.args)
+            self._listed[streamed] = with_positions(self.distributed, streamed, count)
+        listed = self._listed[streamed]
+        found = self._of_nests(listed, streamed, limit_bytes)
+        if found is None and listed.between != self.distributed.between:
+            # The lists of positions take more than the tables, maybe.
+            found = self._of_nests(self.distributed, streamed, limit_bytes)
+        return found
+
+    def _of_nests(
+        self, distributed: Distributed, streamed: frozenset[int], limit_bytes: int
+    ) -> TiledKernel | None:
+        """The same for the kernel taken apart in one way."""
+        between = sum(map(padded_bytes, outside(self.kernel, distributed)))
+        found: list[TiledNest] = []
+        for nest in distributed.nests:
+            if nest not in self._nests:
+                self._nests[nest] = _NestTiles(nest, self.costs)
+            best = self._nests[nest].fastest(streamed, limit_bytes - between)
+            if best is None:
+                return None
+            found.append(best)
+        ends = (slice_places(nest.tiled, between)[1] for nest in found)
+        workspace_bytes = max(ends, default=between)
+        return TiledKernel(self.kernel, distributed, tuple(found), streamed, workspace_bytes)
+
+    def _stay(self) -> frozenset[int]:
+        """Results that cannot be on storage: no slice has just what a tile makes, or two nests
+        do."""
+        writers: dict[int, int] = {}
+        stay: set[int] = set()
+        for nest in self.distributed.nests:
+            inputs = len(buffers(nest.function, "inputs"))
+            for argument in range(inputs, inputs + len(buffers(nest.function, "results"))):
+                buffer = nest.buffers[argument]
+                writers[buffer] = writers.get(buffer, 0) + 1
+                try:
+                    tile(nest.function, "tile", (), frozenset({argument}))
+                except NotTileable:
+                    stay.add(buffer)
+        return frozenset(stay | {buffer for buffer, count in writers.items() if count > 1})
+
+
+class _NestTiles:
+    """The same for one nest of a kernel."""
+
+    def __init__(self, nest: Nest, costs: SliceCosts) -> None:
+        self.nest = nest
+        function = nest.function
+        tree = nests(function)
+        self.model = tree if isinstance(tree, NestModel) else tree.together
+        pages = len(buffers(function, "inputs")) + len(buffers(function, "results"))
+        self.pages = frozenset(range(pages))
+        loops = (op for op in function.walk() if isinstance(op, affine.ForOp))
+        numbers = {loop: n for n, loop in enumerate(loops)}
+        self.places = {numbers[loop]: at for at, loop in enumerate(nest_loops(function).all)}
+        self._tiled: dict[tuple[object, ...], Tiled | None] = {}
+        if self.model is None:
+            return
+        # Loops that `tile` keeps whole, such as those of a block of a sum.
+        sizes = [
+            tile_sizes(loop.extent) if loop.number in self.places else (max(1, loop.extent),)
+            for loop in self.model.loops
+        ]
+        self.search = NestSearch(self.model, costs, sizes=sizes)
+
+    def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledNest | None:
+        on_storage = {n for n, buffer in enumerate(self.nest.buffers) if buffer in streamed}
+        for tiles, weighed in self._candidates(frozenset(on_storage), limit_bytes):
+            tiled = self._tile(tiles, frozenset(on_storage))
+            if tiled is None or slice_places(tiled, 0)[1] > limit_bytes:
+                continue
+            if weighed is None:
+                return TiledNest(tiled, 0, 0, 0.0)
+            moved = weighed.read_bytes, weighed.written_bytes
+            return TiledNest(tiled, *moved, weighed.transfer_ns)
+        return None
+
+    def _tile(self, tiles: tuple[tuple[int, int], ...], on_storage: frozenset[int]) -> Tiled | None:
+        key = tiles, on_storage
+        if key not in self._tiled:
+            try:
+                name = self.nest.function.sym_name.data
+                self._tiled[key] = tile(self.nest.function, name, tiles, on_storage)
+            except NotTileable:
+                self._tiled[key] = None
+        return self._tiled[key]
+
+    def _candidates(
+        self, on_storage: frozenset[int], limit_bytes: int
+    ) -> Iterator[tuple[tuple[tuple[int, int], ...], Weighed | None]]:
+        """Tiles of loops, the fastest first."""
+        if limit_bytes < 0:
+            return
+        if self.model is None or not on_storage:
+            yield (), None
+            return
+        resident = self.pages - on_storage
+        # The search takes a result for the place of its sums, and knows no slices that must be
+        # filled.
+        for share in _SHARES:
+            for found in reversed(self.search.front(limit_bytes * share, resident=resident)):
+                tiles = [(self.places.get(number), size) for number, size in found.tiling.tiles]
+                known = tuple((place, size) for place, size in tiles if place is not None)
+                if len(known) == len(tiles):
+                    yield known, found
+
+
+def outside(kernel: FuncOp, distributed: Distributed) -> list[MemRefType]:
+    """Buffers that all nests share: workspaces, and what they give each other."""
+    types = [buffer.type for buffer in buffers(kernel, "workspace")]
+    return [type_ for type_ in (*types, *distributed.between) if isinstance(type_, MemRefType)]
+
+
+def padded_bytes(type_: MemRefType) -> int:
+    """What a buffer takes of the workspace of a stream."""
+    return round_up(type_.element_count() * element_bytes(type_.element_type), _WORD_BYTES)
+
+
+def slice_places(tiled: Tiled, begin: int) -> tuple[list[int], int]:
+    """Offsets of the slices and sums of a nest from `begin` on, in their order, and their end. They
+    are multiples of their elements."""
+    offsets: list[int] = []
+    for buffer in tiled.buffers:
+        if isinstance(buffer, Slice | Sum):
+            begin = round_up(begin, max(_WORD_BYTES, element_bytes(buffer.type.element_type)))
+            offsets.append(begin)
+            begin += padded_bytes(buffer.type)
+    return offsets, begin

@@ -1,0 +1,218 @@
+"""Variants of the operations of a problem: their kernels in tiles, with some tensors on storage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from poetc.costmodel.device import Device
+from poetc.costmodel.slices import SliceCosts, slice_costs
+from poetc.ir.graph import GraphView, graphs, widest_element_bytes
+from poetc.ir.poet import ComputeOp, GraphOp, RunOp, StreamOp
+from poetc.kernels.analysis import buffers, may_alias
+from poetc.planning.tile_loops import stream_of
+from poetc.planning.tile_search import KernelTiles, TiledKernel
+from poetc.schedule.arena.pack import round_up
+from poetc.schedule.model.problem import Operation, Problem, Variant
+
+_SMALL = 32
+"""A tensor that takes at most such a part of the RAM is resident wherever that is possible."""
+
+_LARGEST = 3
+"""Tensors of an operation that are streamed alone, or resident alone."""
+
+_WAYS = 3
+"""Of each set of tensors on storage, in ever less RAM."""
+
+
+def with_variants(view: GraphView, device: Device, ram_bytes: int, align: int) -> GraphView:
+    """`view`, of an unscheduled graph whose kernels are lowered, with variants that run within
+    `ram_bytes` at the costs of `device`. Raises InputError where it has no storage."""
+    made = _Variants(view, slice_costs(device), ram_bytes, align)
+    operations = tuple(
+        replace(operation, variants=made.of(k))
+        for k, operation in enumerate(view.problem.operations)
+    )
+    return replace(
+        view,
+        problem=replace(view.problem, operations=operations),
+        make_stream=made.stream,
+    )
+
+
+def drop_kernels(graph: GraphOp, before: Iterable[RunOp]) -> None:
+    """Erases the kernels of the runs `before` that no compute runs any more."""
+    module = graph.parent_op()
+    if not isinstance(module, ModuleOp):
+        return
+    used = {compute.kernel for each in graphs(module) for compute in each.computes}
+    old = {op.kernel for op in before if isinstance(op, ComputeOp)} - used
+    names = {kernel.string_value() for kernel in old if kernel is not None}
+    for op in list(module.ops):
+        if isinstance(op, FuncOp) and op.sym_name.data in names:
+            op.detach()
+            op.erase()
+
+
+@dataclass
+class _Variants:
+    """The variants of the operations of a view, by their numbers."""
+
+    view: GraphView
+    costs: SliceCosts
+    ram_bytes: int
+    align: int
+    tiles: dict[str, KernelTiles] = field(default_factory=dict)
+    ways: dict[int, list[TiledKernel]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    """Of tile functions that are in the module, by their identities."""
+
+    def __post_init__(self) -> None:
+        module = self.view.graph.parent_op()
+        assert isinstance(module, ModuleOp)
+        self.module = module
+        self.functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+
+    def of(self, k: int) -> tuple[Variant, ...]:
+        """The variants of operation `k`; its kernel in tiles is kept for each."""
+        compute, operation = self.view.computes[k], self.view.problem.operations[k]
+        assert isinstance(compute, ComputeOp)
+        name = compute.kernel.string_value() if compute.kernel is not None else None
+        function = self.functions.get(name or "")
+        if name is None or function is None:
+            return ()
+        if name not in self.tiles:
+            self.tiles[name] = KernelTiles(function, self.costs)
+        kernel = self.tiles[name]
+        positions = _positions(compute, operation)
+        streamable = {
+            v
+            for v, at in positions.items()
+            if self.view.problem.tensors[v].pageable and at <= kernel.streamable
+        }
+        unit = max(self.align, widest_element_bytes(compute))
+        variants: list[Variant] = []
+        for streamed in self._sets(operation, positions, streamable, kernel):
+            room_bytes = self.ram_bytes - _resident_bytes(self.view.problem, operation, streamed)
+            at = frozenset().union(*(positions[v] for v in streamed))
+            for way in kernel.front(at, room_bytes // unit * unit, _WAYS):
+                transfer_ns = math.ceil(way.transfer_ns)
+                self.ways.setdefault(k, []).append(way)
+                variants.append(
+                    Variant(
+                        streamed,
+                        round_up(way.workspace_bytes, unit),
+                        operation.time_ns + transfer_ns,
+                        transfer_ns,
+                        operation.energy_nj + math.ceil(way.transfer_ns * self.costs.power_w),
+                        way.read_bytes,
+                        way.written_bytes,
+                    )
+                )
+        return tuple(variants)
+
+    def _sets(
+        self,
+        operation: Operation,
+        positions: Mapping[int, frozenset[int]],
+        streamable: set[int],
+        kernel: KernelTiles,
+    ) -> list[frozenset[int]]:
+        """Sets of tensors that it may pay to stream: all large ones, all but one, each alone."""
+        tensors = self.view.problem.tensors
+        by_size = sorted(streamable, key=lambda v: (-tensors[v].bytes, v))
+        large = [v for v in by_size if tensors[v].bytes * _SMALL > self.ram_bytes]
+        many, few = frozenset(large), large[:_LARGEST]
+        sets = [
+            many,
+            *(many - {v} for v in few),
+            *(frozenset({v}) for v in few),
+            frozenset(by_size),
+        ]
+        together = [
+            pair for pair in operation.inplace if not _stays_in_place(kernel, positions, pair)
+        ]
+        closed: list[frozenset[int]] = []
+        for streamed in map(set, sets):
+            for new, old in together:
+                # They cannot share a buffer in tiles, so that one of them is on storage.
+                if not streamed & {new, old}:
+                    streamed.add(old if old in streamable else new)
+            # A parameter whose old value is on storage only gets the new one there.
+            streamed |= {v for v in operation.outputs if tensors[v].replaces in streamed}
+            if streamed and streamed <= streamable:
+                closed.append(frozenset(streamed))
+        return list(dict.fromkeys(closed))
+
+    def stream(self, k: int, variant: int, operands: Sequence[SSAValue]) -> StreamOp:
+        """The stream of a variant, whose tile functions are in the module then."""
+        compute, way = self.view.computes[k], self.ways[k][variant]
+        assert isinstance(compute, ComputeOp)
+        kernel = way.kernel.sym_name.data
+        names = [self._name(kernel, nest.tiled.function) for nest in way.nests]
+        return stream_of(compute, way, names, operands, self.costs)
+
+    def _name(self, kernel: str, function: FuncOp) -> str:
+        """The name of a tile function in the module."""
+        if id(function) not in self.names:
+            taken = {
+                name.data
+                for op in self.module.ops
+                if isinstance(name := op.properties.get("sym_name"), StringAttr)
+            }
+            name, number = f"{kernel}_tile", 0
+            while name in taken:
+                number += 1
+                name = f"{kernel}_tile{number}"
+            copy = function.clone()
+            copy.properties["sym_name"] = StringAttr(name)
+            self.module.body.block.add_op(copy)
+            self.names[id(function)] = name
+        return self.names[id(function)]
+
+
+def _positions(compute: ComputeOp, operation: Operation) -> dict[int, frozenset[int]]:
+    """For each tensor of an operation the buffers of the kernel that it is."""
+    values = dict.fromkeys(compute.operands)
+    numbers = dict(zip(values, operation.inputs, strict=True))
+    found: dict[int, set[int]] = {}
+    for at, value in enumerate(compute.operands):
+        found.setdefault(numbers[value], set()).add(at)
+    for at, v in enumerate(operation.outputs, len(compute.operands)):
+        found[v] = {at}
+    return {v: frozenset(at) for v, at in found.items()}
+
+
+def _resident_bytes(problem: Problem, operation: Operation, streamed: frozenset[int]) -> int:
+    """What the tensors of an operation take in RAM that are not streamed; a new value of a
+    parameter is in place of the old one."""
+    tensors = problem.tensors
+    resident = {v for v in (*operation.inputs, *operation.outputs) if v not in streamed}
+    return sum(tensors[v].bytes for v in resident if tensors[v].replaces not in resident)
+
+
+def _stays_in_place(
+    kernel: KernelTiles, positions: Mapping[int, frozenset[int]], pair: tuple[int, int]
+) -> bool:
+    """Whether an output of the kernel in tiles may lie over an input: no nest reads that once a
+    nest has begun to write the other, but as the kernel does itself."""
+    (result,), operands = positions[pair[0]], positions[pair[1]]
+    wrote = False
+    for nest in kernel.distributed.nests:
+        reads = [at for at, buffer in enumerate(nest.buffers) if buffer in operands]
+        writes = [at for at, buffer in enumerate(nest.buffers) if buffer == result]
+        if wrote and reads:
+            return False
+        wrote |= bool(writes)
+        inputs = len(buffers(nest.function, "inputs"))
+        if writes and not all(may_alias(nest.function, writes[0] - inputs, at) for at in reads):
+            return False
+    return True
+
+
+__all__ = ["drop_kernels", "with_variants"]
