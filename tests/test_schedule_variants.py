@@ -173,6 +173,25 @@ def test_baselines_run_operations_as_they_are() -> None:
         assert not uses_variants(schedule)
 
 
+@must_reach("cheaper")
+@examples(60)
+@given(problems_with_variants())
+def test_monet_chooses_implementations(problem: Problem) -> None:
+    """`monet` is the optimum without paging, `checkmate` that of operations as they are."""
+
+    def least(strategy: str) -> int | None:
+        try:
+            return solve(problem, strategy=strategy, gap=0.0, time_limit_s=30).energy_nj
+        except InfeasibleProblem:
+            return None
+
+    monet, checkmate = least("monet"), least("checkmate")
+    assert monet == cheapest(problem, paging=False)
+    assert checkmate == cheapest(without_variants(problem), paging=False)
+    if monet is not None and checkmate is not None and monet < checkmate:
+        reached("cheaper")
+
+
 def streamed(problem: Problem) -> int | None:
     """The least energy that the heuristic finds."""
     instance = Instance(problem)

@@ -12,4 +12,4 @@ from poetc.schedule.strategies import strategy
 @strategy()
 def checkmate(search: Search) -> bool:
     """Our search without paging; True when there provably is no schedule without."""
-    return restricted(search, paging=False)
+    return restricted(search, variants=False, paging=False)

@@ -9,4 +9,4 @@ from poetc.schedule.strategies import strategy
 @strategy()
 def remat_only(search: Search) -> bool:
     """Our search without paging; True when there provably is no schedule without."""
-    return restricted(search, paging=False)
+    return restricted(search, variants=False, paging=False)
