@@ -1,0 +1,79 @@
+"""Kernels in tiles, which the search finds: the same bits in whatever RAM, and never more energy
+where there is more of it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_split import Program, programs
+
+from poetc.cli import main
+from poetc.compilation import compile_step
+from poetc.costmodel.device import load_device
+from poetc.errors import UnscheduledError
+from poetc.interpreter import run_graph
+from poetc.ir.graph import graphs
+from poetc.ir.poet import StreamOp
+from poetc.ir.text import make_context, parse_module
+from poetc.options import Given
+from poetc.passes.poet_stream import PoetStreamPass
+from poetc.passes.poet_verify import verify_graph
+from poetc.pipeline import front_passes, run_passes
+from poetc.planning.memory import plan_graph_memory
+from poetc.request import options_of
+
+GESTURE = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
+
+
+@settings(max_examples=25, deadline=None)
+@given(programs(), st.floats(0.3, 1.0))
+def test_random_steps_keep_their_bits(program: Program, share: float) -> None:
+    module = parse_module(program.text, "random.mlir")
+    device = load_device("nrf52840")
+    passes = front_passes(module, "nrf52840", device, arrange=False)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    random = np.random.default_rng(len(program.text))
+    arguments = [random.normal(size=s).astype(np.float32) for s in program.shapes]
+    expected = run_graph(module.clone(), arguments)
+    ram_bytes = int(expected.peak_bytes * share) // 4 * 4
+    try:
+        PoetStreamPass(ram_bytes, block=64).apply(make_context(), module)
+    except UnscheduledError:
+        return
+    (graph,) = graphs(module)
+    plan_graph_memory(graph)
+    module.verify()
+    verify_graph(graph)
+    found = run_graph(graph, arguments, ram_bytes, arena=True)
+    assert [a.tobytes() for a in found.results] == [a.tobytes() for a in expected.results]
+
+
+def test_more_ram_never_takes_more_energy() -> None:
+    """From the least in which kernels run in tiles to where they are whole again."""
+    text, energies, streams = Path(GESTURE).read_text(), [], []
+    for ram_bytes in (2400, 3072, 3800, 5200, 7200):
+        options = options_of(Given.of({"ram": ram_bytes, "split": "off"}), lambda _: None)
+        compiled = compile_step(parse_module(text, GESTURE), GESTURE, options).compiled
+        assert compiled.report is not None and compiled.ram_bytes <= ram_bytes
+        energies.append(compiled.report.use.energy_nj)
+        streams.append(sum(isinstance(op, StreamOp) for op in compiled.graph.block.ops))
+    assert energies == sorted(energies, reverse=True) and energies[-1] < energies[0] / 10
+    assert streams[0] > streams[-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--stream=never"], "--stream=never"),
+        (["--emit=c", "--executor=plan"], "plans have none; --executor=code has"),
+        (["--emit=c", "--kernels=tvm"], "--kernels=tvm has none; --kernels=c has"),
+        (["--paging=off"], "--paging=off"),
+    ],
+)
+def test_why_kernels_do_not_run_in_tiles(
+    words: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([GESTURE, "--ram=5KB", "--split=off", *words, "-o", str(tmp_path / "out")]) == 3
+    assert f"kernels were not run in tiles ({why})" in capsys.readouterr().err
