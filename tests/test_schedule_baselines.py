@@ -346,7 +346,7 @@ def test_what_finds_nothing_says_so() -> None:
 def test_all_strategies_of_the_driver_exist() -> None:
     papers = ("chen-sqrt", "chen-greedy", "griewank", "dtr", "capuchin", "pofo")
     assert papers == CONSTRUCTIVE
-    assert {"auto", "milp", "poet", "keep-all", *papers, *RESTRICTED} == set(names())
+    assert {"auto", "milp", "poet", "keep-all", "monet", *papers, *RESTRICTED} == set(names())
 
 
 def test_exit_codes(capsys, monkeypatch) -> None:
