@@ -21,7 +21,18 @@ from storage_step import storage_module
 from poetc.backends.c.emit import generate
 from poetc.cli import main
 from poetc.errors import InputError
-from poetc.image import ImageLayout, ImageTensor, layout_of, layout_text, pack, unpack
+from poetc.image import (
+    ImageLayout,
+    ImageTensor,
+    State,
+    layout_of,
+    layout_text,
+    newest_state,
+    pack,
+    read_record,
+    record_of,
+    unpack,
+)
 from poetc.image_files import pack_file, read_layout
 from poetc.ir.graph import graphs
 from poetc.ir.text import parse_module
@@ -247,6 +258,108 @@ def test_parts_are_part_of_the_identity() -> None:
 def test_parts_that_do_not_fit(changes: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         split_layout(*PARTS[:2], replace(PARTS[2], **changes))
+
+
+# Blocks
+
+BLOCKED = ImageLayout(
+    (
+        ImageTensor("c", 0, "float32", (35,), 32, False, block_bytes=64),
+        ImageTensor("w", 1, "float32", (16,), 192, True, block_bytes=64),
+    ),
+    unit_bytes=16,
+    bank_bytes=80,
+    storage_bytes=352,
+)
+"""15 values and a CRC a block: 35 values in three blocks, 16 in two."""
+
+
+def test_pages_in_blocks() -> None:
+    """Each with its own CRC, where docs/streaming.md has it; damage in any of them is found."""
+    values = [np.arange(n, dtype=np.float32) + 1 for n in (35, 16)]
+    image = pack(BLOCKED, values)
+    place = 32
+    for begin in (0, 15, 30):
+        block = values[0][begin : begin + 15].tobytes()
+        assert image[place : place + len(block)] == block
+        place += len(block) + 4
+    assert place == BLOCKED.tensors[0].end == 32 + 35 * 4 + 3 * 4
+    assert BLOCKED.tensors[1].end == 192 + 16 * 4 + 2 * 4
+    assert bits(unpack(BLOCKED, image)[1]) == bits(values)
+    for at in (32, 32 + 64, 32 + 128):
+        damaged = bytearray(image)
+        damaged[at] ^= 1
+        with pytest.raises(InputError, match="parameter c is damaged"):
+            unpack(BLOCKED, damaged)
+
+
+def test_blocks_are_part_of_the_layout() -> None:
+    assert ImageLayout.from_json(json.loads(layout_text(BLOCKED, ""))) == BLOCKED
+    for block in (60, 66, -64):
+        wrong = [replace(t, block_bytes=block) for t in BLOCKED.tensors]
+        with pytest.raises(InputError, match=f"parameter c in blocks of {block} bytes"):
+            replace(BLOCKED, tensors=tuple(wrong))
+    data = BLOCKED.to_json()
+    data["tensors"][0]["block_bytes"] = "64"
+    with pytest.raises(InputError, match="with '64' in place of int"):
+        ImageLayout.from_json(data)
+
+
+# Limits
+
+
+def test_limits_that_are_met_exactly() -> None:
+    """Constants end where bank 0 begins, bank 0 where bank 1 does, bank 1 where the image does."""
+    full = ImageLayout(
+        (
+            ImageTensor("c", 0, "float32", (7,), 32, False),
+            ImageTensor("w", 1, "float32", (7,), 64, True),
+        ),
+        unit_bytes=16,
+        bank_bytes=32,
+        storage_bytes=128,
+    )
+    assert full.parameters_end == 128 and full.tensors[0].end == 64
+    for changes, message in (
+        ({"storage_bytes": 127}, "parameters reach beyond the end"),
+        ({"storage_bytes": 0}, "it cannot have 0 bytes"),
+        ({"bank_bytes": 16}, "bank 0 reaches into bank 1"),
+        ({"bank_bytes": -32}, "a bank of -32 bytes is not whole write units"),
+        ({"bank_bytes": 40}, "a bank of 40 bytes is not whole write units"),
+    ):
+        with pytest.raises(InputError, match=message):
+            replace(full, **changes)
+    for place, changes, message in (
+        (0, {"offset": 28}, "parameter c at 28 overlaps what ends at 32"),
+        (0, {"offset": 34}, "parameter c at 34 is not aligned"),
+        (0, {"shape": (8,)}, "constants reach into the write units of bank 0"),
+        (0, {"argument": -1}, "an argument with a negative index"),
+        (0, {"shape": (-7,)}, "parameter c has a negative extent"),
+        (0, {"dtype": "float64"}, "parameter c of float64"),
+    ):
+        tensors = list(full.tensors)
+        tensors[place] = replace(tensors[place], **changes)
+        with pytest.raises(InputError, match=message):
+            replace(full, tensors=tuple(tensors))
+
+
+def test_three_parts_and_an_axis_beyond_the_shape() -> None:
+    parts = [ImageTensor("w", 0, "float32", (1, 2), 32 + 12 * k, False, 0, k) for k in range(3)]
+    layout = ImageLayout(tuple(parts), 16, 0, 80)
+    assert layout.parameters[0].shape == (3, 2)
+    with pytest.raises(InputError, match="part 0 of parameter w along axis 2 of 2"):
+        ImageLayout((replace(parts[0], axis=2),), 16, 0, 80)
+
+
+def test_records() -> None:
+    """In the slot of its sequence only; the newer one is less than half of all numbers ahead."""
+    record = record_of(LAYOUT.identity, State(6, 1))
+    assert read_record(record, 0) == (LAYOUT.identity, State(6, 1))
+    assert read_record(record, 1) is None
+    for older, newer in ((5, 70), (2**32 - 1, 63), (2**31, 2**32 - 1)):
+        states = [State(older, 1), State(newer, 2)]
+        assert newest_state(states) == newest_state(states[::-1]) == states[1]
+    assert newest_state([]) is None
 
 
 # Arrays

@@ -100,6 +100,52 @@ def test_limits_are_met_exactly() -> None:
     replay(problem(ram_bytes=58, deadline_ns=166, storage_bytes=32), GOOD)
 
 
+def test_all_that_is_in_ram_at_the_start_may_be_the_limit() -> None:
+    tensors = (Tensor("x", 4, start=Place.RAM),)
+    operations = (Operation("f", (0,), (), 1, 1),)
+    for ram_bytes, fits in ((4, True), (3, False)):
+        some = Problem(operations, tensors, ram_bytes=ram_bytes)
+        if fits:
+            assert replay(some, (Compute(0), Free(0))).peak_bytes == 4
+        else:
+            with pytest.raises(ScheduleError, match="4 bytes are in RAM at the start, 3 are"):
+                replay(some, (Compute(0), Free(0)))
+
+
+def test_each_buffer_that_is_taken_over_is_saved() -> None:
+    tensors = (
+        Tensor("x", 4, start=Place.RAM),
+        Tensor("y", 32, start=Place.RAM),
+        Tensor("a", 4, end=Place.RAM),
+        Tensor("b", 32, end=Place.RAM),
+    )
+    pairs = ((2, 0), (3, 1))
+    some = Problem((Operation("f", (0, 1), (2, 3), 1, 1, inplace=pairs),), tensors)
+    assert replay(some, (Compute(0, pairs),)).peak_bytes == 36
+    assert replay(some, (Compute(0, pairs[1:]), Free(0))).peak_bytes == 40
+
+
+def test_no_old_value_of_several_is_read() -> None:
+    """Not in an operation that comes after another update, either."""
+    tensors = (
+        Tensor("v", 4, start=Place.STORAGE),
+        Tensor("w", 4, start=Place.STORAGE),
+        Tensor("v2", 4, end=Place.STORAGE, replaces=0),
+        Tensor("w2", 4, end=Place.STORAGE, replaces=1),
+    )
+    updates = tuple(
+        Operation(name, (old,), (old + 2,), 1, 1, inplace=((old + 2, old),))
+        for name, old in (("f", 0), ("g", 1))
+    )
+    steps: tuple[Step, ...] = ()
+    for k in (0, 1):
+        steps += (PageIn(k), Compute(k, ((k + 2, k),)), PageOut(k + 2), Free(k + 2))
+    assert replay(Problem(updates, tensors), steps).page_ins == 2
+    for k, name in enumerate(("v", "w")):
+        with pytest.raises(ScheduleError, match=f"page-in of tensor {name}, which tensor {name}2"):
+            replay(Problem(updates, tensors), (*steps, PageIn(k)))
+
+
 def test_recomputes_are_listed() -> None:
     steps = (*GOOD[:4], Compute(F), *GOOD[4:5], *GOOD[6:])
     assert replay(problem(), steps).recomputes == (4,)
@@ -265,6 +311,7 @@ def test_claims_are_compared() -> None:
     for name, wrong in (("energy_nj", 174), ("makespan_ns", 165), ("peak_bytes", 57)):
         with pytest.raises(ScheduleError, match=f"claims {name} = {wrong}, it is"):
             check(problem(), replace(right, **{name: wrong}))
+    assert check(problem(), replace(right, bound_nj=175)).energy_nj == 175
     with pytest.raises(ScheduleError, match="uses 175 nJ, its lower bound is 176 nJ"):
         check(problem(), replace(right, bound_nj=176))
 
