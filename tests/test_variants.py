@@ -389,6 +389,24 @@ def test_blocks_and_runs_cost():
     assert costs.write_ns(one, np.array([32.0]), np.array([16])) > [300 + 3 * 80 + 100 + 2 * 64]
     assert costs.energy_nj(np.array([10.0])) == [5]
     assert costs.gap_bytes == 50
+    # A page that is written in slices is written empty before, in whole blocks.
+    assert costs.clear_ns(65) == 300 + 3 * 128
+
+
+def test_a_result_on_storage_is_written_twice():
+    """Empty, and then with what the tiles make."""
+    rng = np.random.default_rng(2)
+    block = Case.of(hlo.ExponentialOp, floats(rng, 64, 64)).block
+    on_storage, in_ram = (
+        found_variants(block, device="microbit-cortex-m0", resident=frozenset(resident))[-1]
+        for resident in ((), (1,))
+    )
+    costs = slice_costs(load_device("microbit-cortex-m0"))
+    one, size = np.array([1.0]), 4 * 64 * 64
+    (once,) = costs.write_ns(one, np.array([float(size)]), np.array([costs.block_bytes]))
+    more_ns = on_storage.time_ns - in_ram.time_ns
+    assert more_ns == pytest.approx(once + costs.clear_ns(size), rel=1e-6)
+    assert on_storage.written_bytes == size and in_ram.written_bytes == 0
 
 
 def found_variants(block, ram_bytes=None, device="nrf52840", **options):

@@ -54,6 +54,12 @@ class SliceCosts:
         again = partial * (self.read.run_ns + self.block_bytes * self.read.byte_ns)
         return runs * (self.write.run_ns + whole * self.write.byte_ns + again)
 
+    def clear_ns(self, page_bytes: int) -> float:
+        """Time of writing a page empty, which comes before it is written in slices: once, from end
+        to end."""
+        blocks = -(-page_bytes // self.block_bytes)
+        return self.write.run_ns + blocks * self.block_bytes * self.write.byte_ns
+
     def energy_nj(self, time_ns: Numbers) -> Numbers:
         """Energy of transfers that take so long."""
         return time_ns * self.power_w

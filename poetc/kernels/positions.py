@@ -103,7 +103,7 @@ def _picked(
     return [
         op.res
         for op in _looked_up(function, numbers, streamed)
-        if any(loop.inits for loop in _computed(op.res)[0]) and _can_be_found(op.res)
+        if any(loop.inits for loop in _computed(op.res)[0]) and can_be_found(op.res)
     ]
 
 
@@ -116,7 +116,7 @@ def _positions(
     for op in _looked_up(function, numbers, streamed):
         for value in op.indices:
             listed = _is_affine(value) or position_load(value) is not None
-            if not listed and _can_be_found(value):
+            if not listed and can_be_found(value):
                 found[value] = None
     return list(found)
 
@@ -128,7 +128,8 @@ def _is_affine(value: SSAValue) -> bool:
     return isinstance(value, BlockArgument) or index_value(value, {}) is not None
 
 
-def _can_be_found(value: SSAValue) -> bool:
+def can_be_found(value: SSAValue) -> bool:
+    """Whether a nest before can compute a value: under no guard, from what is not written."""
     ops, arguments = _slice(value)
     for op in ops:
         if op.regions or any(not isinstance(parent, affine.ForOp) for parent in parents(op)):
@@ -244,4 +245,4 @@ def drop_dead(function: func.FuncOp) -> None:
             op.erase()
 
 
-__all__ = ["drop_dead", "place_in_list", "position_load", "with_positions"]
+__all__ = ["can_be_found", "drop_dead", "place_in_list", "position_load", "with_positions"]

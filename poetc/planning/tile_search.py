@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from poetc.costmodel.slices import SliceCosts
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
-from poetc.kernels.analysis import buffers
+from poetc.kernels.analysis import buffer_bytes, buffers
 from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable, Slice
@@ -44,18 +44,20 @@ class TiledNest:
 class TiledKernel:
     """A kernel that runs in tiles: its nests with their tile functions, and the buffers between
     them. `streamed` are the operands and results on storage, as buffers of the kernel.
-    `workspace_bytes` are those of all slices, sums and buffers between nests."""
+    `workspace_bytes` are those of all slices, sums and buffers between nests; `clear_ns` is the
+    time of writing results on storage empty before all tiles."""
 
     kernel: FuncOp
     distributed: Distributed
     nests: tuple[TiledNest, ...]
     streamed: frozenset[int]
     workspace_bytes: int
+    clear_ns: float
 
     @property
     def transfer_ns(self) -> float:
         """The time of all transfers."""
-        return sum(nest.transfer_ns for nest in self.nests)
+        return self.clear_ns + sum(nest.transfer_ns for nest in self.nests)
 
     @property
     def read_bytes(self) -> int:
@@ -131,7 +133,11 @@ class KernelTiles:
             found.append(best)
         ends = (slice_places(nest.tiled, between)[1] for nest in found)
         workspace_bytes = max(ends, default=between)
-        return TiledKernel(self.kernel, distributed, tuple(found), streamed, workspace_bytes)
+        results = [r for r in buffers(self.kernel, "results") if r.index in streamed]
+        clear_ns = sum(self.costs.clear_ns(buffer_bytes(result)) for result in results)
+        return TiledKernel(
+            self.kernel, distributed, tuple(found), streamed, workspace_bytes, clear_ns
+        )
 
     def _stay(self) -> frozenset[int]:
         """Results that cannot be on storage: no slice has just what a tile makes, or two nests

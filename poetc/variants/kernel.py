@@ -37,7 +37,8 @@ class Variant:
     others are on storage. Bringing the resident ones there and back is not counted. `tilings` has
     one for each nest, in the order in which they run. `ram_bytes` is all RAM while it runs:
     resident buffers, slices, sums, workspaces. `time_ns` and `energy_nj` are those of the kernel
-    with its transfers. No tiling moves less than `least_bytes` in that RAM.
+    with its transfers, and with writing empty first what is written in slices. No tiling moves less
+    than `least_bytes` in that RAM.
     """
 
     resident: frozenset[int]
@@ -91,10 +92,11 @@ class KernelSearch:
         limit = np.inf if self.ram_bytes is None else self.ram_bytes - fixed
         bound = _Bound(self.tree, resident)
         found: list[Variant] = []
+        clear_ns = self._clear_ns(resident)
         for buffers in self.buffers:
             for point in self._front(self.tree, resident, limit, buffers):
                 ram_bytes = fixed + point.ram_bytes
-                time_ns, energy_nj = self._cost(point, buffers)
+                time_ns, energy_nj = self._cost(point, buffers, clear_ns)
                 found.append(
                     Variant(
                         resident,
@@ -131,14 +133,22 @@ class KernelSearch:
         sets = [frozenset(), *(frozenset({n}) for n in largest), frozenset(largest[:2]), shared]
         return list(dict.fromkeys(each | partial for each in sets))
 
-    def _cost(self, point: _Point, buffers: int) -> tuple[int, int]:
+    def _clear_ns(self, resident: frozenset[int]) -> float:
+        """Time of writing the results that are on storage empty before all tiles."""
+        made = {s.buffer for n in _leaves(self.tree) for s in n.streams if s.stored} - resident
+        arguments = self.function.body.block.args
+        return sum(self.costs.clear_ns(buffer_bytes(arguments[n])) for n in made)
+
+    def _cost(self, point: _Point, buffers: int, clear_ns: float) -> tuple[int, int]:
         """Time and energy, with the transfers."""
         transfer_ns, time_ns = point.transfer_ns, self.cost.time_ns + point.transfer_ns
         if buffers == 2:
             # The first slices arrive before computing begins, the last ones leave after it.
             ends_ns = sum(tiled.transfer_ns / tiled.steps for tiled in point.parts)
             time_ns = max(self.cost.time_ns, transfer_ns) + ends_ns
-        return round(time_ns), round(self.cost.energy_nj + self.costs.power_w * transfer_ns)
+        transfer_ns += clear_ns
+        energy_nj = self.cost.energy_nj + self.costs.power_w * transfer_ns
+        return round(time_ns + clear_ns), round(energy_nj)
 
     def _front(
         self, tree: Tree, resident: frozenset[int], limit: float, buffers: int

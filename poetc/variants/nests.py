@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from poetc.ir.buffers import element_bytes
 from poetc.kernels.access import LOADS, STORES, Access, Linear, linear_indices, parents
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent, workspace_bytes
+from poetc.kernels.positions import can_be_found
 
 _INDEX_BYTES = 4
 
@@ -43,8 +44,8 @@ class Dim:
 
     From `Σ coefficient · variable + low` to the same `+ high`, as far as that is in 0 .. extent;
     `terms` are (loop of the nest, coefficient). With `gaps`, loops that are not tiled leave
-    positions in between out. With `rows`, the positions were read from memory: at most so many for
-    each iteration of the loops in `terms`.
+    positions in between out. With `rows`, the positions are looked up in a list that is filled
+    before: at most so many for each iteration of the loops in `terms`.
     """
 
     extent: int
@@ -386,8 +387,8 @@ def _dim(
 ) -> Dim:
     if index is None:
         loops, loaded = _comes_from(sources)
-        if not loaded:
-            return Dim(size, (), 0, size - 1)  # a division: all of it
+        if not loaded or not all(map(can_be_found, sources)):
+            return Dim(size, (), 0, size - 1)  # a division, or found too late: all of it
         known = sorted(inside[v] for v in loops if v in inside)
         rows = prod(_extent_of(v) for v in loops if v not in inside)
         return Dim(size, tuple((loop, 1) for loop in known), rows=rows)
