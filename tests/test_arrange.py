@@ -13,12 +13,15 @@ from test_kernels_bodies import random_case
 from test_kernels_ops import conv_case, dot_case, floats, pool_gradient_case
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from poetc.ir.text import module_text, parse_module
+from poetc.kernels.addresses import extent
 from poetc.kernels.analysis import work
 from poetc.kernels.arrange import Machine, arranged, arranged_step
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
+from poetc.kernels.arrange.peel import peelings
 from poetc.kernels.lower import lower_kernel
 
 MACHINE = Machine()
@@ -110,6 +113,85 @@ def test_a_product_needs_fewer_loads(m: int, n: int, k: int):
     least = 0.45 if min(m, n) > 1 else 0.7
     assert after.load_bytes <= least * before.load_bytes
     assert after.iterations <= before.iterations / 4
+
+
+PADDED = """
+func.func private @padded(%x: memref<{n}x8xf32>, %w: memref<{k}x8x8xf32>, %y: memref<{n}x8xf32>,
+    %o: memref<{n}x8xf32>)
+    attributes {{poet.inputs = 3 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64}} {{
+  %zero = arith.constant 0.0 : f32
+  affine.for %i = 0 to {n} {{
+    affine.for %j = 0 to 8 {{
+      %s = affine.for %k = 0 to {k} iter_args(%acc = %zero) -> (f32) {{
+        %g = "affine.if"(%i, %k) <{{condition = affine_set<(d0, d1) :
+            (d0 + d1 - {pad} >= 0, -d0 - d1 + {last} >= 0)>}}> ({{
+          %b = affine.for %c = 0 to 8 iter_args(%acc_1 = %acc) -> (f32) {{
+            %u = affine.load %x[%i + %k - {pad}, %c] : memref<{n}x8xf32>
+            %v = affine.load %w[%k, %c, %j] : memref<{k}x8x8xf32>
+            %p = arith.mulf %u, %v : f32
+            %q = arith.addf %acc_1, %p : f32
+            affine.yield %q : f32
+          }}
+          affine.yield %b : f32
+        }}, {{
+          affine.yield %acc : f32
+        }}) : (index, index) -> f32
+        affine.yield %g : f32
+      }}
+      %z = affine.load %y[%i, %j] : memref<{n}x8xf32>
+      %t = arith.addf %s, %z : f32
+      affine.store %t, %o[%i, %j] : memref<{n}x8xf32>
+    }}
+  }}
+  func.return
+}}
+"""
+
+
+def padded(n: int, k: int, pad: int) -> func.FuncOp:
+    text = PADDED.format(n=n, k=k, pad=pad, last=n + pad - 1)
+    (function,) = parse_module(text, "padded").ops
+    assert isinstance(function, func.FuncOp)
+    return function
+
+
+def guards_of(op: Operation) -> list[affine.IfOp]:
+    return [each for each in op.walk() if isinstance(each, affine.IfOp)]
+
+
+# Padding of one at both ends, at the first only, at the last only, and of two.
+@pytest.mark.parametrize(("n", "k", "pad"), [(9, 3, 1), (9, 2, 1), (9, 2, 0), (11, 5, 2)])
+def test_borders_are_peeled_off(n: int, k: int, pad: int):
+    function = padded(n, k, pad)
+    (copy,) = peelings(function)
+    copy.verify()
+    recorder = Recorder()
+    assert recorder.stored(copy) == recorder.stored(function)
+    loops = [op for op in copy.body.block.ops if isinstance(op, affine.ForOp)]
+    *borders, interior = loops
+    assert not guards_of(interior) and all(guards_of(border) for border in borders)
+    assert extent(interior) == n - k + 1
+    new = arranged(function, MACHINE)
+    assert_same(function, new)
+    assert alias_pairs(function) == alias_pairs(new) == [((0, 2),)]
+    assert work(new).load_bytes <= 0.6 * work(function).load_bytes
+
+
+def test_there_is_nothing_to_peel():
+    assert not list(peelings(product(8, 8, 8)))
+    assert not list(peelings(padded(2, 3, 1)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000))
+def test_peeled_loops_do_the_same(seed: int):
+    for function in kernels(seed):
+        if not any(op.name.startswith("memref.") for op in function.walk()):
+            recorder = Recorder()
+            want = recorder.stored(function)
+            for copy in peelings(function):
+                copy.verify()
+                assert recorder.stored(copy) == want
 
 
 def test_a_product_in_c():

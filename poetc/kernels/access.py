@@ -163,8 +163,25 @@ class Linear:
 def linear_indices(op: Access) -> list[Linear | None]:
     """Where a load or store is in each dimension, in the variables of the loops around it; None
     where that is not linear in them, and another number at each evaluation."""
+    return _linear_reader(op).access(op)
+
+
+def linear_constraints(guard: affine.IfOp) -> Iterator[tuple[Linear | None, bool]]:
+    """What must not be negative for a guard to hold, or be zero if the second is true, in the
+    variables of the loops around it; None where that is not linear in them."""
+    condition, reader = guard.condition.data, _linear_reader(guard)
+    for each in condition.constraints:
+        sides = AffineMap(condition.num_dims, condition.num_symbols, (each.lhs, each.rhs))
+        left, right = reader.results(sides, guard.args)
+        if each.kind is AffineConstraintKind.le:
+            left, right = right, left
+        difference = None if left is None or right is None else left + -right
+        yield difference, each.kind is AffineConstraintKind.eq
+
+
+def _linear_reader(op: Operation) -> Reader[Linear]:
     variables = (loop.body.block.args[0] for loop in loops_around(op))
-    return Reader({v: Linear(0, {v: 1}) for v in variables}, Linear).access(op)
+    return Reader({v: Linear(0, {v: 1}) for v in variables}, Linear)
 
 
 def loops_around(op: Operation) -> list[affine.ForOp]:

@@ -89,6 +89,17 @@ def never_equal(stored: Linear | None, loaded: Linear | None, same: set[SSAValue
     `same` are."""
     if stored is None or loaded is None:
         return False
+    for index in (stored, loaded):
+        for v in index.terms:
+            if v not in same and extent_of(v) == 2:
+                # Borders that are peeled off are far apart: each of the two by itself.
+                ends = (_without(index, v, 0), _without(index, v, 1))
+                return all(
+                    never_equal(end, loaded, same)
+                    if index is stored
+                    else never_equal(stored, end, same)
+                    for end in ends
+                )
     difference = {v: stored.terms.get(v, 0) - loaded.terms.get(v, 0) for v in same}
     low, high = span(Linear(stored.const - loaded.const, difference), ())
     (own_low, own_high), (other_low, other_high) = (
@@ -96,6 +107,12 @@ def never_equal(stored: Linear | None, loaded: Linear | None, same: set[SSAValue
         for index in (stored, loaded)
     )
     return low + own_low - other_high > 0 or high + own_high - other_low < 0
+
+
+def _without(index: Linear, variable: SSAValue, at: int) -> Linear:
+    """An index where a variable is at a position."""
+    terms = {v: c for v, c in index.terms.items() if v != variable}
+    return Linear(index.const + index.terms[variable] * at, terms)
 
 
 def span(index: Linear, without: Sequence[SSAValue]) -> tuple[int, int]:

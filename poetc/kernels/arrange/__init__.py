@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects import affine, func
 
 from poetc.kernels.analysis import TILES, buffers, is_sequential, may_alias
-from poetc.kernels.arrange.choice import Kernel, Machine, price_of
+from poetc.kernels.arrange.choice import Choice, Machine, price_of
 from poetc.kernels.arrange.copies import jam, unroll
 
 
 def arranged_step(calls: Sequence[tuple[func.FuncOp, int]], machine: Machine) -> list[func.FuncOp]:
     """The kernels of a step with their loops arranged for a core, in order; each is given with the
     number of its calls. More code goes to the kernels in which it saves most."""
-    kernels = [(Kernel(function.clone(), machine), count) for function, count in calls]
+    kernels = [(Choice(function, machine), count) for function, count in calls]
     price = price_of(kernels, machine)
     return [
         _arranged(function, kernel, price / count)
@@ -29,25 +29,31 @@ def arranged(function: func.FuncOp, machine: Machine, price: float = 0.0) -> fun
     Each element is made by the same operations in the same order. A result that may take over the
     buffer of an operand may still do so.
     """
-    return _arranged(function, Kernel(function.clone(), machine), price)
+    return _arranged(function, Choice(function, machine), price)
 
 
-def _arranged(function: func.FuncOp, kernel: Kernel, price: float) -> func.FuncOp:
+def _arranged(function: func.FuncOp, kernel: Choice, price: float) -> func.FuncOp:
     if is_sequential(function) or TILES in function.attributes:
         return function
-    copies = kernel.arrange(price).copies
-    if not copies:
-        return function
-    copy = kernel.function
-    for loop in _from_inside(copy, copies):
-        (unroll if loop.inits else jam)(loop, copies[loop])
-    kept = all(
+    for way, arrangement in kernel.arrange(price):
+        if way is kernel.plain and not arrangement.copies:
+            break
+        copy, copies = way.function, arrangement.copies
+        for loop in _from_inside(copy, copies):
+            (unroll if loop.inits else jam)(loop, copies[loop])
+        if _may_alias_too(copy, function):
+            return copy
+    return function
+
+
+def _may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:
+    """Whether results may take over the buffers in a copy that they may in the function."""
+    return all(
         may_alias(copy, result, operand)
         for result in range(len(buffers(function, "results")))
         for operand in range(len(buffers(function, "inputs")))
         if may_alias(function, result, operand)
     )
-    return copy if kept else function
 
 
 def _from_inside(function: func.FuncOp, copies: Mapping[affine.ForOp, int]) -> list[affine.ForOp]:

@@ -21,6 +21,7 @@ from poetc.ir import mathlib
 from poetc.kernels.access import linear_indices
 from poetc.kernels.addresses import IN_ALL, extent
 from poetc.kernels.arrange.legality import may_jam
+from poetc.kernels.arrange.peel import peelings
 from poetc.kernels.dependences import dependences
 from poetc.kernels.guards import only_guard
 
@@ -42,9 +43,11 @@ class Machine:
     """Of a loop, each time that it is begun, beside two for each pointer."""
     reach: int = 256
     """Elements that a load reaches from a pointer."""
-    growth: float = 0.9
-    """Code that may be added, as a share of that of the step with loops as they are lowered."""
-    runtime_operations: int = 900
+    growth: float = 0.75
+    """Operations of code that may be added, as a share of those of the step with loops as they are
+    lowered. What is added takes less flash for each than what was there: firmware for a Cortex-M4
+    takes half more."""
+    runtime_operations: int = 520
     """Of that, what is not in kernels."""
     least_worth: float = 2e-5
     """The share of the step's instructions that each operation of more code saves at least."""
@@ -68,6 +71,11 @@ _KEPT_FREE = 3
 """Registers for what is under way between loads and sums."""
 _MOST_WAITING = 8
 """Loads that wait for their use at a time."""
+
+
+_LEAST_PEELED = 500
+"""What a kernel takes at least that borders are peeled off, as instructions for each that an
+operation of code costs."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +187,7 @@ class Kernel:
                         tiles.append(given | dict(zip(loops, factors, strict=True)))
             unrolled = [1]
             if leaf.inits and IN_ALL not in leaf.attributes and not self.levels[leaf].is_guarded:
-                unrolled = [count for count in _UNROLLED if count <= self.extents[leaf]]
+                unrolled = [count for count in _UNROLLED if self.extents[leaf] % count == 0]
             self.found[key] = _best(
                 _Candidate(
                     {**copies, leaf: unroll} if unroll > 1 else copies,
@@ -310,7 +318,12 @@ class Kernel:
             found: Counter[tuple[_Loops, _Loops]] = Counter()
             for op in _inside(loop):
                 loops = self._loops_of((*op.results, *op.operands))
-                found[frozenset(self.around[op]), loops] += _size(op)
+                around = frozenset(self.around[op])
+                if isinstance(op, Loop):
+                    found[around, frozenset()] += _size(op) - len(op.inits)
+                    found[around, loops] += len(op.inits)
+                else:
+                    found[around, loops] += _size(op)
             self.sizes[loop] = found
         return self.sizes[loop]
 
@@ -389,15 +402,36 @@ def _inside(loop: Loop) -> Iterator[Operation]:
     return walk
 
 
-def price_of(kernels: Sequence[tuple[Kernel, int]], machine: Machine) -> float:
+class Choice:
+    """The ways to arrange a kernel: its loops as they are, or with borders peeled off."""
+
+    def __init__(self, function: func.FuncOp, machine: Machine) -> None:
+        self.plain = Kernel(function.clone(), machine)
+        self.function = function
+        self.peeled: list[Kernel] | None = None
+
+    def arrange(self, price: float) -> list[tuple[Kernel, Arrangement]]:
+        """The ways, and how to arrange each where an operation of code costs `price` instructions
+        of a run; the best first."""
+        kernels = [self.plain]
+        if self.plain.instructions > _LEAST_PEELED * price:
+            if self.peeled is None:
+                machine = self.plain.machine
+                self.peeled = [Kernel(one, machine) for one in peelings(self.function)]
+            kernels += self.peeled
+        made = [(kernel, kernel.arrange(price)) for kernel in kernels]
+        return sorted(made, key=lambda one: one[1].instructions + price * one[1].code)
+
+
+def price_of(kernels: Sequence[tuple[Choice, int]], machine: Machine) -> float:
     """The instructions of a step that an operation of code costs, so that the code of all kernels,
     each with the number of its calls, grows by what it may and goes where it saves most."""
-    step = sum(kernel.instructions * calls for kernel, calls in kernels)
+    step = sum(kernel.plain.instructions * calls for kernel, calls in kernels)
     most = machine.growth * machine.runtime_operations
-    most += (1 + machine.growth) * sum(kernel.code for kernel, _ in kernels)
+    most += (1 + machine.growth) * sum(kernel.plain.code for kernel, _ in kernels)
 
     def fits(price: float) -> bool:
-        return sum(kernel.arrange(price / calls).code for kernel, calls in kernels) <= most
+        return sum(kernel.arrange(price / calls)[0][1].code for kernel, calls in kernels) <= most
 
     low = machine.least_worth * step
     if fits(low):

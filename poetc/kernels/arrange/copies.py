@@ -145,20 +145,30 @@ def jam(loop: affine.ForOp, copies: int) -> None:
     The caller knows that iterations are independent (`legality.py`).
     """
     whole, rest = divmod(extent(loop), copies)
-    made: list[affine.ForOp] = []
-    depends = _depends(loop)
-    if whole:
-        made.append(_parallel(loop, whole, copies, [*range(copies)], depends))
+    made = [_parallel(loop, whole, copies, [*range(copies)])] if whole else []
     if rest:
-        made.append(_parallel(loop, rest, 1, [whole * copies], depends))
+        made.append(_parallel(loop, rest, 1, [whole * copies]))
+    _replace(loop, made)
+
+
+def split(loop: affine.ForOp, ranges: Sequence[tuple[int, int, int]]) -> list[affine.ForOp]:
+    """Replaces a parallel loop by loops over its parts, and returns them: each of so many
+    positions, so far apart, from the third number on.
+
+    The caller knows that iterations are independent (`legality.py`).
+    """
+    made = [_parallel(loop, count, step, [first]) for count, step, first in ranges]
+    _replace(loop, made)
+    return made
+
+
+def _replace(loop: affine.ForOp, made: Sequence[affine.ForOp]) -> None:
     for one in made:
         Rewriter.insert_op(one, InsertPoint.before(loop))
     Rewriter.erase_op(loop)
 
 
-def _parallel(
-    loop: affine.ForOp, count: int, factor: int, offsets: Sequence[int], depends: set[SSAValue]
-) -> affine.ForOp:
+def _parallel(loop: affine.ForOp, count: int, factor: int, offsets: Sequence[int]) -> affine.ForOp:
     """A loop like this one that does what it does at `factor * i + offset` for all offsets."""
     block = Block(arg_types=[IndexType()])
     variable = loop.body.block.args[0]
@@ -166,7 +176,7 @@ def _parallel(
     copies = [
         Copy({variable: Position(block.args[0], factor, offset, block)}) for offset in offsets
     ]
-    _jammed(loop.body.block, block, copies, depends)
+    _jammed(loop.body.block, block, copies, _depends(loop))
     new = affine.ForOp.from_region([], [], [], [], 0, count, Region(block))
     new.attributes.update(loop.attributes)
     return new
