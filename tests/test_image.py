@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from storage_step import storage_module
+from xdsl.dialects.builtin import IntegerAttr, i64
 
 from poetc.backends.c.emit import generate
 from poetc.cli import main
@@ -343,6 +344,20 @@ def test_limits_that_are_met_exactly() -> None:
             replace(full, tensors=tuple(tensors))
 
 
+def test_bank_0_may_be_the_first() -> None:
+    """Right behind the records; where it begins in the middle of a unit, that is all its own."""
+    first = ImageTensor("w", 1, "float32", (7,), 32, True)
+    assert ImageLayout((first,), 16, 32, 96).parameters_end == 96
+    constant = ImageTensor("c", 0, "float32", (1,), 32, False)
+    for place, fits in ((48, True), (52, True), (44, False)):
+        tensors = (constant, replace(first, offset=place, shape=(1,)))
+        if fits:
+            assert ImageLayout(tensors, 16, 32, 96).tensors == tensors
+        else:
+            with pytest.raises(InputError, match="constants reach into the write units of bank 0"):
+                ImageLayout(tensors, 16, 32, 96)
+
+
 def test_three_parts_and_an_axis_beyond_the_shape() -> None:
     parts = [ImageTensor("w", 0, "float32", (1, 2), 32 + 12 * k, False, 0, k) for k in range(3)]
     layout = ImageLayout(tuple(parts), 16, 0, 80)
@@ -401,6 +416,7 @@ def test_wrong_arrays(array: np.ndarray, message: str) -> None:
 
 def test_layout_of_a_graph() -> None:
     layout = layout_of(graphs(storage_module())[0])
+    assert layout is not None
     assert layout == ImageLayout(
         (
             ImageTensor("w", 1, "float32", (4,), 192, True),
@@ -411,6 +427,11 @@ def test_layout_of_a_graph() -> None:
         bank_bytes=64,
         storage_bytes=340,
     )
+    tiles = graphs(storage_module())[0]
+    tiles.attributes["block_bytes"] = IntegerAttr(64, i64)
+    in_blocks = layout_of(tiles)
+    assert in_blocks is not None
+    assert in_blocks.tensors == tuple(replace(t, block_bytes=64) for t in layout.tensors)
     text = "poet.graph @main() -> () attributes {arena_bytes = 0 : i64} { poet.return }"
     assert layout_of(graphs(parse_module(text))[0]) is None
 
