@@ -40,6 +40,8 @@ class CompileOptions(TypedDict, total=False):
     train: Names | None
     pages: str | None
     split: Names | None
+    stream: str | None
+    block: Size | None
     io: str | None
     time_limit: float | str | None
     stop: str | None

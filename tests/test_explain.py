@@ -64,7 +64,7 @@ def test_storage_that_was_left_out() -> None:
 def test_frozen_weights_on_storage() -> None:
     """In RAM there is one of 36 x 32 floats as a whole; in flash they take none, in shards less."""
     limits = {"ram": "6KB", "frozen": "storage", "train": "[1]['l3']*", "split": "off"}
-    limits |= {"stream": "never"}
+    limits |= {"stream": "never", "time_limit": "10"}
     found = {outcome.change.options: outcome for outcome in explained(**limits).changes}
     assert found[(("frozen", "auto"),)].fits and found[(("split", "auto"),)].fits
 
