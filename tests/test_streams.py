@@ -244,6 +244,16 @@ def test_streams_whose_slices_are_wrong(old: str, new: str, message: str):
         verify_graph(graphs(module)[0])
 
 
+def test_results_are_not_read_before_they_are_written():
+    """In whatever tile: a slice of the result takes the place of one of the operands'."""
+    line = "poet.slice_in %in0[0, %j] buffer 0 : !poet.page<tensor<2x6xf32>>"
+    module = parse_module(
+        mutated(line, "poet.slice_in %out0[0, %j] buffer 0 : !poet.page<tensor<2x8xf32>>")
+    )
+    with pytest.raises(VerificationError, match="result 0 is read before all of it is written"):
+        verify_graph(graphs(module)[0])
+
+
 def test_results_that_are_not_written_once():
     text = text_of_dot()
     start = text.index("        poet.slice_out")
