@@ -56,8 +56,8 @@ class Core:
     cpu: str
     device: str
     start: Cycles
-    fitted: tuple[str, ...] = ("gesture_mlp", "lenet5", "dscnn", "bert_micro")
-    unseen: tuple[str, ...] = ("kws_conv", "mlp_mnist", "ae_mnist", "resnet8", MOBILENET)
+    fitted: tuple[str, ...] = ("gesture_mlp", "lenet5", "dscnn", "bert_micro", "mlp_mnist")
+    unseen: tuple[str, ...] = ("kws_conv", "ae_mnist", "resnet8", MOBILENET)
 
 
 LITTLE_RAM = (("gesture_mlp", "lenet5"), ("kws_conv", "mlp_mnist"))
@@ -69,6 +69,7 @@ M4F = Cycles(
     load=2.0,
     store=2.0,
     flop=1.5,
+    chained=1.5,
     compare=4.5,
     divide=20.0,
     call=30.0,
@@ -88,6 +89,7 @@ CORES = (
             load=4.5,
             store=2.5,
             flop=40.0,
+            chained=40.0,
             compare=25.0,
             divide=190.0,
             call=40.0,
@@ -107,6 +109,7 @@ CORES = (
             load=8.5,
             store=4.5,
             flop=100.0,
+            chained=100.0,
             compare=55.0,
             divide=430.0,
             call=55.0,
@@ -126,6 +129,7 @@ CORES = (
             load=0.5,
             store=0.5,
             flop=0.25,
+            chained=0.25,
             compare=0.5,
             divide=4.0,
             call=8.0,

@@ -182,7 +182,8 @@ def test_budgets_and_deadlines(
 ) -> None:
     """A small problem is settled: by a schedule within both limits, or by a proof that holds for
     all parts of parameters."""
-    words = f"--ram={ram}", f"--deadline={deadline}", "--time-limit=120", "--gap=0.5"
+    words = (f"--ram={ram}", f"--deadline={deadline}", "--time-limit=120", "--gap=0.5")
+    words = (*words, "--stream=never")
     status, text = run(capsys, str(GESTURE), *words, "--json")
     assert status == expected, text
     if status:

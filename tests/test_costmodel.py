@@ -237,7 +237,7 @@ def test_kernel_limited_by_memory():
     assert kernel_cost(work(0, 600, 400), DEVICE) == Cost(time_ns=100_000, energy_nj=200_000)
 
 
-COUNTED = Cycles(1.0, 10.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
+COUNTED = Cycles(1.0, 10.0, 1e2, 5e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +246,7 @@ COUNTED = Cycles(1.0, 10.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
         (Work(loads=3, load_bytes=12), 3),
         (Work(stores=3, store_bytes=24), 30),
         (Work(adds=2, muls=4), 600),
+        (Work(adds=2, muls=4, chained=5), 2_600),
         (Work(compares=7), 7_000),
         (Work(divs=2), 20_000),
         # A call, and the operations in it.

@@ -35,14 +35,16 @@ def counted(function: func.FuncOp) -> Counter[str]:
     """Executed operations by name, and bytes, by iterating every loop."""
     total: Counter[str] = Counter()
 
-    def run(block: Block, at: dict[SSAValue, int]) -> None:
+    def run(block: Block, at: dict[SSAValue, int], chained: bool = False) -> None:
         for op in block.ops:
             total[op.name] += 1
+            if op.name in ("arith.addf", "arith.subf", "arith.negf", "arith.mulf"):
+                total["chained"] += chained
             if isinstance(op, affine.ForOp):
                 high = op.upperBoundMap.data.eval((), ())[0]
                 for i in range(high):
                     total["iterations"] += 1
-                    run(op.body.block, at | {op.body.block.args[0]: i})
+                    run(op.body.block, at | {op.body.block.args[0]: i}, bool(op.results))
             elif isinstance(op, affine.IfOp):
                 dims = [at[operand] for operand in op.args]
                 tests = []
@@ -51,7 +53,7 @@ def counted(function: func.FuncOp) -> Counter[str]:
                     tests.append(number == 0 if c.kind is AffineConstraintKind.eq else number >= 0)
                 region = op.then_region if all(tests) else op.else_region
                 for inner in region.blocks:
-                    run(inner, at)
+                    run(inner, at, chained)
             elif isinstance(op, affine.LoadOp | memref.LoadOp):
                 total["loads"] += 1
                 total["load_bytes"] += element_bytes(op.results[0].type)
@@ -66,6 +68,7 @@ def assert_counts(function: func.FuncOp) -> None:
     done, exact = work(function), counted(function)
     assert done.iterations == exact["iterations"]
     assert (done.loops, done.guards) == (exact["affine.for"], exact["affine.if"])
+    assert done.chained == exact["chained"]
     assert (done.loads, done.stores) == (exact["loads"], exact["affine.store"])
     assert done.load_bytes == exact["load_bytes"]
     assert done.store_bytes == exact["store_bytes"]

@@ -123,7 +123,8 @@ def work_counts(work: Work) -> dict[str, int]:
     return {
         "load": work.loads,
         "store": work.stores,
-        "flop": work.flops - work.compares - work.divs,
+        "flop": work.flops - work.compares - work.divs - work.chained,
+        "chained": work.chained,
         "compare": work.compares,
         "divide": work.divs,
         "call": sum(calls for _, calls in work.math),
@@ -153,7 +154,7 @@ def least_cost(flops: int, device: Device) -> Cost:
     time_s = _seconds(flops, device.flops_per_s)
     if (cycles := device.cycles) is not None:
         # Operations inside functions count as those of the first kind.
-        least = min(cycles.flop, cycles.compare, cycles.divide)
+        least = min(cycles.flop, cycles.chained, cycles.compare, cycles.divide)
         time_s = _seconds(flops * least, device.clock_hz)
     time_ns = min(time_s * 1e9, MAX_COST)
     return Cost(int(time_ns), int(time_ns * device.active_power_w))

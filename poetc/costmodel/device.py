@@ -57,6 +57,8 @@ class Cycles:
     store: float
     flop: float
     """An addition, subtraction, negation or multiplication of floats."""
+    chained: float
+    """One in a loop that sums: it waits for the one before, and vectors are of no use."""
     compare: float
     """Of floats; their maxima, minima and absolute values, too."""
     divide: float

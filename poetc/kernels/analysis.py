@@ -49,6 +49,7 @@ class Work:
 
     adds: int = 0  # float additions, subtractions and negations
     muls: int = 0
+    chained: int = 0  # of those two, in loops that hand on values from one iteration to the next
     divs: int = 0
     compares: int = 0  # float comparisons, maxima, minima and absolute values
     math: tuple[tuple[str, int], ...] = ()  # calls by the short name of the function
@@ -128,6 +129,8 @@ def _tally(
     times = _executions(loops, guards)
     if not times:
         return
+    within = _loop_of(loops[-1]) if loops else None
+    chained = within is not None and bool(within.inits)
     for op in block.ops:
         match op:
             case affine.ForOp():
@@ -161,7 +164,17 @@ def _tally(
             case _ if (symbol := mathlib.symbol_of(op)) is not None:
                 calls[mathlib.short_name(symbol)] += times
             case _:
-                tally[_KINDS.get(type(op), "int_ops")] += times
+                kind = _KINDS.get(type(op), "int_ops")
+                tally[kind] += times
+                if chained and kind in ("adds", "muls"):
+                    tally["chained"] += times
+
+
+def _loop_of(variable: SSAValue) -> affine.ForOp:
+    assert isinstance(variable, BlockArgument)
+    loop = variable.block.parent_op()
+    assert isinstance(loop, affine.ForOp)
+    return loop
 
 
 def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
@@ -201,9 +214,7 @@ def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
 
 def _ranges_of(variable: SSAValue) -> frozenset[SSAValue]:
     """The loop variables that the bounds of a loop depend on."""
-    assert isinstance(variable, BlockArgument)
-    loop = variable.block.parent_op()
-    assert isinstance(loop, affine.ForOp)
+    loop = _loop_of(variable)
     found: set[SSAValue] = set()
     pending = [*loop.lowerBoundOperands, *loop.upperBoundOperands]
     while pending:
