@@ -58,7 +58,7 @@ def test_storage_that_was_left_out() -> None:
         for outcome in explained(ram="9600", storage="none", time_limit="20").changes
         if outcome.change.options == (("storage", None),)
     ]
-    assert own.fits and own.energy_nj == 240_193
+    assert own.fits and own.energy_nj == 240_466
 
 
 def test_frozen_weights_on_storage() -> None:
