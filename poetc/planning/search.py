@@ -45,9 +45,6 @@ SHARDS_SHARE = 0.2
 BETTER_SHARE = 0.8
 """Share of the time that is left, where there is a schedule, for shards that may be better."""
 
-CUT = 0.7
-"""Share of its time from which on a search without a schedule is taken for cut short."""
-
 PROOF_SHARE = 0.8
 """Share of the time that is left for a proof that no shards keep to the limits."""
 
@@ -107,13 +104,12 @@ class Found:
 
 @dataclass(frozen=True)
 class _Failure:
-    """A search without a schedule, of a `candidate`, None for parameters as they are. One that is
-    `cut_short` may find something in more time than `spent_s`."""
+    """A search of `spent_s` without a schedule, of a `candidate`, None for parameters as they
+    are."""
 
     candidate: Candidate | None
     diagnosis: Diagnosis
     spent_s: float
-    cut_short: bool
 
 
 def search(
@@ -210,8 +206,9 @@ class _Search:
             budget = replace(step.asked.budget, block_bytes=tiles.block_bytes)
             left_s = share * self._left_s
             asked = replace(step.asked, budget=budget, params="storage", time_limit_s=left_s)
-            step = replace(step, asked=replace(asked, clock=self.clock))
-            report = self._planned(step)
+            # A multiple of the time without limits is one of whole kernels.
+            asked = replace(asked, clock=self.clock, deadline_ns=self.asked.deadline_ns)
+            report = self._planned(replace(step, asked=asked))
         except InputError as error:
             self.tiles = replace(tiles, refused=error.message)
         except UnscheduledError as error:
@@ -267,10 +264,9 @@ class _Search:
         except UnscheduledError as error:
             spent_s = self.clock.used_s - begin_s
             found = error.diagnosis
-            cut_short = not found.proven and spent_s >= CUT * patience * left_s
             if not found.proven:
                 found = replace(found, remedies=_remedies(step.asked, spent_s))
-            self.failures.append(_Failure(candidate, found, spent_s, cut_short))
+            self.failures.append(_Failure(candidate, found, spent_s))
             if candidate is not None:
                 bound_nj = None if found.proven else candidate.least_nj
                 self.tried.append(Tried("storage", splits, None, bound_nj, searched=True))
@@ -310,7 +306,7 @@ class _Search:
                 if not tried.splits or over(tried):
                     break
                 self._try(Step(tried.module, tried.graph, tried.asked), tried, PATIENCE)
-            self._again()
+        self._again()
         if self.best is not None and not any(tried.splits for tried in self.tried):
             time_over = self.clock.used_s >= until_s or not self._left_s
             energy_nj = self.best.report.use.energy_nj
@@ -358,9 +354,9 @@ class _Search:
         return left.least_time_ns if proven else unsplit.least_time_ns
 
     def _again(self) -> None:
-        """Schedules what was cut short once more, in the time that is left by others, as long as
+        """Schedules what is not settled once more, in the time that is left by others, as long as
         there is no schedule."""
-        waiting = [failure for failure in self.failures if failure.cut_short]
+        waiting = [failure for failure in self.failures if not failure.diagnosis.proven]
         while waiting and self.best is None:
             share = 1 / len(waiting)
             failure = waiting.pop(0)
@@ -380,7 +376,7 @@ class _Search:
         at least: that of what was tried last without a proof; else, where the deadline is what is
         missed, that of the fastest; else the last. It is a proof if no shards can change what is
         proven."""
-        first = self.failures[0].diagnosis
+        first = next(f.diagnosis for f in self.failures if f.candidate is None)
         total_bytes = self.asked.budget.total_bytes
         assert total_bytes is not None
         if self._too_late(least_ns) and first.proven:

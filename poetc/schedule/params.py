@@ -35,6 +35,7 @@ class SearchParams:
     overlap: bool = _technique("the model counts what of the transfers overlaps computing")
     serial: bool = _technique("models in which some of the transfers do not overlap")
     hurry: bool = _technique("moves transfers and frees at random to overlap more")
+    anneal: bool = _technique("changes order, evictions and transfers together at random")
     # Bounds, by the relaxation over all slots.
     cuts: bool = _technique("write cuts: what a use wants was kept, made or written")
     lasting: bool = _technique("the write cuts of what nothing recomputes, from the start")
@@ -120,6 +121,11 @@ class SearchParams:
     """Moves of transfers at random, for each step, and ..."""
     shuffle_steps: int = 40_000
     """... steps that all of them go through at most."""
+    anneal_share: float = 0.25
+    anneal_work: float = 3.0
+    """For annealing where no schedule meets a deadline, and its most work, each time ..."""
+    anneal_turns: int = 2
+    """... of so many at most."""
 
     # Bounds.
     relaxation_share: float = 0.5
@@ -212,7 +218,9 @@ class SearchParams:
     hopeless_s: float = 0.6
     last_s: float = 0.3
     machine_work: float = 10.0
-    """Most work for all states, where no schedule in the given order meets a deadline."""
+    """Most work for all states, where no schedule in the given order meets a deadline, and its
+    share where others, with parameters in shards, want the time."""
+    machine_share: float = 0.05
     exact_most: int = 2_000
     """Optional slots up to which exact models are tried for a message."""
     least_order_share: float = 0.8
@@ -245,6 +253,7 @@ class SearchParams:
 _WITHOUT_VARIANTS = (
     "baselines",
     "overlap",
+    "anneal",
     "cuts",
     "lasting",
     "paths",

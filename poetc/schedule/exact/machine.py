@@ -34,8 +34,8 @@ from poetc.schedule.model.problem import (
 MOST_OPERATIONS = 20
 """In a problem that is tried."""
 
-STATE = 2.5e-4
-"""Work for a state and what follows it."""
+FOLLOWING = 8e-5
+"""Work for a state that follows another one."""
 
 _Times = tuple[tuple[int, int, int], ...]
 """Of tensors that are being transferred: the tensor, when it is there, and when its transfers are
@@ -229,8 +229,8 @@ class _Machine:
             for state in level:
                 if effort.over:
                     return Outcome(None if best is None else best.all_steps(self.end_ram), False)
-                effort.spend(STATE)
                 for following in self.following(state):
+                    effort.spend(FOLLOWING)
                     bound_ns = self.bound_ns(following)
                     if bound_ns >= limit_ns or following.owed & ~self.facts(following).useful:
                         continue

@@ -80,8 +80,8 @@ class Instance:
     @cached_property
     def ways(self) -> tuple[dict[int | None, Variant], ...]:
         """For each operation how it may run: as it is (None), and its variants, by their index,
-        that stream only what may be paged. What needs more than all RAM is left out, unless that is
-        everything."""
+        that stream only what may be paged. What needs more than all RAM is left out, and what takes
+        so long that the others cannot meet the deadline, unless that is everything."""
         limit = self.problem.ram_bytes
         found: list[dict[int | None, Variant]] = []
         for operation in self.operations:
@@ -95,7 +95,15 @@ class Instance:
                 if limit is None or self._least_bytes(operation, way) <= limit
             }
             found.append(fitting or ways)
-        return tuple(found)
+        if (deadline_ns := self.problem.deadline_ns) is None:
+            return tuple(found)
+        # All take the processor, also while they wait for the bus.
+        least_ns = [min(way.time_ns for way in ways.values()) for ways in found]
+        spare_ns = deadline_ns - sum(least_ns)
+        return tuple(
+            {n: way for n, way in ways.items() if way.time_ns <= least + spare_ns} or ways
+            for ways, least in zip(found, least_ns, strict=True)
+        )
 
     def _least_bytes(self, operation: Operation, way: Variant) -> int:
         """RAM without which an operation does not run in that way."""

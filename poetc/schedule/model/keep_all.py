@@ -9,7 +9,7 @@ import dataclasses
 
 from poetc.schedule.model.checker import replay
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Compute
+from poetc.schedule.model.problem import Compute, Place
 from poetc.schedule.model.rebuild import Event, Load, Run, rebuild
 
 
@@ -38,3 +38,16 @@ def bytes_in_use(instance: Instance) -> list[int]:
         if isinstance(step, Compute):
             used[step.operation] = size
     return used
+
+
+def paging_all(instance: Instance) -> list[Event]:
+    """Everything that can be paged is paged in for each operation that reads it."""
+    there = {v for v, t in enumerate(instance.tensors) if t.start is Place.RAM}
+    events: list[Event] = []
+    for k, inputs in enumerate(instance.inputs):
+        wanted = [v for v in inputs if instance.pageable[v] and v not in there]
+        events += [Load(v) for v in wanted]
+        if k < instance.n:
+            events.append(Run(k))
+        there.clear()
+    return events

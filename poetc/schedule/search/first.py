@@ -1,15 +1,18 @@
-"""First schedules: everything is kept, repaired where that exceeds the RAM, and greedy ones."""
+"""First schedules: everything is kept, repaired where that exceeds the RAM, greedy and annealed
+ones."""
 
 from __future__ import annotations
 
 import math
 
 from poetc.schedule.exact import bounds
+from poetc.schedule.heuristics.anneal import annealed
 from poetc.schedule.heuristics.greedy import greedy, priorities
 from poetc.schedule.heuristics.repair import repair
 from poetc.schedule.heuristics.streaming import stream
 from poetc.schedule.model import keep_all
 from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.rebuild import rebuild
 from poetc.schedule.search.state import Search
 
 
@@ -65,6 +68,23 @@ def _time_weights(instance: Instance) -> list[float]:
         return [0.0]
     per_ns = instance.base_energy / max(instance.base_time_ns, 1)
     return [0.0, per_ns, 10 * per_ns]
+
+
+def in_time(search: Search) -> None:
+    """Looks for any schedule that meets a deadline, in any order, where none does and transfers run
+    beside computing."""
+    instance, params, problem = search.instance, search.params, search.instance.problem
+    late = search.steps is None and problem.dma and problem.deadline_ns is not None
+    if not late or not params.anneal:
+        return
+    start = rebuild(instance, keep_all.paging_all(instance))
+    for seed in range(params.anneal_turns):
+        effort = search.part(params.anneal_share, params.anneal_work)
+        steps = annealed(instance, start, effort, seed)
+        if steps is not None:
+            search.adopt(steps, instance.base_energy)
+            search.note(f"schedule {search.energy_nj} nJ annealed")
+            return
 
 
 def repaired(

@@ -12,6 +12,7 @@ from poetc.schedule.exact.highs import solve_mip
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.points import sequence
 from poetc.schedule.exact.slots import all_slots
+from poetc.schedule.heuristics.anneal import annealed
 from poetc.schedule.heuristics.greedy import greedy, priorities
 from poetc.schedule.heuristics.reorder import Frontier, permuted, renamed
 from poetc.schedule.heuristics.repair import repair, squeeze
@@ -21,8 +22,8 @@ from poetc.schedule.model.checker import Report, replay
 from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, ScheduleError, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Compute, Place, Problem, Step
-from poetc.schedule.model.rebuild import Event, Load, Run, rebuild
+from poetc.schedule.model.problem import Compute, Problem, Step
+from poetc.schedule.model.rebuild import Event, rebuild
 from poetc.schedule.params import DEFAULTS
 from poetc.schedule.search.milps import BUILD
 from poetc.schedule.search.state import OFFER, TOLERANCE, Search
@@ -160,7 +161,7 @@ class _LeastRam:
             return True
 
         offer(keep_all.sequence(instance))
-        offer(_paging_all(instance))
+        offer(keep_all.paging_all(instance))
         if instance.has_variants:
             self._stream(instance, offer)
         if self.known <= self.bound:
@@ -211,19 +212,6 @@ class _LeastRam:
                 low = middle + 1
 
 
-def _paging_all(instance: Instance) -> list[Event]:
-    """Everything that can be paged is paged in for each operation that reads it."""
-    there = {v for v, t in enumerate(instance.tensors) if t.start is Place.RAM}
-    events: list[Event] = []
-    for k, inputs in enumerate(instance.inputs):
-        wanted = [v for v in inputs if instance.pageable[v] and v not in there]
-        events += [Load(v) for v in wanted]
-        if k < instance.n:
-            events.append(Run(k))
-        there.clear()
-    return events
-
-
 def _odd_workspace(instance: Instance) -> bool:
     ways = (way for ways in instance.ways for way in ways.values())
     return any(way.workspace_bytes % instance.unit for way in ways)
@@ -254,6 +242,12 @@ def fastest(instance: Instance, seconds: float = DEFAULTS.message_s) -> Least:
             search.part(params.least_repair_share),
             time_weight=1e3 * max(free.base_energy, 1.0) / max(bound, 1),
         )
+    if free.problem.dma and params.anneal and (best is None or best > bound):
+        start = rebuild(free, keep_all.paging_all(free))
+        steps = annealed(free, start, search.part(params.anneal_share))
+        if steps is not None:
+            taken_ns = replay(free.problem, steps).makespan_ns
+            best = taken_ns if best is None else min(best, taken_ns)
     for priority in priorities(hurried):
         trying = search.part(params.least_greedy_share)
         if (best is None or best > bound) and not trying.over:
@@ -308,8 +302,10 @@ def refuse(search: Search, strategy: str) -> None:
     if enough and problem.deadline_ns is not None:
         any_order = False
         if strategy == "auto" and problem.dma and search.params.machine:
-            # A proof is of use however soon others want the time.
-            left = min(search.until - search.clock.work, search.params.machine_work)
+            # A proof is of use however soon others want the time, but they get most of it.
+            left = search.until - search.clock.work
+            if search.patient_until < math.inf:
+                left = min(left * search.params.machine_share, search.params.machine_work)
             effort = Effort(left, search.clock, lambda: search.seconds >= search.time_limit_s)
             found = machine.in_time(instance, effort.unless(search.stop.is_set))
             if found.steps is not None:

@@ -120,7 +120,9 @@ class Search:
         where no time is left, or only so much work was to be done."""
         if self.counted or self.ended():
             return False
-        self.until = self.clock.work + self.clock.pace * (self.time_limit_s - self.seconds)
+        work, pace, now_s = self.clock.work, self.clock.pace, self.seconds
+        self.until = work + pace * (self.time_limit_s - now_s)
+        self.patient_until = work + pace * (self.patience_s - now_s)
         return True
 
     @property

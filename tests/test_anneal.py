@@ -1,0 +1,72 @@
+"""Annealed schedules, against all states of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from outcomes import must_reach, reached
+from schedule_problems import problems
+
+from poetc.schedule.exact.machine import in_time
+from poetc.schedule.heuristics.anneal import annealed
+from poetc.schedule.model.checker import replay
+from poetc.schedule.model.clock import Effort
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.keep_all import paging_all
+from poetc.schedule.model.problem import Problem
+from poetc.schedule.model.rebuild import rebuild
+
+LATE_NS = 10**6
+"""More than any of these problems takes."""
+
+
+@must_reach("fastest", "none")
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(problems(max_operations=4))
+def test_nothing_is_faster_than_the_fastest(problem: Problem) -> None:
+    """It never says that it has what there is not, and mostly finds the shortest makespan."""
+    free = replace(problem, dma=True, deadline_ns=None)
+    instance = Instance(free, remat=False)
+    start = rebuild(instance, paging_all(instance))
+    steps = annealed(instance, start, Effort(0.05))
+    late = Instance(replace(free, deadline_ns=LATE_NS), remat=False)
+    best = in_time(late, Effort())
+    assert best.proven
+    if best.steps is None:
+        assert steps is None
+        reached("none")
+        return
+    if steps is None:
+        return
+    fastest_ns = replay(replace(free, deadline_ns=None), best.steps).makespan_ns
+    found_ns = replay(free, steps).makespan_ns
+    assert found_ns >= fastest_ns
+    if found_ns == fastest_ns:
+        reached("fastest")
+
+
+@must_reach("met")
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(problems(max_operations=4))
+def test_all_limits_are_kept(problem: Problem) -> None:
+    """What is returned passes the checker with RAM, storage and a deadline that is just met."""
+    late = replace(problem, dma=True, deadline_ns=LATE_NS, storage_bytes=None)
+    best = in_time(Instance(late, remat=False), Effort())
+    if best.steps is None:
+        return
+    best_use = replay(late, best.steps)
+    limits = {"deadline_ns": best_use.makespan_ns, "storage_bytes": best_use.storage_bytes}
+    instance = Instance(replace(late, **limits), remat=False)
+    steps = annealed(instance, rebuild(instance, paging_all(instance)), Effort(0.05))
+    if steps is not None:
+        replay(instance.problem, steps)
+        reached("met")
