@@ -1,6 +1,7 @@
 """Kernels in tiles, which the search finds: the same bits in whatever RAM, and never more energy
 where there is more of it."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -8,21 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_split import Program, programs
+from xdsl.dialects.func import FuncOp
 
 from poetc.cli import main
 from poetc.compilation import compile_step
 from poetc.costmodel.device import load_device
+from poetc.costmodel.slices import slice_costs
 from poetc.errors import UnscheduledError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.poet import StreamOp
 from poetc.ir.text import make_context, parse_module
+from poetc.kernels.slices import NotTileable
+from poetc.kernels.tiles import tile
 from poetc.options import Given
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.memory import plan_graph_memory
+from poetc.planning.tile_search import KernelTiles, slice_places
 from poetc.request import options_of
+from poetc.variants.nests import Nest, nests
+from poetc.variants.tiling import NestSearch
 
 GESTURE = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
 
@@ -61,6 +69,44 @@ def test_more_ram_never_takes_more_energy() -> None:
         streams.append(sum(isinstance(op, StreamOp) for op in compiled.graph.block.ops))
     assert energies == sorted(energies, reverse=True) and energies[-1] < energies[0] / 10
     assert streams[0] > streams[-1] == 0
+
+
+GRADIENT = """
+func.func public @main(%w: tensor<2x2x12x6xf32>, %g: tensor<1x2x2x6xf32>) -> tensor<1x4x4x12xf32> {
+  %0 = stablehlo.convolution(%g, %w) dim_numbers = [b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f],
+    window = {pad = [[1, 1], [1, 1]], lhs_dilate = [2, 2]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<1x2x2x6xf32>, tensor<2x2x12x6xf32>) -> tensor<1x4x4x12xf32>
+  return %0 : tensor<1x4x4x12xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("limit_bytes", [200, 400, 700])
+def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_bytes: int) -> None:
+    """Against all tiles of no or one iteration, or a half, that can be had, in the given order."""
+    module = parse_module(GRADIENT, "gradient.mlir")
+    device = load_device("nrf52840")
+    passes = front_passes(module, "nrf52840", device, arrange=False)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    (kernel,) = (op for op in module.ops if isinstance(op, FuncOp))
+    every, costs = frozenset({0, 1, 2}), slice_costs(device)
+    found = KernelTiles(kernel, costs).fastest(every, limit_bytes)
+    model = nests(kernel)
+    assert isinstance(model, Nest) and found is not None
+    loops = tuple(range(len(model.loops)))
+    extents = [loop.extent for loop in model.loops]
+    times: list[float] = []
+    for tiles in itertools.product(*(sorted({1, n // 2 or 1, n}) for n in extents)):
+        parted = [(at, n) for at, n in enumerate(tiles) if n < extents[at]]
+        try:
+            tiled = tile(kernel, "tile", parted, every)
+        except NotTileable:
+            continue
+        if slice_places(tiled, 0)[1] <= limit_bytes:
+            sizes = [tuple(sorted({n, extent})) for n, extent in zip(tiles, extents, strict=True)]
+            times.append(NestSearch(model, costs, sizes, [loops]).weigh(tiles).transfer_ns)
+    assert times and found.transfer_ns - found.clear_ns <= 1.1 * min(times)
 
 
 @pytest.mark.parametrize(

@@ -307,10 +307,10 @@ class _Search:
                     break
                 self._try(Step(tried.module, tried.graph, tried.asked), tried, PATIENCE)
         self._again()
-        if self.best is not None and not any(tried.splits for tried in self.tried):
-            time_over = self.clock.used_s >= until_s or not self._left_s
+        untried = self.is_splittable and not any(tried.splits for tried in self.tried)
+        if self.best is not None and untried:
             energy_nj = self.best.report.use.energy_nj
-            if time_over and unsplit.least_nj < energy_nj * (1 - self.asked.gap):
+            if unsplit.least_nj < energy_nj * (1 - self.asked.gap):
                 # What is said to be optimal covers them, too.
                 least_nj = int(unsplit.least_nj)
                 self.tried.append(Tried("storage", "any", None, least_nj, searched=False))

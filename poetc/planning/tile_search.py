@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import MemRefType
@@ -25,6 +26,9 @@ from poetc.variants.tiling import NestSearch
 from poetc.variants.tiling import Tiled as Weighed
 
 _WORD_BYTES = 4
+
+_MOST_TILINGS = 2_000
+"""In the first grid of tilings with the parallel loops outside, of which there are few orders."""
 
 _SHARES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
 """Of the RAM, for which tiles are looked for one after another until some fit."""
@@ -163,7 +167,9 @@ class _NestTiles:
         self.nest = nest
         function = nest.function
         tree = nests(function)
-        self.model = tree if isinstance(tree, NestModel) else tree.together
+        model = tree if isinstance(tree, NestModel) else tree.together
+        # Sums that are interrupted have a buffer of their own.
+        self.model = None if model is None else replace(model, sum_in_result=0)
         pages = len(buffers(function, "inputs")) + len(buffers(function, "results"))
         self.pages = frozenset(range(pages))
         loops = (op for op in function.walk() if isinstance(op, affine.ForOp))
@@ -178,6 +184,11 @@ class _NestTiles:
             for loop in self.model.loops
         ]
         self.search = NestSearch(self.model, costs, sizes=sizes)
+        # Slices of a result have all of the parallel loops inside of those of the sum.
+        parallel, given = self.model.parallel, tuple(range(len(self.model.loops)))
+        ordered = (tuple(sorted(o, key=lambda n: n >= parallel)) for o in self.search.orders)
+        orders = list(dict.fromkeys((*ordered, given)))
+        self.in_turn = NestSearch(self.model, costs, sizes=sizes, orders=orders, most=_MOST_TILINGS)
 
     def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledNest | None:
         on_storage = {n for n, buffer in enumerate(self.nest.buffers) if buffer in streamed}
@@ -211,10 +222,13 @@ class _NestTiles:
             yield (), None
             return
         resident = self.pages - on_storage
-        # The search takes a result for the place of its sums, and knows no slices that must be
-        # filled.
+        searches = [self.search]
+        if any(s.stored and s.buffer in on_storage for s in self.model.streams):
+            searches.append(self.in_turn)
+        # The search takes a result for the place of its sums.
         for share in _SHARES:
-            for found in reversed(self.search.front(limit_bytes * share, resident=resident)):
+            fronts = [s.front(limit_bytes * share, resident=resident) for s in searches]
+            for found in sorted(itertools.chain(*fronts), key=lambda tiled: tiled.transfer_ns):
                 tiles = [(self.places.get(number), size) for number, size in found.tiling.tiles]
                 known = tuple((place, size) for place, size in tiles if place is not None)
                 if len(known) == len(tiles):
