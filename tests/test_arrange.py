@@ -177,6 +177,41 @@ def test_borders_are_peeled_off(n: int, k: int, pad: int):
     assert work(new).load_bytes <= 0.6 * work(function).load_bytes
 
 
+SHIFTED = """
+func.func private @shifted(%x: memref<6x6x6xf32>, %o: memref<6x6x6xf32>)
+    attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+  %zero = arith.constant 0.0 : f32
+  affine.for %i = 0 to 6 {
+    affine.for %j = 0 to 6 {
+      affine.for %k = 0 to 6 {
+        %g = "affine.if"(%i, %j, %k) <{condition = affine_set<(d0, d1, d2) :
+            (d0 - 1 >= 0, d1 - 1 >= 0, d2 - 1 >= 0)>}> ({
+          %v = affine.load %x[%i - 1, %j - 1, %k - 1] : memref<6x6x6xf32>
+          affine.yield %v : f32
+        }, {
+          affine.yield %zero : f32
+        }) : (index, index, index) -> f32
+        affine.store %g, %o[%i, %j, %k] : memref<6x6x6xf32>
+      }
+    }
+  }
+  func.return
+}
+"""
+
+
+def test_borders_of_loops_in_loops_in_loops():
+    (function,) = parse_module(SHIFTED, "shifted").ops
+    assert isinstance(function, func.FuncOp)
+    recorder = Recorder()
+    want = recorder.stored(function)
+    copies = list(peelings(function))
+    assert len(copies) == 2
+    for copy in copies:
+        copy.verify()
+        assert recorder.stored(copy) == want
+
+
 def test_there_is_nothing_to_peel():
     assert not list(peelings(product(8, 8, 8)))
     assert not list(peelings(padded(2, 3, 1)))

@@ -30,7 +30,7 @@ def peelings(function: func.FuncOp) -> Iterator[func.FuncOp]:
     have borders, then the innermost but one."""
     for depth in (0, 1):
         copy = function.clone()
-        loops = [op for op in copy.walk(reverse=True) if isinstance(op, affine.ForOp)]
+        loops = [op for op in copy.walk(region_first=True) if isinstance(op, affine.ForOp)]
         interiors = {loop: found for loop in loops if (found := _interior(loop)) is not None}
         inside = dict.fromkeys(interiors, 0)
         for loop in interiors:
