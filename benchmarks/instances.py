@@ -20,7 +20,7 @@ from pathlib import Path
 
 from poetc.schedule.heuristics.order import footprint
 from poetc.schedule.model.graphs import load
-from poetc.schedule.model.problem import Operation, Place, Problem, Tensor
+from poetc.schedule.model.problem import Operation, Place, Problem, Tensor, Variant
 
 ROOT = Path(__file__).parent.parent
 POET_GRAPHS = Path(__file__).parent / "poet_graphs"
@@ -355,9 +355,11 @@ def peak_bytes(problem: Problem) -> int:
 
 def to_json(problem: Problem) -> str:
     """The same text for the same problem, always."""
-    return json.dumps(
-        dataclasses.asdict(problem), default=lambda place: place.value, separators=(",", ":")
-    )
+
+    def plain(value: Place | frozenset[int]) -> str | list[int]:
+        return sorted(value) if isinstance(value, frozenset) else value.value
+
+    return json.dumps(dataclasses.asdict(problem), default=plain, separators=(",", ":"))
 
 
 def from_json(text: str) -> Problem:
@@ -370,9 +372,14 @@ def from_json(text: str) -> Problem:
     def tensor(fields: dict) -> Tensor:
         return Tensor(**{**fields, "start": place(fields["start"]), "end": place(fields["end"])})
 
+    def variant(fields: dict) -> Variant:
+        return Variant(**{**fields, "streamed": frozenset(fields["streamed"])})
+
     def operation(fields: dict) -> Operation:
         lists = {name: tuple(fields[name]) for name in ("inputs", "outputs")}
-        return Operation(**{**fields, **lists, "inplace": tuple(map(tuple, fields["inplace"]))})
+        lists |= {"inplace": tuple(map(tuple, fields["inplace"]))}
+        lists |= {"variants": tuple(map(variant, fields.get("variants", ())))}
+        return Operation(**{**fields, **lists})
 
     data["tensors"] = tuple(map(tensor, data["tensors"]))
     data["operations"] = tuple(map(operation, data["operations"]))

@@ -24,10 +24,10 @@ CASES = [
     ("gesture_mlp", ("--ram=8KB", "--split=off")),
     pytest.param(
         "gesture_mlp",
-        ("--ram=9KB", "--params=storage", "--deadline=2x", "--split=off"),
+        ("--ram=9KB", "--params=storage", "--deadline=6x", "--split=off"),
         marks=pytest.mark.slow,
     ),
-    ("gesture_mlp", ("--ram=9800", "--strategy=checkmate", "--device=mkr1000")),
+    ("gesture_mlp", ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--split=off")),
     ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host")),
     *(pytest.param(name, (), marks=pytest.mark.slow) for name in LARGE),
     *(

@@ -208,7 +208,8 @@ class _Search:
             asked = replace(step.asked, budget=budget, params="storage", time_limit_s=left_s)
             # A multiple of the time without limits is one of whole kernels.
             asked = replace(asked, clock=self.clock, deadline_ns=self.asked.deadline_ns)
-            report = self._planned(replace(step, asked=asked))
+            step = replace(step, asked=asked)
+            report = self._planned(step)
         except InputError as error:
             self.tiles = replace(tiles, refused=error.message)
         except UnscheduledError as error:
