@@ -4,8 +4,13 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const NONE = -1;
 const bytes = (n) => n.toLocaleString("en") + " B";
-const time = (ns) => (ns >= 1e9 ? (ns / 1e9).toFixed(3) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(3) + " ms" : (ns / 1e3).toFixed(1) + " us");
-const energy = (nj) => (nj >= 1e6 ? (nj / 1e6).toFixed(3) + " mJ" : (nj / 1e3).toFixed(3) + " uJ");
+// As poetc.units has them, in the report and in the rest of the page.
+const scaled = (value, least, ...units) => {
+  const [unit, size] = units.find(([, size]) => value >= size) ?? [least, 1];
+  return (value / size).toFixed(unit === least ? 0 : 3) + " " + unit;
+};
+const time = (ns) => scaled(ns, "ns", ["s", 1e9], ["ms", 1e6], ["us", 1e3]);
+const energy = (nj) => scaled(nj, "nJ", ["J", 1e9], ["mJ", 1e6], ["uJ", 1e3]);
 const tensors = data.tensors.map(([name, kind, type, source], tensor) => ({ tensor, name, kind: kind.replace("_", " "), type, source }));
 const lives = data.lives.map(([tensor, begins, size, offset, t0, t1, s0, s1]) => ({
   ...tensors[tensor], begins, bytes: size, size: bytes(size), low: offset, high: offset + size, t0, t1, s0, s1,
