@@ -53,5 +53,5 @@ def test_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right, _, bytes_ = said.partition(" right, in ")
     assert float(right.rstrip("%")) > 90
     assert int(bytes_.split()[0].replace(",", "")) <= 64 * 1024
-    (why,) = outputs(cell('ram="3KB"'), "text")
+    (why,) = outputs(cell('ram="1.5KB"'), "text")
     assert why.startswith("ram LeastRam(")
