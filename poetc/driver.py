@@ -265,8 +265,7 @@ def front_passes_of(
         options.frozen,
         options.train,
         options.pages,
-        # Without float registers there is little to gain, and code grows.
-        options.arrange and (options.board is None or options.board.has_float_registers),
+        options.arranges,
     )
 
 

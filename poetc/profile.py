@@ -96,14 +96,23 @@ def entries_of(
     train: str | None = None,
     pages: str = default("pages"),
     device_name: str = HOST,
+    arrange: bool = True,
 ) -> tuple[Entry, ...]:
     """The kernels of a model, each once, with samples of what their operands hold in a step.
 
     The step is one on the arguments in the .npz file `data`; without it, on random ones. `frozen`,
-    `train` and `pages` are the options of the command; kernels are arranged for the device.
+    `train` and `pages` are the options of the command; with `arrange`, kernels are arranged for
+    the device.
     """
     passes = front_passes(
-        module, measured_for(device_name), None, splits, frozen=frozen, train=train, pages=pages
+        module,
+        measured_for(device_name),
+        None,
+        splits,
+        frozen=frozen,
+        train=train,
+        pages=pages,
+        arrange=arrange,
     )
     until = [isinstance(step, PoetAnnotatePass) for step in passes]
     run_passes(context, module, passes[: until.index(True)] if any(until) else passes, _ignore)

@@ -114,6 +114,16 @@ class Options(SearchOptions):
             return self.device.why_no_storage(self.device_name)
         return ""
 
+    @property
+    def arranges(self) -> bool:
+        """Whether loops of kernels are arranged; with a profile, as they were when measured."""
+        from poetc.backends.c.boards import arranges, load_board
+
+        profile = self.device.profile
+        return self.arrange and arranges(
+            self.board if profile is None else load_board(profile.board)
+        )
+
     def why_not_stream(self) -> str:
         """Which option keeps kernels from running in tiles; nothing if none does."""
         if self.stream == "never":

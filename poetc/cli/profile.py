@@ -146,6 +146,7 @@ def _measure(
 
 def _kernels_of(arguments: argparse.Namespace, board: str, cpu: str) -> tuple[Entry, ...]:
     """The kernels of the model that is to be profiled, as they are for a core of a board."""
+    from poetc.backends.c.boards import arranges, load_board
     from poetc.costmodel.profile import device_name
     from poetc.ir.text import make_context, read_module
     from poetc.profile import entries_of
@@ -162,5 +163,6 @@ def _kernels_of(arguments: argparse.Namespace, board: str, cpu: str) -> tuple[En
         splits,
         arguments.data,
         device_name=device_name(board, cpu),
+        arrange=arranges(load_board(board)),
         **step,
     )

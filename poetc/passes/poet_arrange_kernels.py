@@ -62,8 +62,15 @@ def arrange_kernels(module: ModuleOp, device: Device) -> None:
 
 
 def measured_for(device_name: str) -> str:
-    """The device that kernels are arranged for when they are measured on this one."""
-    return device_name if device_name in known_devices() else _DEFAULT
+    """The device that kernels are arranged for when they are measured on this one: one with the
+    same core, if it is not known itself."""
+    known = known_devices()
+    if device_name in known:
+        return device_name
+    # Of boards, cores are called the same with floating point and without.
+    cores = {name: load_device(name).core.removesuffix("f") for name in known}
+    alike = (name for name, core in cores.items() if core and device_name.endswith(f"-{core}"))
+    return next(alike, _DEFAULT)
 
 
 def machine_of(device: Device) -> Machine:

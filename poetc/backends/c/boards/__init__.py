@@ -76,6 +76,14 @@ class Board:
         return any("-mfloat-abi=hard" in CPU_FLAGS[cpu] for cpu in self.cpus)
 
 
+def arranges(board: Board | None) -> bool:
+    """Whether loops of kernels are arranged for a board; None is this machine.
+
+    Without float registers there is little to gain, and code grows.
+    """
+    return board is None or board.has_float_registers
+
+
 def known_boards() -> tuple[str, ...]:
     """The names that `--board` takes, sorted; `host` is the program without a board."""
     return tuple(sorted([HOST, *(path.parent.name for path in _BOARDS.glob("*/board.toml"))]))
