@@ -61,14 +61,15 @@ def test_bits_on_the_host(model: str, options: tuple[str, ...], tmp_path: Path) 
 
 @pytest.mark.slow
 def test_firmware(tmp_path: Path) -> None:
-    """On a core with floating point: the bits of the host in no more instructions than ours, with
-    parameters on an SD card."""
+    """On a core with floating point: the bits of the host in fewer instructions than the C compiler
+    makes of the same loops, which --optimise=size leaves as they are lowered, with parameters on an
+    SD card."""
     options = ("--ram=8KB", "--stack=1KB", "--params=storage", KERNELS)
     output = compile_board("kws_conv", tmp_path / "tvm", "lm3s6965", *options)
     used = run(output, 2)
     assert used.stack_used < used.stack
     assert all_results(output) == host_results("kws_conv", 2, tmp_path)
-    in_c = compile_board("kws_conv", tmp_path / "c", "lm3s6965", *options[:-1])
+    in_c = compile_board("kws_conv", tmp_path / "c", "lm3s6965", *options[:-1], "--optimise=size")
     with counter() as plugin:
         (compiled,) = count_steps(output, "cortex-m4", plugin)
         (printed,) = count_steps(in_c, "cortex-m4", plugin)
