@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from poetc.backends.c.entries import EntryPoint
@@ -19,6 +20,7 @@ from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.options import default
+from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass, arrange_alike, kernels_by_key
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
@@ -125,14 +127,15 @@ def compile_module(
         raise InputError("a program that runs plans, and a plan, have no other entry points")
     has_storage = options.device.storage is not None
     open_place = options.params == "auto" and options.ram_bytes is not None and has_storage
-    spare = module.clone() if others and open_place else None
+    spare = module.clone() if others else None
 
     def step_of_all(options: Options) -> Compiled:
         return _compile(ctx, module, options, progress, observe, has_entries=bool(others))
 
     def beside(step: Compiled) -> tuple[Entry, ...]:
+        alike = {} if spare is None else _arranged(ctx, spare, step)
         return tuple(
-            _compile_entry(ctx, other.clone(), name, step, progress, observe)
+            _compile_entry(ctx, other.clone(), name, step, alike, progress, observe)
             for name, other in others.items()
         )
 
@@ -141,7 +144,11 @@ def compile_module(
         entries = beside(step)
     except UnscheduledError:
         # Parameters in RAM may leave too little for another entry point.
-        if spare is None or any(map(step.graph.is_stored, range(len(step.graph.arguments)))):
+        if (
+            spare is None
+            or not open_place
+            or any(map(step.graph.is_stored, range(len(step.graph.arguments))))
+        ):
             raise
         _become(module, spare)
         step = step_of_all(replace(options, params="storage"))
@@ -149,11 +156,25 @@ def compile_module(
     return replace(step, entries=entries)
 
 
+def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, FuncOp]:
+    """The kernels of a step that was made of `module`, by what they are known by before their loops
+    are arranged; none where they are not."""
+    arranging = [isinstance(each, PoetArrangeKernelsPass) for each in step.passes]
+    if not any(arranging):
+        return {}
+    copy = module.clone()
+    run_passes(ctx, copy, step.passes[: arranging.index(True)], lambda step, module, seconds: None)
+    arranged = {op.sym_name.data: op for op in step.module.ops if isinstance(op, FuncOp)}
+    lowered = kernels_by_key(copy)
+    return {key: arranged[op.sym_name.data] for key, op in lowered.items()}
+
+
 def _compile_entry(
     ctx: Context,
     module: ModuleOp,
     name: str,
     step: Compiled,
+    alike: Mapping[str, FuncOp],
     progress: ProgressCallback | None,
     observe: Observer,
 ) -> Entry:
@@ -178,7 +199,7 @@ def _compile_entry(
         return options
 
     try:
-        found = _compile(ctx, module, own, progress, observe, settle=settle)
+        found = _compile(ctx, module, own, progress, observe, settle=settle, alike=alike)
     except UnscheduledError as error:
         beside = f", beside parameters of {base_bytes:,} B" if base_bytes else ""
         raise UnscheduledError.of(replace(error.diagnosis, subject=f"@{name}{beside}")) from error
@@ -195,10 +216,12 @@ def _compile(
     *,
     has_entries: bool = False,
     settle: Callable[[GraphOp], Options] | None = None,
+    alike: Mapping[str, FuncOp] | None = None,
 ) -> Compiled:
     """Compiles a module with one entry point. Beside a step that `has_entries`, these run between
     its steps. `settle` moves the places of an entry before they are verified, and gives the options
-    whose RAM is all of it."""
+    whose RAM is all of it. Kernels that are as `alike` has them, before their loops are arranged,
+    are arranged as there, so that they share code."""
     splits = options.split if isinstance(options.split, tuple) else ()
     passes = front_passes_of(module, options, splits)
     untiled = options.why_not_stream()
@@ -211,7 +234,12 @@ def _compile(
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
     started = time.monotonic()
-    run_passes(ctx, module, passes, observe)
+    for each in passes:
+        names: dict[str, str] = {}
+        if alike and isinstance(each, PoetArrangeKernelsPass):
+            names = {key: op.sym_name.data for key, op in kernels_by_key(module).items()}
+        run_passes(ctx, module, (each,), observe)
+        arrange_alike(module, names, alike or {})
     if source is not None:
         source.front_s = time.monotonic() - started
     step = step_of(module, ScheduleOptions())

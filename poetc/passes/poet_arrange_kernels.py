@@ -7,15 +7,18 @@ arranged for what it was measured on.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from poetc.costmodel.device import Device, device_of, known_devices, load_core, load_device
+from poetc.costmodel.profile import kernel_key
 from poetc.ir.graph import graphs
 from poetc.kernels.arrange import Machine, arranged_step
 
@@ -59,6 +62,28 @@ def arrange_kernels(module: ModuleOp, device: Device) -> None:
     for (function, _), new in zip(used, arranged_step(used, machine_of(device)), strict=True):
         if new is not function:
             Rewriter.replace_op(function, new)
+
+
+def kernels_by_key(module: ModuleOp) -> dict[str, FuncOp]:
+    """The kernels of a module by what they are known by, without those that read tables."""
+    return {
+        kernel_key(op): op
+        for op in module.ops
+        if isinstance(op, FuncOp) and not any(isinstance(o, memref.GetGlobalOp) for o in op.walk())
+    }
+
+
+def arrange_alike(
+    module: ModuleOp, names: Mapping[str, str], arranged: Mapping[str, FuncOp]
+) -> None:
+    """Gives kernels the loops of those in `arranged`, by what both are known by before theirs are
+    arranged; `names` are those of the kernels in the module."""
+    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    for key, name in names.items():
+        if key in arranged:
+            new = arranged[key].clone()
+            new.properties["sym_name"] = StringAttr(name)
+            Rewriter.replace_op(functions[name], new)
 
 
 def measured_for(device_name: str) -> str:
