@@ -150,7 +150,7 @@ def compile_module(
             or any(map(step.graph.is_stored, range(len(step.graph.arguments))))
         ):
             raise
-        _become(module, spare)
+        _become(module, spare.clone())
         step = step_of_all(replace(options, params="storage"))
         entries = beside(step)
     return replace(step, entries=entries)
@@ -165,8 +165,8 @@ def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, Fu
     copy = module.clone()
     run_passes(ctx, copy, step.passes[: arranging.index(True)], lambda step, module, seconds: None)
     arranged = {op.sym_name.data: op for op in step.module.ops if isinstance(op, FuncOp)}
-    lowered = kernels_by_key(copy)
-    return {key: arranged[op.sym_name.data] for key, op in lowered.items()}
+    lowered = {key: op.sym_name.data for key, op in kernels_by_key(copy).items()}
+    return {key: arranged[name] for key, name in lowered.items()}
 
 
 def _compile_entry(
