@@ -139,7 +139,11 @@ def test_dma(problem: Problem) -> None:
     except SolverTimeLimit:
         return
     check(problem, schedule)
-    assert expected is None or schedule.bound_nj <= expected <= schedule.energy_nj
+    if expected is not None:
+        assert schedule.bound_nj <= expected
+        # It may be less in another order.
+        first = list(dict.fromkeys(step.operation for step in schedule.computes))
+        assert first != sorted(first) or expected <= schedule.energy_nj
 
 
 @pytest.mark.slow

@@ -93,6 +93,19 @@ class Tiles:
     block_bytes: int
     build: Callable[[], Step]
 
+    def limited(self, step: Step, whole: ScheduleOptions) -> Step:
+        """The built step within the limits of time of the one with `whole` kernels: a deadline that
+        is a multiple is one of their time."""
+        asked = replace(
+            step.asked,
+            budget=replace(step.asked.budget, block_bytes=self.block_bytes),
+            params="storage",
+            deadline_ns=whole.deadline_ns,
+            time_limit_s=whole.time_limit_s,
+            clock=whole.clock,
+        )
+        return replace(step, asked=asked)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -203,12 +216,8 @@ class _Search:
         share = PATIENCE if self.source is not None else 1.0
         try:
             step = tiles.build()
-            budget = replace(step.asked.budget, block_bytes=tiles.block_bytes)
-            left_s = share * self._left_s
-            asked = replace(step.asked, budget=budget, params="storage", time_limit_s=left_s)
-            # A multiple of the time without limits is one of whole kernels.
-            asked = replace(asked, clock=self.clock, deadline_ns=self.asked.deadline_ns)
-            step = replace(step, asked=asked)
+            asked = replace(self.asked, time_limit_s=share * self._left_s, clock=self.clock)
+            step = tiles.limited(step, asked)
             report = self._planned(step)
         except InputError as error:
             self.tiles = replace(tiles, refused=error.message)
@@ -298,7 +307,9 @@ class _Search:
             """Whether there is no time to make poet IR of it, nor interest."""
             return over() or source.seconds(module) >= self.clock.left_s
 
-        if not over(unsplit) and not late():
+        wanted = not over(unsplit)
+        skipped = wanted and late()
+        if wanted and not skipped:
             splittable = source.splittable()
             self.is_splittable = any(most > 1 for _, most in splittable.values())
             if self.best is None and self.asked.deadline_ns is not None:
@@ -308,10 +319,10 @@ class _Search:
                     break
                 self._try(Step(tried.module, tried.graph, tried.asked), tried, PATIENCE)
         self._again()
-        untried = self.is_splittable and not any(tried.splits for tried in self.tried)
-        if self.best is not None and untried:
+        if self.best is not None and not any(tried.splits for tried in self.tried):
+            time_over = skipped or self.clock.used_s >= until_s or not self._left_s
             energy_nj = self.best.report.use.energy_nj
-            if unsplit.least_nj < energy_nj * (1 - self.asked.gap):
+            if time_over and unsplit.least_nj < energy_nj * (1 - self.asked.gap):
                 # What is said to be optimal covers them, too.
                 least_nj = int(unsplit.least_nj)
                 self.tried.append(Tried("storage", "any", None, least_nj, searched=False))
