@@ -20,7 +20,7 @@ from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.options import default
-from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass, arrange_alike, kernels_by_key
+from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass, arrange_alike, names_by_key
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
@@ -159,14 +159,40 @@ def compile_module(
 def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, FuncOp]:
     """The kernels of a step that was made of `module`, by what they are known by before their loops
     are arranged; none where they are not."""
-    arranging = [isinstance(each, PoetArrangeKernelsPass) for each in step.passes]
-    if not any(arranging):
+    before, rest = _until_arranged(step.passes)
+    if not rest:
         return {}
     copy = module.clone()
-    run_passes(ctx, copy, step.passes[: arranging.index(True)], lambda step, module, seconds: None)
+    run_passes(ctx, copy, before, lambda step, module, seconds: None)
     arranged = {op.sym_name.data: op for op in step.module.ops if isinstance(op, FuncOp)}
-    lowered = {key: op.sym_name.data for key, op in kernels_by_key(copy).items()}
-    return {key: arranged[name] for key, name in lowered.items()}
+    return {key: arranged[name] for key, name in names_by_key(copy).items()}
+
+
+def _until_arranged(
+    passes: tuple[ModulePass, ...],
+) -> tuple[tuple[ModulePass, ...], tuple[ModulePass, ...]]:
+    """The passes before the one that arranges loops of kernels, and the rest; all of them and none
+    where there is no such pass."""
+    arranging = (at for at, each in enumerate(passes) if isinstance(each, PoetArrangeKernelsPass))
+    at = next(arranging, len(passes))
+    return passes[:at], passes[at:]
+
+
+def _run_alike(
+    ctx: Context,
+    module: ModuleOp,
+    passes: tuple[ModulePass, ...],
+    alike: Mapping[str, FuncOp],
+    observe: Observer,
+) -> None:
+    """Runs passes, but kernels that are as `alike` has them, before their loops are arranged, are
+    arranged as there."""
+    before, rest = _until_arranged(passes)
+    run_passes(ctx, module, before, observe)
+    names = names_by_key(module)
+    run_passes(ctx, module, rest[:1], observe)
+    arrange_alike(module, names, alike)
+    run_passes(ctx, module, rest[1:], observe)
 
 
 def _compile_entry(
@@ -234,12 +260,10 @@ def _compile(
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
     started = time.monotonic()
-    for each in passes:
-        names: dict[str, str] = {}
-        if alike and isinstance(each, PoetArrangeKernelsPass):
-            names = {key: op.sym_name.data for key, op in kernels_by_key(module).items()}
-        run_passes(ctx, module, (each,), observe)
-        arrange_alike(module, names, alike or {})
+    if alike:
+        _run_alike(ctx, module, passes, alike, observe)
+    else:
+        run_passes(ctx, module, passes, observe)
     if source is not None:
         source.front_s = time.monotonic() - started
     step = step_of(module, ScheduleOptions())

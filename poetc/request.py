@@ -100,12 +100,8 @@ class Options(SearchOptions):
         none does."""
         if self.split == "off":
             return "--split=off"
-        if isinstance(self.split, tuple):
-            return f"--split={splits_text(self.split)}"
-        if self.params == "ram":
-            return "--params=ram"
-        if self.ram_scope != "all":
-            return f"--ram-scope={self.ram_scope}"
+        if why := self._why_as_given():
+            return why
         if self.device.profile is not None:
             return (
                 "--profile has whole ones; --split, here and for poetc profile, says which to split"
@@ -113,6 +109,14 @@ class Options(SearchOptions):
         if self.device.storage is None:
             return self.device.why_no_storage(self.device_name)
         return ""
+
+    def _why_as_given(self) -> str:
+        """Which option says where parameters are, and in which shards; nothing if none does."""
+        if isinstance(self.split, tuple):
+            return f"--split={splits_text(self.split)}"
+        if self.params == "ram":
+            return "--params=ram"
+        return "" if self.ram_scope == "all" else f"--ram-scope={self.ram_scope}"
 
     @property
     def arranges(self) -> bool:
@@ -128,12 +132,8 @@ class Options(SearchOptions):
         """Which option keeps kernels from running in tiles; nothing if none does."""
         if self.stream == "never":
             return "--stream=never"
-        if isinstance(self.split, tuple):
-            return f"--split={splits_text(self.split)}"
-        if self.params == "ram":
-            return "--params=ram"
-        if self.ram_scope != "all":
-            return f"--ram-scope={self.ram_scope}"
+        if why := self._why_as_given():
+            return why
         if self.strategy != default("strategy"):
             return f"--strategy={self.strategy}"
         if not self.paging:

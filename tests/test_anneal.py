@@ -13,9 +13,7 @@ from poetc.schedule.heuristics.anneal import annealed
 from poetc.schedule.model.checker import replay
 from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.keep_all import paging_all
 from poetc.schedule.model.problem import Problem
-from poetc.schedule.model.rebuild import rebuild
 
 LATE_NS = 10**6
 """More than any of these problems takes."""
@@ -32,8 +30,7 @@ def test_nothing_is_faster_than_the_fastest(problem: Problem) -> None:
     """It never says that it has what there is not, and mostly finds the shortest makespan."""
     free = replace(problem, dma=True, deadline_ns=None)
     instance = Instance(free, remat=False)
-    start = rebuild(instance, paging_all(instance))
-    steps = annealed(instance, start, Effort(0.05))
+    steps = annealed(instance, Effort(0.05))
     late = Instance(replace(free, deadline_ns=LATE_NS), remat=False)
     best = in_time(late, Effort())
     assert best.proven
@@ -66,7 +63,7 @@ def test_all_limits_are_kept(problem: Problem) -> None:
     best_use = replay(late, best.steps)
     limits = {"deadline_ns": best_use.makespan_ns, "storage_bytes": best_use.storage_bytes}
     instance = Instance(replace(late, **limits), remat=False)
-    steps = annealed(instance, rebuild(instance, paging_all(instance)), Effort(0.05))
+    steps = annealed(instance, Effort(0.05))
     if steps is not None:
         replay(instance.problem, steps)
         reached("met")

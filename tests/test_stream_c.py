@@ -64,7 +64,7 @@ def streamed(name: str, ram_bytes: int, block_bytes: int):
     [
         ("gesture_mlp", 1500, 64, 5, 3),
         ("gesture_mlp", 1500, 512, 5, 3),
-        ("lenet5", 8192, 512, 10, 2),
+        ("lenet5", 8192, 512, 14, 2),
         ("bert_micro", 31200, 512, 30, 2),
         pytest.param("resnet8", 24 * 1024, 512, 40, 2, marks=pytest.mark.slow),
     ],

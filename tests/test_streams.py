@@ -59,7 +59,7 @@ def streamed_bits(module: ModuleOp, arguments: list[np.ndarray], ram_bytes: int)
     "name, ram_bytes, streams",
     [
         ("gesture_mlp", 1500, 5),
-        ("lenet5", 8192, 10),
+        ("lenet5", 8192, 14),
     ],
 )
 def test_models_in_little_ram(name: str, ram_bytes: int, streams: int):

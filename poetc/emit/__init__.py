@@ -45,7 +45,8 @@ def _stays(given: Given) -> bool:
     return False
 
 
-def _untiled_plans(given: Given) -> str:
+def untiled_plans(given: Given) -> str:
+    """What says that a program that runs plans has no kernels in tiles; empty for others."""
     return "plans have none; --executor=code has" if runs_plans(given) else ""
 
 
@@ -70,7 +71,7 @@ class Backend:
     plans: Callable[[Given], bool] = runs_plans
     has_entries: bool = False
     keeps_loops: Callable[[Given], bool] = _stays
-    untiled: Callable[[Given], str] = _untiled_plans
+    untiled: Callable[[Given], str] = untiled_plans
 
 
 @cache

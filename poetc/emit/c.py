@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poetc.emit import Backend, Job, runs_plans
+from poetc.emit import Backend, Job, untiled_plans
 from poetc.errors import InputError
 from poetc.options import Given, default
 from poetc.streams import file_name
@@ -84,11 +84,9 @@ def _emit(job: Job) -> None:
 
 
 def _untiled(given: Given) -> str:
-    if runs_plans(given):
-        return "plans have none; --executor=code has"
     if given.text("kernels") == "tvm":
-        return "--kernels=tvm has none; --kernels=c has"
-    return ""
+        return untiled_plans(given) or "--kernels=tvm has none; --kernels=c has"
+    return untiled_plans(given)
 
 
 BACKEND = Backend(

@@ -64,10 +64,11 @@ def arrange_kernels(module: ModuleOp, device: Device) -> None:
             Rewriter.replace_op(function, new)
 
 
-def kernels_by_key(module: ModuleOp) -> dict[str, FuncOp]:
-    """The kernels of a module by what they are known by, without those that read tables."""
+def names_by_key(module: ModuleOp) -> dict[str, str]:
+    """The names of the kernels of a module by what these are known by, without those that read
+    tables."""
     return {
-        kernel_key(op): op
+        kernel_key(op): op.sym_name.data
         for op in module.ops
         if isinstance(op, FuncOp) and not any(isinstance(o, memref.GetGlobalOp) for o in op.walk())
     }

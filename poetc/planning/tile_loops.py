@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xdsl.dialects import affine
@@ -41,18 +40,12 @@ def stream_of(
         else result.type
         for n, result in enumerate(compute.results, len(values))
     ]
-    cost = compute.cost or CostAttr(0)
     stream = StreamOp(
         compute.label.data,
         values,
         types,
         compute.body.clone(),
-        cost=CostAttr(
-            cost.energy_nj + math.ceil(tiled.transfer_ns * costs.power_w),
-            cost.time_ns + math.ceil(tiled.transfer_ns),
-            tiled.workspace_bytes,
-            cost.flops,
-        ),
+        cost=tiled.cost(compute.cost or CostAttr(0), costs),
         attributes=dict(compute.attributes),
     )
     block = stream.tiles.block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from xdsl.dialects.func import FuncOp
 from poetc.costmodel.slices import SliceCosts
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
+from poetc.ir.poet import CostAttr
 from poetc.kernels.analysis import buffer_bytes, buffers
 from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.positions import with_positions
@@ -62,6 +64,15 @@ class TiledKernel:
     def transfer_ns(self) -> float:
         """The time of all transfers."""
         return self.clear_ns + sum(nest.transfer_ns for nest in self.nests)
+
+    def cost(self, whole: CostAttr, costs: SliceCosts) -> CostAttr:
+        """What the kernel costs in tiles with its transfers, if it costs `whole` without."""
+        return CostAttr(
+            whole.energy_nj + math.ceil(self.transfer_ns * costs.power_w),
+            whole.time_ns + math.ceil(self.transfer_ns),
+            self.workspace_bytes,
+            whole.flops,
+        )
 
     @property
     def read_bytes(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +12,7 @@ from xdsl.ir import SSAValue
 from poetc.costmodel.device import Device
 from poetc.costmodel.slices import SliceCosts, slice_costs
 from poetc.ir.graph import GraphView, graphs, widest_element_bytes
-from poetc.ir.poet import ComputeOp, GraphOp, RunOp, StreamOp
+from poetc.ir.poet import ComputeOp, CostAttr, GraphOp, RunOp, StreamOp
 from poetc.kernels.analysis import buffers, may_alias
 from poetc.planning.tile_loops import stream_of
 from poetc.planning.tile_search import KernelTiles, TiledKernel
@@ -101,15 +100,15 @@ class _Variants:
             room_bytes = self.ram_bytes - _resident_bytes(self.view.problem, operation, streamed)
             at = frozenset().union(*(positions[v] for v in streamed))
             for way in kernel.front(at, room_bytes // unit * unit, _WAYS):
-                transfer_ns = math.ceil(way.transfer_ns)
+                cost = way.cost(compute.cost or CostAttr(0), self.costs)
                 self.ways.setdefault(k, []).append(way)
                 variants.append(
                     Variant(
                         streamed,
-                        round_up(way.workspace_bytes, unit),
-                        operation.time_ns + transfer_ns,
-                        transfer_ns,
-                        operation.energy_nj + math.ceil(way.transfer_ns * self.costs.power_w),
+                        round_up(cost.workspace, unit),
+                        cost.time_ns,
+                        cost.time_ns - operation.time_ns,
+                        cost.energy_nj,
                         way.read_bytes,
                         way.written_bytes,
                     )
@@ -213,6 +212,3 @@ def _stays_in_place(
         if writes and not all(may_alias(nest.function, writes[0] - inputs, at) for at in reads):
             return False
     return True
-
-
-__all__ = ["drop_kernels", "with_variants"]

@@ -107,7 +107,7 @@ def lay_out(problem: Problem, steps: Sequence[Step]) -> Layout:
                     )
                     ram.end(scratch, s)
                 taken = {o: stay.pop(i) for o, i in takes_over.items()}
-                for v in (v for v in operation.outputs if v not in way.streamed):
+                for v in way.resident(operation.outputs):
                     stay[v] = taken[v] if v in taken else ram.begin_tensor(problem.tensors[v], s)
                     new.append(stay[v])
             case PageIn(v):
@@ -158,7 +158,7 @@ def plan_memory(
     page: dict[int, int] = {}  # tensor -> its buffer
     written: list[list[int]] = []
     for s, step in enumerate(steps):
-        out, read = _moved(problem, step)
+        out, read = pages_moved(problem, step)
         for v in out:
             if v not in image.places:
                 page[v] = storage.begin(problem.tensors[v].name, sizes[v], s)
@@ -187,14 +187,13 @@ def plan_memory(
     )
 
 
-def _moved(problem: Problem, step: Step) -> tuple[list[int], list[int]]:
+def pages_moved(problem: Problem, step: Step) -> tuple[list[int], list[int]]:
     """The tensors whose pages a step writes, and those whose pages it reads."""
     match step:
         case Compute(k, _, variant):
             operation = problem.operations[k]
-            streamed = operation.way(variant).streamed
-            written = [v for v in operation.outputs if v in streamed]
-            return written, [v for v in operation.inputs if v in streamed]
+            way = operation.way(variant)
+            return way.streams(operation.outputs), way.streams(operation.inputs)
         case PageOut(v):
             return [v], []
         case PageIn(v):

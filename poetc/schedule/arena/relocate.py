@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from poetc.schedule.arena.memory import Layout, lay_out
+from poetc.schedule.arena.memory import Layout, lay_out, pages_moved
 from poetc.schedule.arena.pack import Buffer, pack, round_up
 from poetc.schedule.arena.relocate_sweep import Found, Segment, Sweeps
 from poetc.schedule.model.checker import replay
@@ -110,13 +110,12 @@ def _possible(instance: Instance, steps: Sequence[Step], layout: Layout) -> list
             continue
         if isinstance(step, Compute):
             operation = instance.operations[step.operation]
-            streamed = operation.way(step.variant).streamed
-            for v in dict.fromkeys(operation.inputs):
-                if v not in streamed:
-                    use(v, s)
+            way = operation.way(step.variant)
+            for v in dict.fromkeys(way.resident(operation.inputs)):
+                use(v, s)
             for _, i in step.inplace:
                 del used[i]
-            made = tuple(v for v in operation.outputs if v not in streamed)
+            made = tuple(way.resident(operation.outputs))
         else:
             used[step.tensor] = s
             made = (step.tensor,) if isinstance(step, PageIn) else ()
@@ -130,15 +129,8 @@ def _possible(instance: Instance, steps: Sequence[Step], layout: Layout) -> list
 
 def _written(instance: Instance, steps: Sequence[Step]) -> dict[int, int]:
     """The tensors that steps write to storage, and at which step."""
-    written: dict[int, int] = {}
-    for s, step in enumerate(steps):
-        if isinstance(step, PageOut):
-            written[step.tensor] = s
-        elif isinstance(step, Compute):
-            operation = instance.operations[step.operation]
-            streamed = operation.way(step.variant).streamed
-            written |= {v: s for v in operation.outputs if v in streamed}
-    return written
+    problem = instance.problem
+    return {v: s for s, step in enumerate(steps) for v in pages_moved(problem, step)[0]}
 
 
 def _split(cuts: Sequence[Cut]) -> dict[int, list[Cut]]:

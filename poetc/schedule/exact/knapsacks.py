@@ -134,7 +134,7 @@ class Knapsacks:
         """Units that a way to run an operation takes beside its inputs."""
         tensors = self.model.instance.tensors
         # What replaces a tensor takes over its buffer.
-        made = [v for v in self.model.instance.operations[k].outputs if v not in way.streamed]
+        made = way.resident(self.model.instance.operations[k].outputs)
         new = sum(self.size[v] for v in made if tensors[v].replaces is None)
         return self._penalty(way.workspace_bytes) + new
 

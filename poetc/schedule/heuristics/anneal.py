@@ -21,7 +21,9 @@ from poetc.schedule.model.checker import replay
 from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import ScheduleError
 from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.keep_all import paging_all
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place, Step
+from poetc.schedule.model.rebuild import rebuild
 
 EVALUATE = 7e-7
 """Work for a step of a schedule that is evaluated."""
@@ -52,15 +54,12 @@ class _Cost(NamedTuple):
     energy_nj: int
 
 
-def annealed(
-    instance: Instance, steps: Sequence[Step], effort: Effort, seed: int = 0
-) -> tuple[Step, ...] | None:
-    """The schedule of least energy that keeps to all limits, of those found from `steps` on; in a
-    problem without a deadline, the one of least makespan. None where none is found.
-
-    `steps` run each operation once, as it is; they may exceed the RAM and be late.
-    """
-    if len(steps) > MOST_STEPS or any(isinstance(s, Compute) and s.variant for s in steps):
+def annealed(instance: Instance, effort: Effort, seed: int = 0) -> tuple[Step, ...] | None:
+    """The schedule of least energy that keeps to all limits, of those found from the one on that
+    pages everything in for each operation; in a problem without a deadline, the one of least
+    makespan. None where none is found."""
+    steps = rebuild(instance, paging_all(instance))
+    if len(steps) > MOST_STEPS:
         return None
     found = _Annealing(instance, seed).run(_items(instance, steps), effort)
     if found is None:

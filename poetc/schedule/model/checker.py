@@ -164,9 +164,8 @@ class _Replay:
         self.streamed_in += way.read_bytes
         self.streamed_out += way.written_bytes
         if problem.dma and way.streamed:
-            # Both are occupied; the bus is free only when every page that is read is complete.
+            # It has the bus, too, which is free only when every page that is read is complete.
             self.clock_ns = max(self.clock_ns, self.bus_free_ns)
-            self.bus_free_ns = self.clock_ns + way.time_ns
         self.clock_ns += way.time_ns
         return used
 

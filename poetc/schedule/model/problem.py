@@ -8,7 +8,7 @@ integers everywhere. `docs/schedule.md` states the rules that the steps obey.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,6 +75,14 @@ class Variant:
     energy_nj: int
     read_bytes: int = 0
     written_bytes: int = 0
+
+    def resident(self, tensors: Iterable[int]) -> list[int]:
+        """Those of `tensors`, inputs or outputs, that it has in RAM, in order."""
+        return [v for v in tensors if v not in self.streamed]
+
+    def streams(self, tensors: Iterable[int]) -> list[int]:
+        """Those of `tensors`, inputs or outputs, that it streams, in order."""
+        return [v for v in tensors if v in self.streamed]
 
 
 @dataclass(frozen=True)

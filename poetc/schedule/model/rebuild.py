@@ -83,15 +83,15 @@ def prune(instance: Instance, events: Sequence[Event]) -> tuple[list[Event], lis
 def resident(instance: Instance, run: Run) -> tuple[set[int], set[int]]:
     """Inputs and outputs of a run that it has in RAM."""
     operation = instance.operations[run.operation]
-    away = operation.way(run.variant).streamed
-    return set(operation.inputs) - away, set(operation.outputs) - away
+    way = operation.way(run.variant)
+    return set(way.resident(operation.inputs)), set(way.resident(operation.outputs))
 
 
-def streamed(instance: Instance, run: Run) -> tuple[frozenset[int], frozenset[int]]:
+def streamed(instance: Instance, run: Run) -> tuple[set[int], set[int]]:
     """Inputs and outputs of a run that it streams."""
     operation = instance.operations[run.operation]
-    away = operation.way(run.variant).streamed
-    return away & set(operation.inputs), away & set(operation.outputs)
+    way = operation.way(run.variant)
+    return set(way.streams(operation.inputs)), set(way.streams(operation.outputs))
 
 
 def stages(n: int, events: Sequence[Event]) -> list[int]:

@@ -178,7 +178,7 @@ def _timed(problem: Problem, step: Step) -> _Timed:
         case Compute(k, inplace, variant):
             operation = problem.operations[k]
             way = operation.way(variant)
-            made = tuple(v for v in operation.outputs if v not in way.streamed)
+            made = tuple(way.resident(operation.outputs))
             shared = sum(min(tensors[o].bytes, tensors[i].bytes) for o, i in inplace)
             return _Timed(
                 None,
@@ -187,7 +187,7 @@ def _timed(problem: Problem, step: Step) -> _Timed:
                 grows_bytes=sum(tensors[v].bytes for v in made),
                 shrinks_bytes=sum(tensors[i].bytes for _, i in inplace),
                 beside_bytes=way.workspace_bytes - shared,
-                read=tuple(v for v in operation.inputs if v not in way.streamed),
+                read=tuple(way.resident(operation.inputs)),
                 ended=tuple(i for _, i in inplace),
                 made=made,
                 both=bool(way.streamed),

@@ -12,7 +12,6 @@ from poetc.schedule.heuristics.repair import repair
 from poetc.schedule.heuristics.streaming import stream
 from poetc.schedule.model import keep_all
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.rebuild import rebuild
 from poetc.schedule.search.state import Search
 
 
@@ -77,10 +76,9 @@ def in_time(search: Search) -> None:
     late = search.steps is None and problem.dma and problem.deadline_ns is not None
     if not late or not params.anneal:
         return
-    start = rebuild(instance, keep_all.paging_all(instance))
     for seed in range(params.anneal_turns):
         effort = search.part(params.anneal_share, params.anneal_work)
-        steps = annealed(instance, start, effort, seed)
+        steps = annealed(instance, effort, seed)
         if steps is not None:
             search.adopt(steps, instance.base_energy)
             search.note(f"schedule {search.energy_nj} nJ annealed")

@@ -243,8 +243,7 @@ def fastest(instance: Instance, seconds: float = DEFAULTS.message_s) -> Least:
             time_weight=1e3 * max(free.base_energy, 1.0) / max(bound, 1),
         )
     if free.problem.dma and params.anneal and (best is None or best > bound):
-        start = rebuild(free, keep_all.paging_all(free))
-        steps = annealed(free, start, search.part(params.anneal_share))
+        steps = annealed(free, search.part(params.anneal_share))
         if steps is not None:
             taken_ns = replay(free.problem, steps).makespan_ns
             best = taken_ns if best is None else min(best, taken_ns)
