@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 from math import ceil, prod
 
@@ -100,6 +101,13 @@ class _Level:
     is_guarded: bool
     """Whether a guard is all there is in it, which becomes its bounds."""
 
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """Those whose copies make a difference."""
+        by_loads = (load.loops if load.steps is None else load.steps for load in self.loads)
+        by_others = (*(loops for loops, _ in self.instructions), *self.carried)
+        return tuple(dict.fromkeys(loop for each in (*by_others, *by_loads) for loop in each))
+
 
 @dataclass(frozen=True)
 class Arrangement:
@@ -130,9 +138,8 @@ class Kernel:
         self.inside: dict[Loop | None, list[Operation]] = {None: []}
         self._walk(function.body.block, ())
         self.extents = {loop: extent(loop) for loop in self.inside if loop is not None}
-        self.levels: dict[Loop, _Level] = {
-            loop: self._level(loop) for loop in self.inside if loop is not None
-        }
+        self.sums = frozenset(loop for loop in self.extents if loop.inits)
+        self.levels: dict[Loop, _Level] = {loop: self._level(loop) for loop in self.extents}
         self.sizes: dict[Loop, Counter[tuple[_Loops, _Loops]]] = {}
         self.found: dict[object, list[_Candidate]] = {}
         self.known: dict[object, tuple[float, float]] = {}
@@ -165,7 +172,7 @@ class Kernel:
             best = min(
                 self._candidates(leaf, chosen), key=lambda c: c.instructions + c.more * price
             )
-            around = [loop for loop in (*self.around[leaf], leaf) if not loop.inits]
+            around = [loop for loop in (*self.around[leaf], leaf) if loop not in self.sums]
             chosen = {**dict.fromkeys(around, 1), **chosen, **best.copies}
             instructions += best.instructions
             code += best.more
@@ -174,7 +181,7 @@ class Kernel:
 
     def _candidates(self, leaf: Loop, chosen: Mapping[Loop, int]) -> list[_Candidate]:
         """What can be chosen for a loop, first what is there without more copies."""
-        around = [loop for loop in (*self.around[leaf], leaf) if not loop.inits]
+        around = [loop for loop in (*self.around[leaf], leaf) if loop not in self.sums]
         key = (leaf, *(chosen.get(loop) for loop in around))
         if key not in self.found:
             free = [loop for loop in around if loop not in chosen and self.extents[loop] > 1]
@@ -186,7 +193,11 @@ class Kernel:
                     for factors in _tiles([self.extents[loop] for loop in loops]):
                         tiles.append(given | dict(zip(loops, factors, strict=True)))
             unrolled = [1]
-            if leaf.inits and IN_ALL not in leaf.attributes and not self.levels[leaf].is_guarded:
+            if (
+                leaf in self.sums
+                and IN_ALL not in leaf.attributes
+                and not self.levels[leaf].is_guarded
+            ):
                 unrolled = [count for count in _UNROLLED if self.extents[leaf] % count == 0]
             self.found[key] = _best(
                 _Candidate(
@@ -216,7 +227,7 @@ class Kernel:
 
         def run(depth: int, inner: dict[Loop, int]) -> float:
             loop = path[depth]
-            count = 1 if loop.inits else copies.get(loop, 1)
+            count = 1 if loop in self.sums else copies.get(loop, 1)
             tiles, rest = divmod(self.extents[loop], count)
             total = 0.0
             for times, factor in ((tiles, count), (rest, 1)):
@@ -240,7 +251,7 @@ class Kernel:
 
     def _once(self, loop: Loop, copies: Mapping[Loop, int], unroll: int) -> tuple[float, float]:
         """Instructions of an iteration of a loop without loops inside, and of entering it."""
-        key = (loop, unroll, *copies.items())
+        key = (loop, unroll, *(copies.get(other, 1) for other in self.levels[loop].loops))
         if key not in self.known:
             self.known[key] = self._count_once(loop, copies, unroll)
         return self.known[key]
@@ -250,7 +261,7 @@ class Kernel:
     ) -> tuple[float, float]:
         level, machine = self.levels[loop], self.machine
         body = float(sum(each * _count(loops, copies) for loops, each in level.instructions))
-        counts = {**copies, loop: unroll} if loop.inits and unroll > 1 else copies
+        counts = {**copies, loop: unroll} if loop in self.sums and unroll > 1 else copies
         body += sum(_distinct(load, counts) for load in level.loads) / unroll
         pointers = sum(_pointers(load, counts, machine.reach) for load in level.loads)
         carried = sum(_count(loops, copies) for loops in level.carried)
@@ -298,8 +309,8 @@ class Kernel:
 
     def _more(self, leaf: Loop, copies: Mapping[Loop, int], unroll: int) -> float:
         """Operations of code that there are more than without copies."""
-        jammed = [loop for loop in (*self.around[leaf], leaf) if copies.get(loop, 1) > 1]
-        jammed = [loop for loop in jammed if not loop.inits]
+        path = (*self.around[leaf], leaf)
+        jammed = [loop for loop in path if copies.get(loop, 1) > 1 and loop not in self.sums]
         more = 0.0
         for (around, loops), size in self._sizes(jammed[0] if jammed else leaf).items():
             parts = 1.0
@@ -307,7 +318,7 @@ class Kernel:
                 if loop in around:
                     varies = copies[loop] if loop in loops else 1
                     parts *= varies + bool(self.extents[loop] % copies[loop])
-            if leaf in around and leaf.inits:
+            if leaf in around and leaf in self.sums:
                 parts *= unroll + bool(self.extents[leaf] % unroll)
             more += size * (parts - 1)
         return more
