@@ -53,7 +53,7 @@ def scheduled(model: Model, unlimited: ScheduleReport, line_bytes: int) -> Modul
     options = model.options(
         int(MODELS[model.name] * unlimited.use.peak_bytes),
         params="storage",
-        time_limit_s=1.0,
+        strategy="paging-only",  # as fast as it is the same everywhere
         device=device(line_bytes),
     )
     schedule_and_plan(graphs(module)[0], options)
