@@ -2,9 +2,9 @@
 
     python -m benchmarks.streaming_boards [MODEL ...]
 
-Prints a table of docs/streaming.md. Each model is scheduled by poet-stream and runs one step as
-firmware in QEMU; the results must be the same bits as those of the host with unlimited RAM. Needs
-QEMU and arm-none-eabi-gcc. ResNet-18 takes minutes.
+Prints a table of docs/streaming.md. Each model is scheduled for so little RAM and runs one step
+as firmware in QEMU; the results must be the same bits as those of the host with unlimited RAM.
+Needs QEMU and arm-none-eabi-gcc. ResNet-18 takes minutes.
 """
 
 from __future__ import annotations
