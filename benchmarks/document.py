@@ -3,7 +3,8 @@
 A benchmark prints Markdown, and fails by an exception or an exit code other than 0: where a program
 that it runs fails, where a result is wrong, where a promise is not kept. `run` shows what is
 printed on standard error as it comes. Only when everything is there does it go to standard output,
-or, with `--output FILE`, into a document, whose old content is there until then.
+or, with `--output FILE`, into a document, whose old content is there until then: a page in its
+place, a table in that of the table with its head, where rows of what was not measured stay.
 """
 
 from __future__ import annotations
@@ -43,8 +44,33 @@ def run(main: Callable[[list[str]], int | None]) -> None:
     elif output is None:
         sys.stdout.write(text)
     else:
-        write_whole(output, text)
+        write_whole(output, text if text.startswith("#") else _in_place(output, text))
     sys.exit(code)
+
+
+def _in_place(page: Path, text: str) -> str:
+    """The page with the tables of a text; ends the process where it has none with such a head."""
+    lines = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
+    for table in (part.splitlines() for part in text.strip().split("\n\n")):
+        if table[0] not in lines:
+            sys.exit(f"{page} has no table with the head {table[0]}")
+        begin = lines.index(table[0]) + 2
+        end = next((i for i in range(begin, len(lines)) if lines[i][:1] != "|"), len(lines))
+        lines[begin:end] = _merged(lines[begin:end], table[2:])
+    return "\n".join(lines) + "\n"
+
+
+def _merged(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """The new rows, each subject where it was, and old ones of other subjects: of what their first
+    cells say."""
+    rows: dict[str, list[str]] = {}
+    for row in new:
+        rows.setdefault(row.split("|")[1], []).append(row)
+    if rows.keys() >= {row.split("|")[1] for row in old}:
+        return list(new)
+    known = set(rows)
+    kept = [rows.pop(name, []) if (name := r.split("|")[1]) in known else [r] for r in old]
+    return [row for group in (*kept, *rows.values()) for row in group]
 
 
 def progress(items: Iterable[_T]) -> Iterable[_T]:

@@ -210,7 +210,7 @@ def test_a_benchmark_that_is_done_replaces_its_document(
     seen: list[str] = []
 
     def measure(words: list[str]) -> None:
-        print(f"| {words} |")
+        print(f"# {words}")
         seen.append(old.read_text())
 
     for words, code in ((["a"], 0), (["b"], 0)):
@@ -218,10 +218,32 @@ def test_a_benchmark_that_is_done_replaces_its_document(
         with pytest.raises(SystemExit) as ended:
             document.run(measure)
         assert ended.value.code == code
-    assert seen == ["what was there\n", "| ['a'] |\n"] and old.read_text() == "| ['b'] |\n"
+    assert seen == ["what was there\n", "# ['a']\n"] and old.read_text() == "# ['b']\n"
     monkeypatch.setattr(sys, "argv", ["benchmark"])
     with pytest.raises(SystemExit, match="nothing was measured"):
         document.run(lambda words: None)
+
+
+def test_a_table_goes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    other, head = "| model | RAM |\n|---|--:|\n| b | 7 |\n", "| model | time |\n|---|--:|\n"
+    rows = "| a | 1 |\n| b | 2 |\n| c | 4 |\n| b | 3 |\n"
+    page.write_text(f"# Page\n\n{other}\n{head}{rows}Text\n")
+    monkeypatch.setattr(sys, "argv", ["benchmark", "--output", str(page)])
+
+    def measure(head: str) -> None:
+        made = f"| model | {head} |\n|---|--:|\n| b | 5 |\n| d | 6 |\n"
+        document.run(lambda words: print(f"{made}\n{other.replace('7', '8')}"))
+
+    with pytest.raises(SystemExit) as ended:
+        measure("time")
+    assert ended.value.code == 0
+    rows = "| a | 1 |\n| b | 5 |\n| c | 4 |\n| d | 6 |\n"
+    there = f"# Page\n\n{other.replace('7', '8')}\n{head}{rows}Text\n"
+    assert page.read_text() == there
+    with pytest.raises(SystemExit, match=r"no table with the head \| model \| energy"):
+        measure("energy")
+    assert page.read_text() == there
 
 
 SCRIPTS = sorted(p for p in (ROOT / "benchmarks").glob("*.py") if "__main__" in p.read_text())
