@@ -13,10 +13,10 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.index import Condition, Index, Quotient, Var, constant
 from poetc.ir.stablehlo_attributes import ConvDims, ScatterDims
 from poetc.ir.text import module_text, parse_module
 from poetc.kernels.analysis import IN_ALL, may_alias, work, workspace_bytes
-from poetc.kernels.index import Condition, Index, Quotient, Var, constant
 from poetc.kernels.lower import lower
 from poetc.kernels.solving import solve
 

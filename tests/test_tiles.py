@@ -19,10 +19,10 @@ from xdsl.ir import Block
 
 from poetc.interpreter.kernels import run_kernel, tables_of
 from poetc.ir.graph import graphs
+from poetc.ir.index import Index, Quotient, Var
 from poetc.ir.text import make_context, parse_module
 from poetc.kernels.analysis import buffers as buffers_of
 from poetc.kernels.distribute import distribute
-from poetc.kernels.index import Index, Quotient, Var
 from poetc.kernels.lower import lower_kernel
 from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable, Slice

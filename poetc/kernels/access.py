@@ -27,7 +27,7 @@ from xdsl.ir.affine import (
     AffineSymExpr,
 )
 
-from poetc.kernels.index import Index, constant
+from poetc.ir.index import Index, constant
 
 LOADS = (affine.LoadOp, memref.LoadOp)
 STORES = (affine.StoreOp, memref.StoreOp)

@@ -30,9 +30,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from poetc.ir.buffers import type_in_kernel
 from poetc.ir.dense import dtype_of
-from poetc.ir.types import computed_type
-from poetc.kernels.analysis import IN_ALL, SEQUENTIAL
-from poetc.kernels.index import (
+from poetc.ir.index import (
     ZERO,
     Atom,
     Condition,
@@ -45,6 +43,8 @@ from poetc.kernels.index import (
     holds,
     within,
 )
+from poetc.ir.types import computed_type
+from poetc.kernels.analysis import IN_ALL, SEQUENTIAL
 
 _BOOL = IntegerType(1)
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 from xdsl.ir import Operation
 
-from poetc.kernels.index import Condition, Index, Quotient, Var
+from poetc.ir.index import Condition, Index, Quotient, Var
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from poetc.errors import InputError
+from poetc.ir.index import Index, Var
 from poetc.ir.locations import source_location
 from poetc.kernels.access import STORES, Access, access_indices, loops_around
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent
-from poetc.kernels.index import Index, Var
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from poetc.errors import InputError
 from poetc.ir import stablehlo
 from poetc.ir.buffers import type_in_kernel
 from poetc.ir.dense import dtype_of, from_array
+from poetc.ir.index import ZERO, Condition, Dynamic, Index, Quotient, Var
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.conversion import converted
+from poetc.ir.stablehlo.index_maps import Indices, Move
+from poetc.ir.stablehlo.indexing import Gather
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
-from poetc.kernels.index import ZERO, Condition, Dynamic, Index, Quotient, Var
-from poetc.kernels.indexing import REDUCTIONS, Gather, Indices, Move, elementwise_at, movement
 from poetc.kernels.plan import Plan
 from poetc.kernels.reductions import Reductions
 
@@ -83,9 +84,9 @@ class Evaluator(Reductions):
         assert isinstance(op, Operation)
         if isinstance(op, stablehlo.ElementwiseOp):
             self._chain(op, at)
-            elements = [self.element(o, elementwise_at(o, at)) for o in op.operands]
+            elements = [self.element(o, op.operand_at(o, at)) for o in op.operands]
             return op.lower(self.b, *elements)
-        if isinstance(op, REDUCTIONS):
+        if isinstance(op, stablehlo.ReductionOp):
             return self.reduced(op, at)
         match op:
             case stablehlo.ConstantOp():
@@ -96,9 +97,9 @@ class Evaluator(Reductions):
                 return self._position(op)
             case stablehlo.GatherOp():
                 return self._gather(op, at)
-        moves = movement(op, at)
-        if moves is None:
+        if not isinstance(op, stablehlo.MovementOp):
             raise InputError(f"{op.name} is not supported in kernels")
+        moves = op.moves(at)
 
         def choose(i: int) -> Sequence[Val]:
             move = moves[i]
@@ -133,27 +134,26 @@ class Evaluator(Reductions):
             [Condition(position - start)],
         )
 
-    def _chain(self, op: Operation, at: tuple[Index, ...]) -> None:
+    def _chain(self, op: stablehlo.ElementwiseOp, at: tuple[Index, ...]) -> None:
         """Evaluate the element-wise operations that `op` depends on from the first one on: chains
         of hundreds would otherwise go as deep as they are long."""
-        chain: set[Operation] = set()
+        chain: set[stablehlo.ElementwiseOp] = set()
         stack = [op]
         while stack:
             for operand in stack.pop().operands:
                 producer = operand.owner
                 if (
-                    isinstance(producer, Operation)
+                    isinstance(producer, stablehlo.ElementwiseOp)
                     and producer not in chain
-                    and isinstance(producer, stablehlo.ElementwiseOp)
                     and operand not in self.written
                     and operand not in self.plan.kept
-                    and self.b.recall((operand, elementwise_at(operand, at))) is None
+                    and self.b.recall((operand, op.operand_at(operand, at))) is None
                 ):
                     chain.add(producer)
                     stack.append(producer)
         for producer in sorted(chain, key=self._order.__getitem__):
             value = producer.results[0]
-            self.element(value, elementwise_at(value, at))
+            self.element(value, op.operand_at(value, at))
 
     def _constant(self, op: stablehlo.ConstantOp, at: tuple[Index, ...]) -> Val:
         array = op.array()

@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import IndexType, IntegerType, i32, i64
 from xdsl.ir import Attribute
 
 from poetc.ir.dense import dtype_of
+from poetc.ir.index import Index
 from poetc.ir.stablehlo.conversion import converted
 from poetc.ir.types import with_arithmetic
 from poetc.kernels.builder import Builder, Val
-from poetc.kernels.index import Index
 
 _INDEX_BYTES = 4
 """Of a position in generated code."""

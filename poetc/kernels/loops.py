@@ -14,19 +14,13 @@ from math import prod
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.ir import stablehlo
+from poetc.ir.index import ZERO, Index, Var
 from poetc.ir.stablehlo import shape_of
-from poetc.kernels.index import ZERO, Index, Var
-from poetc.kernels.indexing import (
-    REDUCTIONS,
-    Gather,
-    SelectAndScatter,
-    elements,
-    elementwise_at,
-    is_costly,
-    movement,
-    reduction,
-)
+from poetc.ir.stablehlo.contraction import Contraction
+from poetc.ir.stablehlo.indexing import Gather
+from poetc.ir.stablehlo.windows import SelectAndScatter
 from poetc.kernels.plan import Plan
+from poetc.kernels.values import is_costly
 
 At = tuple[Index, ...]
 
@@ -145,12 +139,12 @@ class _Walk:
             self._want((at[dim] for dim in fixed), True)
             shape = shape_of(value)
             at = tuple(at[d] if d in fixed else self._var(n) for d, n in enumerate(shape))
-        if isinstance(op, REDUCTIONS):
+        if isinstance(op, stablehlo.ReductionOp):
             self._reduction(op, at)
         elif isinstance(op, stablehlo.GatherOp):
             self._gather(op, at)
-        elif (moves := movement(op, at)) is not None:
-            for move in moves:
+        elif isinstance(op, stablehlo.MovementOp):
+            for move in op.moves(at):
                 self._element(move.source, move.indices)
         elif isinstance(op, stablehlo.PositionOp):
             self._element(op.iteration, ())
@@ -159,10 +153,10 @@ class _Walk:
             if op.IS_SLOW or op.function():
                 self._want(at, False)
             for operand in op.operands:
-                self._element(operand, elementwise_at(operand, at))
+                self._element(operand, op.operand_at(operand, at))
 
-    def _reduction(self, op: Operation, at: At) -> None:
-        description = reduction(op, at)
+    def _reduction(self, op: stablehlo.ReductionOp, at: At) -> None:
+        description = op.reduction(at)
         if not is_trivial(op):
             self.result.asks.append((op.results[0], at))
             self._want(at, True)
@@ -172,7 +166,7 @@ class _Walk:
             source = [description.source_index(i, t) for i, t in enumerate(positions)]
             if all(t == ZERO for t in positions):
                 self._want(source, True)
-        if description.start is not None:
+        if isinstance(description, Contraction) and description.start is not None:
             self._element(*description.start)
         for operand, read in description.reads(positions):
             self._element(operand, read)
@@ -186,10 +180,10 @@ class _Walk:
         self._element(op.operand, indices)
 
 
-def is_trivial(op: Operation) -> bool:
+def is_trivial(op: stablehlo.ReductionOp) -> bool:
     """Whether a reduction combines just one element."""
     at = [ZERO] * len(shape_of(op.results[0]))
-    description = reduction(op, at)
+    description = op.reduction(at)
     extents = [axis.extent for axis in description.axes]
     if isinstance(description, SelectAndScatter):
         extents += description.op.window
@@ -366,4 +360,4 @@ def dimensions_in_step(tree: LoopTree, axis: object) -> set[tuple]:
     return keys
 
 
-__all__ = ["Loop", "LoopTree", "Result", "axis_key", "build_loops", "elements"]
+__all__ = ["Loop", "LoopTree", "Result", "axis_key", "build_loops"]

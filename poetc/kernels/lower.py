@@ -29,13 +29,12 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from poetc.errors import PoetcError
 from poetc.ir import stablehlo
 from poetc.ir.buffers import buffer_type, type_in_kernel
+from poetc.ir.index import Index, Var
 from poetc.ir.poet import ComputeOp
-from poetc.ir.stablehlo import element_type_of, shape_of, tensor_type
+from poetc.ir.stablehlo import element_count, element_type_of, shape_of, tensor_type
 from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.evaluate import Evaluator, NeedsBuffer
-from poetc.kernels.index import Index, Var
-from poetc.kernels.indexing import elements
 from poetc.kernels.loops import (
     Loop,
     LoopTree,
@@ -272,11 +271,13 @@ class _Attempt:
         depends on may then be in order too."""
         plan = self.plan
         for op in reversed(list(self.block.ops)):
-            if len(op.results) != 1 or op.results[0] not in self.evaluator.evaluations:
+            if not isinstance(op, stablehlo.ReductionOp):
                 continue
-            value = op.results[0]
-            places = self.evaluator.evaluations[value]
-            if is_trivial(op) or sum(place.count() for place in places) <= elements(value):
+            value = op.result
+            places = self.evaluator.evaluations.get(value, ())
+            if not places:
+                continue
+            if is_trivial(op) or sum(place.count() for place in places) <= element_count(value):
                 continue
             shared = {frozenset((op, place.with_op)) for place in places if place.with_op}
             if shared:

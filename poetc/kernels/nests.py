@@ -14,13 +14,14 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 
+from poetc.ir.index import ZERO, Condition, Index, Quotient, Var, constant
 from poetc.ir.stablehlo import shape_of
+from poetc.ir.stablehlo.index_maps import Axis, Indices
 from poetc.ir.stablehlo.sums import Blocks
 from poetc.kernels.builder import Builder, Val
-from poetc.kernels.index import ZERO, Condition, Index, Quotient, Var, constant
-from poetc.kernels.indexing import Axis, Indices, is_costly
 from poetc.kernels.plan import AxisKey, Plan
 from poetc.kernels.solving import solve
+from poetc.kernels.values import is_costly
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType, i32
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
+from poetc.ir.index import ZERO, Index
 from poetc.kernels.access import (
     LOADS,
     STORES,
@@ -24,7 +25,6 @@ from poetc.kernels.access import (
 )
 from poetc.kernels.analysis import IN_ALL, buffers, extent, workspace_numbers
 from poetc.kernels.distribute import Distributed, Nest, nest_of
-from poetc.kernels.index import ZERO, Index
 
 
 def with_positions(distributed: Distributed, streamed: frozenset[int], count: int) -> Distributed:

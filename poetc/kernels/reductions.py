@@ -15,28 +15,23 @@ from xdsl.ir import Operation, SSAValue
 from poetc.errors import InputError
 from poetc.ir import stablehlo
 from poetc.ir.dense import dtype_of
+from poetc.ir.index import ZERO, Condition, Dynamic, Index, constant, within
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo import element_type_of, shape_of
 from poetc.ir.stablehlo.bodies import lower_body
+from poetc.ir.stablehlo.contraction import Contraction
 from poetc.ir.stablehlo.conversion import converted
+from poetc.ir.stablehlo.index_maps import Indices, Read, Reduction
+from poetc.ir.stablehlo.indexing import Scatter
+from poetc.ir.stablehlo.windows import SelectAndScatter
 from poetc.ir.types import computed_type, is_float
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.counting import Evaluation
-from poetc.kernels.index import ZERO, Condition, Dynamic, Index, constant, within
-from poetc.kernels.indexing import (
-    Indices,
-    Read,
-    Reduction,
-    Scatter,
-    SelectAndScatter,
-    counted,
-    movement,
-    reduction,
-)
 from poetc.kernels.nests import Nests
 from poetc.kernels.plan import Plan
 from poetc.kernels.rows import ByRows
+from poetc.kernels.values import counted
 
 
 class Reductions(Nests):
@@ -60,7 +55,7 @@ class Reductions(Nests):
         self.fused: list[tuple[Operation, Operation, Val]] = []
         self._open: list[Operation] = []
 
-    def reduced(self, op: Operation, at: tuple[Index, ...]) -> Val:
+    def reduced(self, op: stablehlo.ReductionOp, at: tuple[Index, ...]) -> Val:
         """The element of a reduction, from the outermost loop where it is the same."""
         value = op.results[0]
         depth = self.b.sink(self.b.place(shape_of(value), at))
@@ -68,7 +63,7 @@ class Reductions(Nests):
             self._count(value, at)
             if isinstance(op, stablehlo.ReduceOp):
                 return self._reduce(op, at)
-            description = reduction(op, at)
+            description = op.reduction(at)
             if isinstance(op, stablehlo.FoldOp):
                 return self._fold(op, description)
             if isinstance(description, SelectAndScatter):
@@ -79,6 +74,7 @@ class Reductions(Nests):
             if isinstance(op, stablehlo.ReduceWindowOp):
                 self._check_init(op)
                 return self._reduce_window(op, description)
+            assert isinstance(description, Contraction)
             start = description.start
             init = self.b.constant(0, type) if start is None else self.element(*start)
             summed = computed_type(type)
@@ -92,8 +88,8 @@ class Reductions(Nests):
                 return [stablehlo.AddOp.scalar(self.b, accs[0], term)]
 
             init = converted(self.b, init, summed)
-            assert isinstance(op, stablehlo.DotBase | stablehlo.ConvolutionBase)
-            total = self.fold(description.axes, [init], leaf, blocks=op.blocks, sums=[True])
+            blocks = description.op.blocks
+            total = self.fold(description.axes, [init], leaf, blocks=blocks, sums=[True])
             return converted(self.b, total[0], type)
 
     def _count(
@@ -125,7 +121,7 @@ class Reductions(Nests):
             for member, type in zip(group, types, strict=True)
         ]
         self._open += group
-        sums = self._combined(group, [reduction(member, at) for member in group], inits)
+        sums = self._combined(group, [member.reduction(at) for member in group], inits)
         results = [converted(self.b, *pair) for pair in zip(sums, types, strict=True)]
         del self._open[-len(group) :]
         for member, result in zip(group[1:], results[1:], strict=True):
@@ -336,9 +332,9 @@ def _without_padding(
     """What is read where it is not padding that changes nothing, and when that is."""
     (value, at), conditions = read, []
     while isinstance(owner := value.owner, Operation):
-        moves = movement(owner, at)
-        if moves is None or value in stored:
+        if not isinstance(owner, stablehlo.MovementOp) or value in stored:
             break
+        moves = owner.moves(at)
         if isinstance(owner, stablehlo.PadOp):
             if not _changes_nothing(owner.padding_value, op):
                 break

@@ -29,12 +29,14 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.ir import stablehlo
 from poetc.ir.buffers import element_bytes
-from poetc.ir.stablehlo import element_type_of, shape_of
+from poetc.ir.index import ZERO, Dynamic, Index, Quotient, Var, constant
+from poetc.ir.stablehlo import element_count, element_type_of, shape_of
 from poetc.ir.stablehlo.bodies import lower_body
+from poetc.ir.stablehlo.index_maps import Indices, Read
+from poetc.ir.stablehlo.indexing import Scatter
 from poetc.kernels import expressions
 from poetc.kernels.builder import Builder, Val
-from poetc.kernels.index import ZERO, Dynamic, Index, Quotient, Var, constant
-from poetc.kernels.indexing import Indices, Read, Scatter, counted, elements, movement
+from poetc.kernels.values import counted
 
 Element = Callable[[SSAValue, Indices], Val]
 """What emits an element of a value."""
@@ -96,7 +98,7 @@ class ByRows:
         if any(dim in windows and update_shape[windows[dim]] != 1 for dim in self.dims):
             return False
         size = sum(prod(type.get_shape()) * element_bytes(i32) for type in self.types)
-        whole = elements(op.operand) * element_bytes(element_type_of(op.operand))
+        whole = element_count(op.operand) * element_bytes(element_type_of(op.operand))
         if size * _LARGEST_PART > whole:
             return False
         free = [Index.of(Var(-1 - i, axis.extent)) for i, axis in enumerate(self.description.axes)]
@@ -111,8 +113,8 @@ class ByRows:
         ]
         value, at = self.op.updates, self.description.update_index(unknown, {})
         while isinstance(owner := value.owner, Operation):
-            moves = movement(owner, at)
-            if moves is None or len(moves) > 1:
+            moves = owner.moves(at) if isinstance(owner, stablehlo.MovementOp) else []
+            if len(moves) != 1:
                 return False
             value, at = moves[0].source, moves[0].indices
             if any(isinstance(atom, Quotient) for index in at for atom in index.atoms()):

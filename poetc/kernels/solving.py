@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from poetc.kernels.index import Condition, Index, Quotient, Var, constant, holds, within
+from poetc.ir.index import Condition, Index, Quotient, Var, constant, holds, within
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IndexType, TensorType
 from xdsl.ir import Block, Region, SSAValue
 
 from poetc.costmodel.slices import SliceCosts
+from poetc.ir.index import Index, Var, affine_map
 from poetc.ir.poet import (
     ComputeOp,
     CostAttr,
@@ -19,7 +20,6 @@ from poetc.ir.poet import (
     TileBufferOp,
     TileOp,
 )
-from poetc.kernels.index import Index, Var, affine_map
 from poetc.kernels.slices import Slice
 from poetc.kernels.tiles import Sum, Tiled
 from poetc.planning.tile_search import TiledKernel, outside, padded_bytes, slice_places

@@ -195,7 +195,7 @@ class _Keeper:
             return self.sunk[value]
         op = value.owner
         if isinstance(op, hlo.ConstantOp | hlo.IotaOp) or (
-            isinstance(op, hlo.MovementOp) and not isinstance(op, hlo.PadOp | hlo.ConcatenateOp)
+            isinstance(op, hlo.MovementOp) and op.ONE_SOURCE
         ):
             inputs = {v: self._from_outside(*self.outside(v)) for v in op.operands}
             self.sunk[value] = self._emit(op.clone(inputs)).results[0]

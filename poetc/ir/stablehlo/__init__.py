@@ -18,9 +18,10 @@ from poetc.ir.stablehlo import (
     bits,
     chlo,
     constants,
-    contraction,
     control,
     conversion,
+    convolution,
+    dot,
     elementwise,
     folds,
     functions,
@@ -29,6 +30,7 @@ from poetc.ir.stablehlo import (
     random,
     reduction,
     repeat,
+    windows,
 )
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
@@ -56,14 +58,7 @@ from poetc.ir.stablehlo.constants import (
     ConstantOp,
     IotaOp,
 )
-from poetc.ir.stablehlo.contraction import (
-    ConvolutionBase,
-    ConvolutionFromOp,
-    ConvolutionOp,
-    DotBase,
-    DotFromOp,
-    DotGeneralOp,
-)
+from poetc.ir.stablehlo.contraction import ContractionOp, ResumedOp
 from poetc.ir.stablehlo.control import (
     BranchOp,
     CaseOp,
@@ -75,6 +70,8 @@ from poetc.ir.stablehlo.control import (
     WhileOp,
 )
 from poetc.ir.stablehlo.conversion import BitcastConvertOp, ConvertOp, ReducePrecisionOp
+from poetc.ir.stablehlo.convolution import ConvolutionBase, ConvolutionFromOp, ConvolutionOp
+from poetc.ir.stablehlo.dot import DotBase, DotFromOp, DotGeneralOp
 from poetc.ir.stablehlo.elementwise import (
     AbsOp,
     AddOp,
@@ -103,6 +100,7 @@ from poetc.ir.stablehlo.functions import (
     SqrtOp,
     TanhOp,
 )
+from poetc.ir.stablehlo.index_maps import ReductionOp
 from poetc.ir.stablehlo.indexing import (
     DynamicSliceOp,
     DynamicUpdateSliceOp,
@@ -124,12 +122,11 @@ from poetc.ir.stablehlo.reduce_together import ReduceTogetherOp
 from poetc.ir.stablehlo.reduction import (
     REDUCERS,
     ReduceOp,
-    ReduceWindowOp,
-    SelectAndScatterOp,
     identity,
     reducer_kind,
 )
 from poetc.ir.stablehlo.repeat import PositionOp, RepeatOp, Stack
+from poetc.ir.stablehlo.windows import ReduceWindowOp, SelectAndScatterOp
 from poetc.ir.stablehlo_attributes import ATTRIBUTES, ConvDims
 
 _FAMILIES = (
@@ -139,8 +136,10 @@ _FAMILIES = (
     functions,
     constants,
     movement,
-    contraction,
+    dot,
+    convolution,
     reduction,
+    windows,
     indexing,
     control,
     folds,
@@ -213,6 +212,7 @@ __all__ = [
     "CompositeOp",
     "ConcatenateOp",
     "ConstantOp",
+    "ContractionOp",
     "ControlOp",
     "ConvDims",
     "ConvertOp",
@@ -253,9 +253,11 @@ __all__ = [
     "ReducePrecisionOp",
     "ReduceTogetherOp",
     "ReduceWindowOp",
+    "ReductionOp",
     "RepeatOp",
     "ReshapeOp",
     "Resume",
+    "ResumedOp",
     "ReturnOp",
     "ReverseOp",
     "RngBitGeneratorOp",

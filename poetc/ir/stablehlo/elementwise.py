@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FunctionType, TensorType, i1, i32
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -34,6 +34,7 @@ from poetc.ir.stablehlo.base import (
     tensor_type,
     with_shape,
 )
+from poetc.ir.stablehlo.index_maps import Indices
 from poetc.ir.stablehlo_attributes import ComparisonDirectionAttr, ComparisonTypeAttr
 
 Scalars = Mapping[types.Arithmetic, type[Operation] | Callable[..., Scalar]]
@@ -109,6 +110,12 @@ class ElementwiseOp(PrettyOp):
 
     def evaluate(self, *operands: Array) -> Array:
         return self.meaning(*operands)
+
+    @staticmethod
+    def operand_at(operand: SSAValue, at: Indices) -> Indices:
+        """Which element of an operand the result element `at` needs: that in the same place, or the
+        only one of a scalar."""
+        return at if shape_of(operand) else ()
 
     @staticmethod
     def int_range(ranges: Sequence[IntRange]) -> IntRange | None:

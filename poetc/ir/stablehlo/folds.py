@@ -23,7 +23,6 @@ from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
     Array,
-    StablehloOp,
     Value,
     check,
     check_dims,
@@ -38,11 +37,12 @@ from poetc.ir.stablehlo.base import (
 )
 from poetc.ir.stablehlo.bodies import check_body, fold, run_body
 from poetc.ir.stablehlo.control import ControlOp, Execute, check_region
+from poetc.ir.stablehlo.index_maps import Indices, Reduction, ReductionAlong, ReductionOp
 from poetc.ir.stablehlo_attributes import Dims, parse_int
 
 
 @irdl_op_definition
-class FoldOp(StablehloOp):
+class FoldOp(ReductionOp):
     """One of the values that a loop over some dimensions of its operands carries.
 
     The body takes these values, which are scalars, and an element of each operand, and returns the
@@ -105,6 +105,9 @@ class FoldOp(StablehloOp):
         check_body(self.body, [*values, *elements], values)
         kept = [n for d, n in enumerate(shape) if d not in self.dims]
         self._verify_result(with_shape(self.inits[self.number], kept))
+
+    def reduction(self, at: Indices) -> Reduction:
+        return ReductionAlong(self, at, self.inputs, self.dims)
 
     def evaluate(self, *operands: Array) -> Array:
         count = len(self.inputs)

@@ -1,5 +1,7 @@
 """Reads and sums at computed positions."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1
@@ -16,6 +18,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from poetc.ir import types
+from poetc.ir.index import ZERO, Index, constant
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
@@ -40,6 +43,7 @@ from poetc.ir.stablehlo.base import (
 )
 from poetc.ir.stablehlo.bodies import check_body, run_body
 from poetc.ir.stablehlo.control import ReturnOp
+from poetc.ir.stablehlo.index_maps import Axis, Indices, Read, Reduction, ReductionOp
 from poetc.ir.stablehlo.reduction import reducer_body, reducer_kind
 from poetc.ir.stablehlo_attributes import (
     Dims,
@@ -161,6 +165,45 @@ class GatherOp(StablehloOp):
         return semantics.gather(x, indices, self.dnums, self.slice_sizes)
 
 
+def _index_vector(batch: Indices, component: int, vector_dim: int, rank: int) -> list[Index]:
+    """Index of a component of the start index vector of gather or scatter."""
+    result = list(batch)
+    if vector_dim < rank:
+        result.insert(vector_dim, constant(component))
+    return result
+
+
+class Gather:
+    """How the element `at` of a gather is found."""
+
+    def __init__(self, op: GatherOp, at: Indices) -> None:
+        self.op = op
+        dnums = op.dnums
+        self.batch = [i for d, i in enumerate(at) if d not in dnums.offset_dims]
+        removed = {*dnums.collapsed_slice_dims, *dnums.operand_batching_dims}
+        rank = len(shape_of(op.operand))
+        kept = [d for d in range(rank) if d not in removed]
+        self.base = [ZERO] * rank
+        for dim, offset in zip(kept, dnums.offset_dims, strict=True):
+            self.base[dim] = at[offset]
+        for dim, indices_dim in zip(
+            dnums.operand_batching_dims, dnums.start_indices_batching_dims, strict=True
+        ):
+            self.base[dim] = self.batch[indices_dim - (indices_dim > dnums.index_vector_dim)]
+
+    def starts(self) -> list[tuple[int, int, Read]]:
+        """(operand dimension, largest start, where the start is read), if there is a choice."""
+        op, dnums = self.op, self.op.dnums
+        shape, rank = shape_of(op.operand), len(shape_of(op.indices))
+        result = []
+        for component, dim in enumerate(dnums.start_index_map):
+            limit = shape[dim] - op.slice_sizes[dim]
+            if limit > 0:
+                read = _index_vector(self.batch, component, dnums.index_vector_dim, rank)
+                result.append((dim, limit, (op.indices, read)))
+        return result
+
+
 def _replacing_body(element_type: Attribute) -> Region:
     """Body that returns its second argument, the update."""
     scalar = TensorType(element_type, ())
@@ -177,7 +220,7 @@ def _is_replacing(body: Region) -> bool:
 
 
 @irdl_op_definition
-class ScatterOp(StablehloOp):
+class ScatterOp(ReductionOp):
     """What the body makes of the operand and of windows of updates at computed positions, one after
     the other; a window that is not wholly inside is left out."""
 
@@ -251,6 +294,9 @@ class ScatterOp(StablehloOp):
             )
         self._verify_result(tensor_type(self.operand))
 
+    def reduction(self, at: Indices) -> Scatter:
+        return Scatter(self, at)
+
     def evaluate(self, *operands: Array) -> Array:
         x, indices, updates = operands
         kind = self.kind
@@ -260,6 +306,72 @@ class ScatterOp(StablehloOp):
 
         how = kind if kind in ("add", "replace") and x.dtype.kind != "b" else combine
         return semantics.scatter(x, indices, updates, self.dnums, how)
+
+
+class Scatter(Reduction):
+    """The axes run over the scatter indices in row-major order, without those that a batching
+    dimension ties to the element's own index."""
+
+    op: ScatterOp
+
+    def __init__(self, op: ScatterOp, at: Indices) -> None:
+        super().__init__(op, at)
+        dnums = self.op.dnums
+        rank = len(shape_of(self.op.updates))
+        self.scatter_dims = [d for d in range(rank) if d not in dnums.update_window_dims]
+        self.tied: dict[int, Index] = {}
+        for operand_dim, indices_dim in zip(
+            dnums.input_batching_dims, dnums.scatter_indices_batching_dims, strict=True
+        ):
+            self.tied[indices_dim - (indices_dim > dnums.index_vector_dim)] = self.at[operand_dim]
+
+    @property
+    def axes(self) -> list[Axis]:
+        shape = shape_of(self.op.updates)
+        return [
+            Axis((self.op, i), shape[dim], "s")
+            for i, dim in enumerate(self.scatter_dims)
+            if i not in self.tied
+        ]
+
+    def scatter_index(self, positions: Indices) -> list[Index]:
+        """Position in the space of scatter indices."""
+        free = iter(positions)
+        return [
+            self.tied[i] if i in self.tied else next(free) for i in range(len(self.scatter_dims))
+        ]
+
+    def start_read(self, scatter: Indices, component: int) -> Read:
+        """The component of the start index vector for `scatter`."""
+        return self.op.indices, _index_vector(
+            scatter, component, self.op.dnums.index_vector_dim, len(shape_of(self.op.indices))
+        )
+
+    def window_dims(self) -> dict[int, int]:
+        """Operand dimension to the update dimension that runs along it."""
+        dnums = self.op.dnums
+        removed = {*dnums.inserted_window_dims, *dnums.input_batching_dims}
+        kept = [d for d in range(len(self.at)) if d not in removed]
+        return dict(zip(kept, dnums.update_window_dims, strict=True))
+
+    def update_index(self, scatter: Indices, window: dict[int, Index]) -> list[Index]:
+        """Index into the updates; `window` maps update window dimensions to positions."""
+        result = [ZERO] * len(shape_of(self.op.updates))
+        for dim, index in zip(self.scatter_dims, scatter, strict=True):
+            result[dim] = index
+        for dim, index in window.items():
+            result[dim] = index
+        return result
+
+    def reads(self, positions: Indices) -> list[Read]:
+        scatter = self.scatter_index(positions)
+        window = {update: self.at[dim] for dim, update in self.window_dims().items()}
+        count = len(self.op.dnums.scatter_dims_to_operand_dims)
+        return [
+            (self.op.operand, self.at),
+            (self.op.updates, self.update_index(scatter, window)),
+            *(self.start_read(scatter, component) for component in range(count)),
+        ]
 
 
 def _parse_operands_until(parser: Parser, keyword: str | None) -> list[UnresolvedOperand]:

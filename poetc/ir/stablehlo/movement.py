@@ -11,6 +11,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from poetc.ir.index import ZERO, constant, reshape, within
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
@@ -34,11 +35,19 @@ from poetc.ir.stablehlo.base import (
     tensor_type,
     with_shape,
 )
+from poetc.ir.stablehlo.index_maps import Indices, Move, tap
 from poetc.ir.stablehlo_attributes import Dims, parse_int
 
 
 class MovementOp(PrettyOp):
     """An operation whose result has elements of its operands only, of all of them."""
+
+    ONE_SOURCE: ClassVar[bool] = True
+    """Whether all elements are those of the first operand."""
+
+    def moves(self, at: Indices) -> list[Move]:
+        """Where the result element `at` comes from: the first move whose conditions hold."""
+        raise NotImplementedError
 
 
 @irdl_op_definition
@@ -78,6 +87,13 @@ class BroadcastInDimOp(MovementOp):
                     f"result dimension {d} of size {target[d]}"
                 )
 
+    def moves(self, at: Indices) -> list[Move]:
+        shape = shape_of(self.operand)
+        indices = [
+            ZERO if size == 1 else at[dim] for size, dim in zip(shape, self.dims, strict=True)
+        ]
+        return [Move(self.operand, indices, [])]
+
     def evaluate(self, *operands: Array) -> Array:
         return semantics.broadcast_in_dim(operands[0], shape_of(self.result), self.dims)
 
@@ -106,6 +122,10 @@ class ReshapeOp(MovementOp):
             math.prod(source) == math.prod(target),
             f"cannot reshape {math.prod(source)} elements to {math.prod(target)}",
         )
+
+    def moves(self, at: Indices) -> list[Move]:
+        indices = reshape(at, shape_of(self.result), shape_of(self.operand))
+        return [Move(self.operand, indices, [])]
 
     def evaluate(self, *operands: Array) -> Array:
         return operands[0].reshape(shape_of(self.result))
@@ -147,6 +167,12 @@ class TransposeOp(MovementOp):
         check_dims("dims", self.permutation, len(shape))
         self._verify_result(with_shape(self.operand, [shape[p] for p in self.permutation]))
 
+    def moves(self, at: Indices) -> list[Move]:
+        indices = [ZERO] * len(at)
+        for index, dim in zip(at, self.permutation, strict=True):
+            indices[dim] = index
+        return [Move(self.operand, indices, [])]
+
     def evaluate(self, *operands: Array) -> Array:
         return operands[0].transpose(self.permutation)
 
@@ -180,6 +206,12 @@ class ReverseOp(MovementOp):
     def verify_op(self) -> None:
         check_dims("dims", self.dims, len(shape_of(self.operand)))
         self._verify_result(tensor_type(self.operand))
+
+    def moves(self, at: Indices) -> list[Move]:
+        indices = list(at)
+        for dim in self.dims:
+            indices[dim] = constant(shape_of(self.result)[dim] - 1) - at[dim]
+        return [Move(self.operand, indices, [])]
 
     def evaluate(self, *operands: Array) -> Array:
         return np.flip(operands[0], self.dims)
@@ -273,6 +305,13 @@ class SliceOp(MovementOp):
         shape = _slice_shape(self.starts, self.limits, self.strides)
         self._verify_result(with_shape(self.operand, shape))
 
+    def moves(self, at: Indices) -> list[Move]:
+        indices = [
+            index * stride + start
+            for index, start, stride in zip(at, self.starts, self.strides, strict=True)
+        ]
+        return [Move(self.operand, indices, [])]
+
     def evaluate(self, *operands: Array) -> Array:
         ranges = zip(self.starts, self.limits, self.strides, strict=True)
         return operands[0][tuple(slice(*range_) for range_ in ranges)]
@@ -290,6 +329,7 @@ class PadOp(MovementOp):
     """Padding around and between elements; a negative low or high pad removes elements."""
 
     name = "stablehlo.pad"
+    ONE_SOURCE: ClassVar[bool] = False
     operand = operand_def(TensorType)
     padding_value = operand_def(TensorType)
     edge_padding_low = prop_def(INTS)
@@ -356,6 +396,19 @@ class PadOp(MovementOp):
         check(min(padded, default=0) >= 0, f"negative padding leaves the shape {padded}")
         self._verify_result(with_shape(self.operand, padded))
 
+    def moves(self, at: Indices) -> list[Move]:
+        indices, conditions = [], []
+        for index, size, low, gap in zip(
+            at, shape_of(self.operand), self.low, self.interior, strict=True
+        ):
+            position, needed = tap(index, ZERO, size, low=low, base_dilation=gap + 1)
+            indices.append(position)
+            conditions += needed
+        return [
+            Move(self.operand, indices, conditions),
+            Move(self.padding_value, [], []),
+        ]
+
     def evaluate(self, *operands: Array) -> Array:
         x, value = operands
         return semantics.pad(x, value, self.low, self.high, self.interior)
@@ -372,6 +425,7 @@ class ConcatenateOp(MovementOp):
     """Tensors one after the other along a dimension."""
 
     name = "stablehlo.concatenate"
+    ONE_SOURCE: ClassVar[bool] = False
     inputs = var_operand_def(TensorType)
     dimension = prop_def(IntegerAttr)
 
@@ -410,6 +464,18 @@ class ConcatenateOp(MovementOp):
                 f"operand {index} is {value.type}, which does not fit {self.inputs[0].type}",
             )
         self._verify_result(_concatenate_type(self.inputs, self.dim))
+
+    def moves(self, at: Indices) -> list[Move]:
+        moves, start = [], 0
+        for operand in self.inputs:
+            size = shape_of(operand)[self.dim]
+            indices = list(at)
+            indices[self.dim] = at[self.dim] - start
+            moves.append(Move(operand, indices, list(within(indices[self.dim], size))))
+            start += size
+        # The last input is what remains.
+        moves[-1] = Move(moves[-1].source, moves[-1].indices, [])
+        return [move for move in moves if 0 not in shape_of(move.source)] or moves
 
     def evaluate(self, *operands: Array) -> Array:
         return np.concatenate(operands, self.dim)

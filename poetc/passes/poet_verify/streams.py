@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from poetc.ir.index import ZERO, Index, Var, constant
 from poetc.ir.poet import (
     AnySlice,
     PageType,
@@ -24,7 +25,6 @@ from poetc.ir.poet import (
 )
 from poetc.kernels.access import Access, access_indices, loops_around, map_indices
 from poetc.kernels.analysis import IN_ALL, STARTS, extent, tiles_of
-from poetc.kernels.index import ZERO, Index, Var, constant
 from poetc.passes.poet_verify.messages import fault
 
 _MOST_ELEMENTS = 1 << 24
