@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiled import SANITIZE, build, prepare, run
+from compiled import SANITIZE, bring, build, prepare, run
 from conftest import MODELS
 from kernel_harness import same_bits
 from power import OK, Fault, Loss, Machine, parameters
@@ -239,3 +239,25 @@ def test_what_is_said_of_steps_in_tiles(tmp_path: Path):
     for block in (60, 66, 1 << 17):
         with pytest.raises(InputError, match="block is a multiple of 4 from 64 to 65,536 bytes"):
             PoetStreamPass(1500, block=block).apply(make_context(), ModuleOp([]))
+
+
+REPLACED = """
+func.func public @main(%w: tensor<600xf32> {tf.aliasing_output = 0 : i32}, %x: tensor<600xf32>)
+    -> tensor<600xf32> {
+  %0 = stablehlo.reverse %x, dims = [0] : tensor<600xf32>
+  return %0 : tensor<600xf32>
+}
+"""
+
+
+def test_a_value_that_is_replaced_unread(tmp_path: Path):
+    """Its page is an operand of the stream, which no tile reads: the C compiles without a warning,
+    and has the new value after each step."""
+    arguments = [np.zeros(600, np.float32), np.arange(600, dtype=np.float32)]
+    model = bring(
+        "replaced", parse_module(REPLACED), arguments, [arguments[1][::-1]], arrange=False
+    )
+    PoetStreamPass(2912, block=64).apply(make_context(), model.module)
+    plan_graph_memory(graphs(model.module)[0])
+    (found,) = run(build(model.module, tmp_path, *SANITIZE), arguments, model.expected, steps=2)
+    assert np.array_equal(found, arguments[1][::-1])

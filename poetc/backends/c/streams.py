@@ -62,7 +62,9 @@ class StreamPrinter:
                 strict=True,
             )
         )
-        pages = [argument for argument in own if isinstance(argument.type, PageType)]
+        # A new value has the old one among its operands, whether tiles read that or not.
+        used = {op.page for op in self.stream.tiles.walk() if isinstance(op, AnySlice)}
+        pages = [argument for argument in own if argument in used]
         self.names: dict[SSAValue, str] = {
             argument: f"page{number}" for number, argument in enumerate(pages)
         }
