@@ -78,11 +78,14 @@ class Kernel:
 @dataclass(frozen=True)
 class LeastRam:
     """The least RAM for which a schedule is known (None: none is), with parameters split as
-    `splits` say, and what is proven necessary. Deadlines do not count."""
+    `splits` say, or kernels in `tiles`, and what is proven necessary, where it is known which for
+    `kernel`. Deadlines do not count."""
 
     known_bytes: int | None
     bound_bytes: int
     splits: str = ""
+    tiles: bool = False
+    kernel: Kernel | None = None
 
 
 @dataclass(frozen=True)
@@ -273,6 +276,7 @@ class Diagnosis:
         if least.known_bytes is not None:
             words = format_bytes(least.known_bytes)
             words += f" with --split={least.splits}" if least.splits else ""
+            words += " with kernels in tiles" if least.tiles else ""
         aside = "without a deadline, " if self.deadline_ns is not None else ""
         proven = format_bytes(least.bound_bytes)
         yield f"{aside}least RAM known to work: {words}; proven: {proven}"

@@ -36,8 +36,9 @@ from poetc.pipeline import (
 from poetc.planning.entries import check_shared, kept_bytes, parameters_first, share_places
 from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.planning.report import ScheduleReport
-from poetc.planning.search import Step, Tiles, search, step_of
+from poetc.planning.search import search
 from poetc.planning.solver import ProgressCallback
+from poetc.planning.tiles import Step, Tiles, step_of
 from poetc.request import Options, check_given, check_parameters
 from poetc.splits import Split
 
@@ -250,12 +251,11 @@ def _compile(
     are arranged as there, so that they share code."""
     splits = options.split if isinstance(options.split, tuple) else ()
     passes = front_passes_of(module, options, splits)
-    untiled = options.why_not_stream()
-    if has_entries or settle is not None:
-        untiled = untiled or "there are other entry points than the step"
-    elif options.ram_bytes is None:
-        untiled = untiled or "there is no --ram"
-    source = _source(ctx, module, options, observe, keep=not untiled)
+    others = has_entries or settle is not None
+    untiled = options.why_not_stream(others)
+    # Kernels that would run in tiles if the user let them.
+    tileable = not untiled or not replace(options, stream="auto").why_not_stream(others)
+    source = _source(ctx, module, options, observe, keep=tileable)
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
@@ -279,7 +279,8 @@ def _compile(
 
     started = time.monotonic()
     try:
-        found = search(step, source, progress, Tiles(untiled, options.block_bytes, as_lowered))
+        tiles = Tiles(untiled, tileable, options.block_bytes, as_lowered)
+        found = search(step, source, progress, tiles)
     except UnscheduledError as error:
         raise _for_user(error, options) from error
     if found.step.module is not module:

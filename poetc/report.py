@@ -29,7 +29,14 @@ from poetc.ir.stream_use import moved_in
 from poetc.ir.timeline import Timeline, simulate
 from poetc.ir.unschedule import origins, unscheduled
 from poetc.planning.problem import alignment_of, storage_of
-from poetc.report_ram import RamReport, least_ram_report, moments, ram_report
+from poetc.report_ram import (
+    LeastRam,
+    RamReport,
+    least_ram_of_tiles,
+    least_ram_report,
+    moments,
+    ram_report,
+)
 from poetc.report_rows import as_html, as_text
 from poetc.request import Options
 from poetc.schedule import strategies
@@ -123,9 +130,12 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
     runs, origin = runs_of(graph), origins(graph)
     kernels = sum(all(origin[result] is result for result in run.results) for run in runs)
     streams = sum(isinstance(run, StreamOp) for run in runs)
-    # A kernel that runs in tiles is not there as a whole any more.
-    least_ram = least_ram and not streams
-    least = least_ram_report(unscheduled(compiled.module), options) if least_ram else ()
+    least: tuple[LeastRam, ...] = ()
+    if least_ram and streams:
+        # A kernel that runs in tiles is not there as a whole any more.
+        least = least_ram_of_tiles(report)
+    elif least_ram:
+        least = least_ram_report(unscheduled(compiled.module), options)
     pages = [i for i in range(len(graph.arguments)) if graph.is_stored(i)]
     frozen = [i for i in pages if stays_on_storage(graph, i) and not is_banked(graph, i)]
     return Summary(

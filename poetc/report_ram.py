@@ -22,6 +22,7 @@ from poetc.ir.poet import (
 )
 from poetc.planning.inplace import inplace_candidates
 from poetc.planning.problem import ScheduleOptions, alignment_of, problem_view
+from poetc.planning.report import ScheduleReport
 from poetc.request import Options
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place
 
@@ -67,10 +68,12 @@ class Peak:
 
 @dataclass(frozen=True)
 class LeastRam:
-    """The least of all RAM with which the step can run, `params` being in RAM or on storage.
+    """The least of all RAM with which the step can run, `params` being in RAM or on storage, and
+    kernels whole or in `tiles`.
 
     With `known_bytes` a schedule is known (None: none was found), with less than `bound_bytes`
-    there is none. `kernel` is what needs that much, None for what is in RAM between steps.
+    there is none. `kernel` is what needs that much, None for what is in RAM between steps, or
+    before the first kernel or after the last one.
     """
 
     params: str
@@ -78,6 +81,7 @@ class LeastRam:
     bound_bytes: int
     kernel: str | None
     location: str | None
+    tiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -273,6 +277,17 @@ def caller_bytes(graph: GraphOp) -> dict[str, int]:
         "outputs": sum(tensor_bytes(value.type) for value in callers - inputs - frozen),
         "frozen": sum(tensor_bytes(value.type) for value in frozen),
     }
+
+
+def least_ram_of_tiles(report: ScheduleReport | None) -> tuple[LeastRam, ...]:
+    """The least RAM with kernels in tiles, as the search found it; nothing where none run so."""
+    found = None if report is None else report.least_in_tiles
+    if found is None:
+        return ()
+    kernel, source = (None, None)
+    if found.kernel is not None:
+        kernel, source = found.kernel.label, found.kernel.source
+    return (LeastRam("storage", found.known_bytes, found.bound_bytes, kernel, source, tiles=True),)
 
 
 def least_ram_report(graph: GraphOp, options: Options) -> tuple[LeastRam, ...]:

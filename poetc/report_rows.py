@@ -233,11 +233,13 @@ def _against(text: str, value: int, unlimited: int | None) -> str:
 
 def _least_text(least: LeastRam) -> str:
     place = "in RAM" if least.params == "ram" else "on storage"
+    place += ", kernels in tiles" if least.tiles else ""
     if least.known_bytes is None:
         size = f"more than {format_bytes(least.bound_bytes)}"
     elif least.known_bytes > least.bound_bytes:
         size = f"{format_bytes(least.known_bytes)} or less, {least.bound_bytes:,} B at least,"
     else:
         size = format_bytes(least.known_bytes)
-    who = f'kernel "{least.kernel}"' if least.kernel is not None else "what is kept between steps"
+    kept = "inputs or results" if least.tiles else "what is kept between steps"
+    who = f'kernel "{least.kernel}"' if least.kernel is not None else kept
     return f"{size} with parameters {place}: {who}"

@@ -128,8 +128,8 @@ class Options(SearchOptions):
             self.board if profile is None else load_board(profile.board)
         )
 
-    def why_not_stream(self) -> str:
-        """Which option keeps kernels from running in tiles; nothing if none does."""
+    def why_not_stream(self, has_entries: bool = False) -> str:
+        """What keeps kernels from running in tiles, such as an option; nothing if nothing does."""
         if self.stream == "never":
             return "--stream=never"
         if why := self._why_as_given():
@@ -142,7 +142,11 @@ class Options(SearchOptions):
             return "--profile has whole ones"
         if self.device.storage is None:
             return self.device.why_no_storage(self.device_name)
-        return self.untiled
+        if self.untiled:
+            return self.untiled
+        if has_entries:
+            return "there are other entry points than the step"
+        return "there is no --ram" if self.ram_bytes is None else ""
 
     def with_program(self, module: ModuleOp, graph: GraphOp) -> Options:
         """The same with what the program of an unscheduled graph has beside the arena: static data

@@ -96,9 +96,11 @@ class GraphView:
 
     `values[v]` is the SSA value of tensor v, `computes[k]` the op of operation k. `steps` are those
     of a scheduled graph, step s being op `ops[s]`; both are empty for an unscheduled one. A
-    transfer is the step at which it starts; waits are no steps. `make_stream` is there if
-    operations of an unscheduled graph have variants; of a scheduled one, a stream is an operation
-    with one variant.
+    transfer is the step at which it starts; waits are no steps. `make_stream` and `any_tiles` are
+    there if operations of an unscheduled graph have variants; of a scheduled one, a stream is an
+    operation with one variant. What is impossible in `any_tiles`, where each operation has one
+    variant that needs no more RAM or time than it does in any tiles, is so in all tiles, not just
+    in the variants of `problem`.
     """
 
     graph: GraphOp
@@ -108,6 +110,7 @@ class GraphView:
     steps: tuple[Step, ...] = ()
     ops: tuple[IROperation, ...] = ()
     make_stream: MakeStream | None = None
+    any_tiles: Problem | None = None
 
 
 def graphs(module: ModuleOp) -> tuple[GraphOp, ...]:

@@ -16,7 +16,7 @@ from poetc.ir.poet import GraphOp
 from poetc.options import SearchOptions
 from poetc.page import page_bytes
 from poetc.planning.inplace import inplace_candidates
-from poetc.planning.variants import with_variants
+from poetc.planning.variants import with_smallest_variants, with_variants
 from poetc.schedule.heuristics.order import low_peak_order
 from poetc.schedule.heuristics.reorder import permuted
 from poetc.schedule.model.clock import Clock
@@ -102,7 +102,8 @@ def problem_view(
 
     For `params="auto"` it is that with parameters in RAM. With parameters on storage the operations
     are in the order that `poet-order{params=storage}` would give them, and have variants where
-    kernels may run in tiles. `may_share` saves proving again which results may take over which
+    kernels may run in tiles: those that pay within the RAM, or, without a limit, those that need
+    least. `may_share` saves proving again which results may take over which
     buffers.
     """
     limited = options.arena_bytes is not None or options.deadline_ns is not None
@@ -142,7 +143,7 @@ def problem_view(
         return view
     assert device is not None
     if options.arena_bytes is None:
-        raise InputError("kernels run in tiles within a limit of RAM; there is none")
+        return with_smallest_variants(view, device, options.align)
     return with_variants(view, device, options.arena_bytes, options.align)
 
 

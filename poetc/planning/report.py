@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 
-from poetc.diagnosis import Tried
+from poetc.diagnosis import LeastRam, Tried
 from poetc.ir.poet import GraphOp
 from poetc.planning.problem import ScheduleOptions, mark_cache_line, unit_bytes
 from poetc.schedule.arena.memory import MemoryPlan
@@ -36,7 +36,8 @@ class ScheduleReport:
     that an arena fits. `memory` is None until memory is planned.
     `interrupted` says that the user stopped the search and this is the best that it had found.
     `predicted_ns` is what the step takes by the profile of the device, the places of pages taken
-    into account; None without a profile, and before memory is planned.
+    into account; None without a profile, and before memory is planned. `least_in_tiles` is the
+    least RAM with kernels in tiles, if some run so.
     """
 
     problem: Problem
@@ -56,6 +57,7 @@ class ScheduleReport:
     params: str = "ram"
     predicted_ns: int | None = None
     tried: tuple[Tried, ...] = ()
+    least_in_tiles: LeastRam | None = None
 
     @property
     def waste_bytes(self) -> int:

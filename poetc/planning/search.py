@@ -15,9 +15,9 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.diagnosis import Diagnosis, LeastRam, Reason, SplitSearch, Tried
+from poetc.diagnosis import Diagnosis, LeastRam, SplitSearch, Tried
 from poetc.errors import InputError, UnscheduledError
-from poetc.ir.graph import GraphView, graphs
+from poetc.ir.graph import GraphView
 from poetc.ir.poet import GraphOp
 from poetc.planning.order import order_graph
 from poetc.planning.plan import plan_graph
@@ -31,6 +31,7 @@ from poetc.planning.split_candidates import (
     ends_bytes,
     in_time,
 )
+from poetc.planning.tiles import Step, Tiles, beside_tiles, least_ram_in_tiles, step_of
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.search.infeasibility import least_ram
 from poetc.splits import Split, splits_text
@@ -73,38 +74,6 @@ class Source(Protocol):
     def seconds(self, module: ModuleOp | None = None) -> float:
         """What a module takes to become poet IR; None: the step as it is."""
         ...
-
-
-@dataclass(frozen=True)
-class Step:
-    """A module with one graph, annotated and ordered, and what to schedule it for."""
-
-    module: ModuleOp
-    graph: GraphOp
-    asked: ScheduleOptions
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """Kernels in tiles: why there are none (`refused`; empty: there may be), the bytes of a block
-    of a page, and the step with its kernels as they are lowered, ordered."""
-
-    refused: str
-    block_bytes: int
-    build: Callable[[], Step]
-
-    def limited(self, step: Step, whole: ScheduleOptions) -> Step:
-        """The built step within the limits of time of the one with `whole` kernels: a deadline that
-        is a multiple is one of their time."""
-        asked = replace(
-            step.asked,
-            budget=replace(step.asked.budget, block_bytes=self.block_bytes),
-            params="storage",
-            deadline_ns=whole.deadline_ns,
-            time_limit_s=whole.time_limit_s,
-            clock=whole.clock,
-        )
-        return replace(step, asked=asked)
 
 
 @dataclass(frozen=True)
@@ -156,6 +125,8 @@ class _Search:
         self.tiles = tiles
         self.in_tiles: Diagnosis | None = None
         """Why there is no schedule with kernels in tiles, where that was tried."""
+        self.least_in_tiles: LeastRam | None = None
+        """The least RAM with kernels in tiles, where that is known."""
         self.clock = step.asked.new_clock()
         self.best: Found | None = None
         self.tried: list[Tried] = []
@@ -188,7 +159,8 @@ class _Search:
         may_help = failure.proven and not failure.is_about_time
         if self.refused and may_help and not self.step.graph.has_shards:
             failure = replace(failure, splits=SplitSearch(refused=self.refused))
-        failure = self._beside_tiles(failure)
+        if self.tiles is not None and not self.step.graph.has_shards:
+            failure = beside_tiles(failure, self.tiles, self.in_tiles, self.asked)
         failure = replace(failure, searched_s=self.clock.seconds)  # By all attempts.
         raise UnscheduledError.of(replace(failure, least_ram=self._least_ram()))
 
@@ -218,6 +190,7 @@ class _Search:
             step = tiles.build()
             asked = replace(self.asked, time_limit_s=share * self._left_s, clock=self.clock)
             step = tiles.limited(step, asked)
+            self.least_in_tiles = least_ram_in_tiles(step.graph, step.asked)
             report = self._planned(step)
         except InputError as error:
             self.tiles = replace(tiles, refused=error.message)
@@ -226,23 +199,7 @@ class _Search:
         else:
             if report is not None:
                 self.tried += report.tried
-                self._offer(Found(step, report))
-
-    def _beside_tiles(self, failure: Diagnosis) -> Diagnosis:
-        """`failure` of whole kernels with what is known of kernels in tiles. What holds at the ends
-        of the step holds for them, too."""
-        may_help = failure.reason is Reason.RAM and failure.is_proof
-        if self.tiles is None or self.step.graph.has_shards:
-            return failure
-        if self.tiles.refused:
-            words = f"kernels were not run in tiles ({self.tiles.refused})"
-            return replace(failure, tiles=words) if may_help else failure
-        if self.in_tiles is None:
-            return failure
-        splits = failure.splits
-        if self.in_tiles.proven or (splits is not None and splits.ends_bytes is not None):
-            return failure
-        return replace(failure, proven=False, tiles="no schedule was found with kernels in tiles")
+                self._offer(Found(step, replace(report, least_in_tiles=self.least_in_tiles)))
 
     def _offer(self, found: Found) -> None:
         """Takes what was found if it is better than what there is."""
@@ -434,7 +391,13 @@ class _Search:
             if bytes is not None:
                 known.append((bytes, "" if candidate is None else splits_text(candidate.splits)))
         known_bytes, splits = min(known, default=(None, ""))
-        return LeastRam(known_bytes, bound_bytes + asked.budget.reserved_bytes, splits)
+        least = LeastRam(known_bytes, bound_bytes + asked.budget.reserved_bytes, splits)
+        tiled = self.least_in_tiles
+        if tiled is None:
+            return least
+        if known_bytes is None or (tiled.known_bytes or math.inf) < known_bytes:
+            least = replace(tiled, bound_bytes=least.bound_bytes)
+        return replace(least, bound_bytes=min(least.bound_bytes, tiled.bound_bytes))
 
 
 def _makespan_ns(diagnosis: Diagnosis) -> float:
@@ -496,15 +459,6 @@ def split_candidate(source: Source, splits: tuple[Split, ...]) -> Candidate:
     found = _candidate(splits, step_of(*built))
     order_graph(found.graph)
     return found
-
-
-def step_of(module: ModuleOp, asked: ScheduleOptions) -> Step:
-    """A module as a step. Raises InputError unless it has one graph."""
-    found = graphs(module)
-    if len(found) != 1:
-        names = ", ".join(f"@{g.sym_name.data}" for g in found) or "none"
-        raise InputError(f"expected one poet.graph in the module, found {names}")
-    return Step(module, found[0], asked)
 
 
 def _candidate(splits: tuple[Split, ...], step: Step) -> Candidate:

@@ -11,9 +11,10 @@ from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import GraphView
 from poetc.ir.locations import kernel_location
 from poetc.ir.poet import GraphOp, RunOp, runs_of
-from poetc.planning.problem import ScheduleOptions
+from poetc.planning.problem import ScheduleOptions, instance_of
 from poetc.planning.report import ScheduleReport
 from poetc.schedule import strategies
+from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.model.checker import Report, check
 from poetc.schedule.model.errors import (
     InfeasibleProblem,
@@ -163,6 +164,8 @@ class Solver:
                 models = options.strategy != "auto"
                 reason = Reason.STRATEGY if models else Reason.STORAGE
                 return replace(asked, reason=reason, proven=models or error.any_order)
+            case InfeasibleProblem() if self.view.any_tiles is not None:
+                return self._of_any_tiles(error, replace(asked, searched_s=seconds))
             case InfeasibleProblem():
                 kernel = None
                 if error.operation is not None:
@@ -185,6 +188,30 @@ class Solver:
                 return replace(asked, reason=Reason.STRATEGY, proven=proven)
             case _:
                 raise error
+
+    def _of_any_tiles(self, error: InfeasibleProblem, asked: Diagnosis) -> Diagnosis:
+        """The same where kernels may run in tiles: what holds for the tiles that were weighed is a
+        proof only where it does for all tiles."""
+        problem, graph = self.view.any_tiles, self.view.graph
+        assert problem is not None
+        instance = instance_of(problem, self.options)
+        needed_bytes, operation = ram_needed_in_any_order(instance)
+        needed_ns = time_needed(instance)
+        if problem.ram_bytes is not None and needed_bytes > problem.ram_bytes:
+            kernel = None
+            if operation is not None:
+                kernel = kernel_of(graph, self.view.computes[operation])
+            asked = replace(asked, reason=Reason.RAM, kernel=kernel)
+        elif problem.deadline_ns is not None and needed_ns > problem.deadline_ns:
+            asked = replace(asked, reason=Reason.DEADLINE)
+        return replace(
+            asked,
+            proven=asked.reason is not Reason.SEARCH,
+            needed_bytes=_total(needed_bytes, self.options),
+            known_bytes=_total(error.least_ram_bytes, self.options),
+            time_bound_ns=needed_ns,
+            fastest_ns=error.fastest_ns,
+        )
 
 
 def diagnosis(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import affine
@@ -34,6 +34,10 @@ _MOST_TILINGS = 2_000
 
 _SHARES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
 """Of the RAM, for which tiles are looked for one after another until some fit."""
+
+
+_PRECISION = 32
+"""The least RAM of a kernel in tiles is looked for up to such a part of it."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,50 @@ class KernelTiles:
             limit_bytes = way.workspace_bytes // 2
         return found
 
-    def _fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledKernel | None:
+    def least_bytes(self, tensors: Sequence[frozenset[int]]) -> int:
+        """Bytes without which the kernel does not run in any tiles, beside buffers that are never
+        on storage: what its nests share, and while one runs, an element of each of the `tensors`
+        (the buffers of each, all streamable) that it reads or writes, streamed or not."""
+        if not self.streamable:
+            return 0
+        listed = self._with_lists(frozenset().union(*tensors))
+
+        def least(distributed: Distributed) -> int:
+            shared = sum(map(padded_bytes, outside(self.kernel, distributed)))
+            return shared + max(map(elements, distributed.nests), default=0)
+
+        def elements(nest: Nest) -> int:
+            own = zip(nest.function.body.block.args, nest.buffers, strict=True)
+            used = {buffer for argument, buffer in own if argument.uses}
+            return _WORD_BYTES * sum(bool(buffers & used) for buffers in tensors)
+
+        if listed.between == self.distributed.between:
+            return least(self.distributed)
+        return min(least(self.distributed), sum(map(padded_bytes, outside(self.kernel, listed))))
+
+    def smallest(self, streamed: frozenset[int], enough_bytes: int) -> TiledKernel | None:
+        """Tiles that take `enough_bytes` or less, or hardly more than the least that is found."""
+        most_bytes = sum(buffer_bytes(buffer) for buffer in self.kernel.body.block.args)
+        low, limit = 0, max(_WORD_BYTES, enough_bytes)
+        while (way := self.fastest(streamed, limit)) is None and limit < 2 * most_bytes:
+            low, limit = limit, 2 * limit
+        while way is not None and way.workspace_bytes > enough_bytes:
+            middle = max(enough_bytes, (low + way.workspace_bytes) // 2)
+            if way.workspace_bytes - low <= way.workspace_bytes // _PRECISION or middle <= low:
+                break
+            found = self.fastest(streamed, middle)
+            low, way = (middle, way) if found is None else (low, found)
+        return way
+
+    def _with_lists(self, streamed: frozenset[int]) -> Distributed:
+        """The nests of the kernel, with lists of positions in what is on storage."""
         if streamed not in self._listed:
             count = len(self.kernel.body.block.args)
             self._listed[streamed] = with_positions(self.distributed, streamed, count)
-        listed = self._listed[streamed]
+        return self._listed[streamed]
+
+    def _fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledKernel | None:
+        listed = self._with_lists(streamed)
         found = self._of_nests(listed, streamed, limit_bytes)
         if found is None and listed.between != self.distributed.between:
             # The lists of positions take more than the tables, maybe.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -17,6 +17,8 @@ from poetc.kernels.analysis import buffers, may_alias
 from poetc.planning.tile_loops import stream_of
 from poetc.planning.tile_search import KernelTiles, TiledKernel
 from poetc.schedule.arena.pack import round_up
+from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Operation, Problem, Variant
 
 _SMALL = 32
@@ -32,16 +34,16 @@ _WAYS = 3
 def with_variants(view: GraphView, device: Device, ram_bytes: int, align: int) -> GraphView:
     """`view`, of an unscheduled graph whose kernels are lowered, with variants that run within
     `ram_bytes` at the costs of `device`. Raises InputError where it has no storage."""
-    made = _Variants(view, slice_costs(device), ram_bytes, align)
-    operations = tuple(
-        replace(operation, variants=made.of(k))
-        for k, operation in enumerate(view.problem.operations)
-    )
-    return replace(
-        view,
-        problem=replace(view.problem, operations=operations),
-        make_stream=made.stream,
-    )
+    made = _Variants(view, slice_costs(device), align)
+    return made.view_with(lambda k: made.of(k, ram_bytes))
+
+
+def with_smallest_variants(view: GraphView, device: Device, align: int) -> GraphView:
+    """The same with variants that need as little RAM as is known to be possible, where it is they
+    that need most, whatever they cost."""
+    made = _Variants(view, slice_costs(device), align)
+    needed_bytes, _ = ram_needed_in_any_order(Instance(made.problem(made.least)))
+    return made.view_with(lambda k: made.smallest(k, needed_bytes))
 
 
 def drop_kernels(graph: GraphOp, before: Iterable[RunOp]) -> None:
@@ -64,7 +66,6 @@ class _Variants:
 
     view: GraphView
     costs: SliceCosts
-    ram_bytes: int
     align: int
     tiles: dict[str, KernelTiles] = field(default_factory=dict)
     ways: dict[int, list[TiledKernel]] = field(default_factory=dict)
@@ -77,43 +78,114 @@ class _Variants:
         self.module = module
         self.functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
 
-    def of(self, k: int) -> tuple[Variant, ...]:
-        """The variants of operation `k`; its kernel in tiles is kept for each."""
-        compute, operation = self.view.computes[k], self.view.problem.operations[k]
-        assert isinstance(compute, ComputeOp)
-        name = compute.kernel.string_value() if compute.kernel is not None else None
-        function = self.functions.get(name or "")
-        if name is None or function is None:
+    def problem(self, variants: Callable[[int], tuple[Variant, ...]]) -> Problem:
+        """The problem with these variants of each operation."""
+        operations = tuple(
+            replace(operation, variants=variants(k))
+            for k, operation in enumerate(self.view.problem.operations)
+        )
+        return replace(self.view.problem, operations=operations)
+
+    def view_with(self, variants: Callable[[int], tuple[Variant, ...]]) -> GraphView:
+        """The view of that."""
+        return replace(
+            self.view,
+            problem=self.problem(variants),
+            make_stream=self.stream,
+            any_tiles=self.problem(self.least),
+        )
+
+    def of(self, k: int, ram_bytes: int) -> tuple[Variant, ...]:
+        """The variants of operation `k` within some RAM; its kernel in tiles is kept for each."""
+        operation = self.view.problem.operations[k]
+        kernel = self._kernel(k)
+        if kernel is None:
             return ()
-        if name not in self.tiles:
-            self.tiles[name] = KernelTiles(function, self.costs)
-        kernel = self.tiles[name]
-        positions = _positions(compute, operation)
-        streamable = {
-            v
-            for v, at in positions.items()
-            if self.view.problem.tensors[v].pageable and at <= kernel.streamable
-        }
-        unit = max(self.align, widest_element_bytes(compute))
+        positions, streamable = self._streamable(k, kernel)
+        unit = self._unit(k)
         variants: list[Variant] = []
-        for streamed in self._sets(operation, positions, streamable, kernel):
-            room_bytes = self.ram_bytes - _resident_bytes(self.view.problem, operation, streamed)
+        for streamed in self._sets(operation, positions, streamable, kernel, ram_bytes):
+            room_bytes = ram_bytes - _resident_bytes(self.view.problem, operation, streamed)
             at = frozenset().union(*(positions[v] for v in streamed))
             for way in kernel.front(at, room_bytes // unit * unit, _WAYS):
-                cost = way.cost(compute.cost or CostAttr(0), self.costs)
-                self.ways.setdefault(k, []).append(way)
-                variants.append(
-                    Variant(
-                        streamed,
-                        round_up(cost.workspace, unit),
-                        cost.time_ns,
-                        cost.time_ns - operation.time_ns,
-                        cost.energy_nj,
-                        way.read_bytes,
-                        way.written_bytes,
-                    )
-                )
+                variants.append(self._variant(k, streamed, way))
         return tuple(variants)
+
+    def smallest(self, k: int, ram_bytes: int) -> tuple[Variant, ...]:
+        """The variant of operation `k` that streams all that it can, within some RAM if possible,
+        and else in as little as is found."""
+        operation, kernel = self.view.problem.operations[k], self._kernel(k)
+        if kernel is None:
+            return ()
+        positions, streamable = self._streamable(k, kernel)
+        if not streamable:
+            return ()
+        streamed, unit = frozenset(streamable), self._unit(k)
+        room_bytes = ram_bytes - _resident_bytes(self.view.problem, operation, streamed)
+        at = frozenset().union(*(positions[v] for v in streamed))
+        way = kernel.smallest(at, max(0, room_bytes) // unit * unit)
+        return () if way is None else (self._variant(k, streamed, way),)
+
+    def _variant(self, k: int, streamed: frozenset[int], way: TiledKernel) -> Variant:
+        """A kernel in tiles as a variant of operation `k`, for which it is kept."""
+        compute, operation = self.view.computes[k], self.view.problem.operations[k]
+        cost = way.cost(compute.cost or CostAttr(0), self.costs)
+        self.ways.setdefault(k, []).append(way)
+        return Variant(
+            streamed,
+            round_up(cost.workspace, self._unit(k)),
+            cost.time_ns,
+            cost.time_ns - operation.time_ns,
+            cost.energy_nj,
+            way.read_bytes,
+            way.written_bytes,
+        )
+
+    def _unit(self, k: int) -> int:
+        """What the workspace of operation `k` is a multiple of."""
+        return max(self.align, widest_element_bytes(self.view.computes[k]))
+
+    def least(self, k: int) -> tuple[Variant, ...]:
+        """One variant of operation `k` that needs no more than it does in any tiles: nothing is in
+        RAM whole that may be streamed, and moving costs nothing. Of a result that may share a
+        buffer nothing is counted: whole, it might take no RAM of its own."""
+        operation, kernel = self.view.problem.operations[k], self._kernel(k)
+        if kernel is None:
+            return ()
+        positions, streamable = self._streamable(k, kernel)
+        if not streamable:
+            return ()
+        own = streamable - {output for output, _ in operation.inplace}
+        workspace_bytes = kernel.least_bytes([positions[v] for v in sorted(own)])
+        time_ns, energy_nj = operation.time_ns, operation.energy_nj
+        return (Variant(frozenset(streamable), workspace_bytes, time_ns, 0, energy_nj),)
+
+    def _kernel(self, k: int) -> KernelTiles | None:
+        """The kernel of operation `k`; None where it has none."""
+        compute = self.view.computes[k]
+        assert isinstance(compute, ComputeOp)
+        name = compute.kernel.string_value() if compute.kernel is not None else ""
+        function = self.functions.get(name)
+        if function is None:
+            return None
+        if name not in self.tiles:
+            self.tiles[name] = KernelTiles(function, self.costs)
+        return self.tiles[name]
+
+    def _streamable(
+        self, k: int, kernel: KernelTiles
+    ) -> tuple[Mapping[int, frozenset[int]], set[int]]:
+        """For each tensor of operation `k` the buffers of the kernel that it is; and the tensors
+        that may be streamed. An old value that a new one replaces may be if that may be."""
+        compute, operation = self.view.computes[k], self.view.problem.operations[k]
+        tensors = self.view.problem.tensors
+        assert isinstance(compute, ComputeOp)
+        positions = _positions(compute, operation)
+        streamable = {
+            v for v, at in positions.items() if tensors[v].pageable and at <= kernel.streamable
+        }
+        stay = {tensors[v].replaces for v in operation.outputs if v not in streamable}
+        return positions, streamable - stay
 
     def _sets(
         self,
@@ -121,11 +193,12 @@ class _Variants:
         positions: Mapping[int, frozenset[int]],
         streamable: set[int],
         kernel: KernelTiles,
+        ram_bytes: int,
     ) -> list[frozenset[int]]:
         """Sets of tensors that it may pay to stream: all large ones, all but one, each alone."""
         tensors = self.view.problem.tensors
         by_size = sorted(streamable, key=lambda v: (-tensors[v].bytes, v))
-        large = [v for v in by_size if tensors[v].bytes * _SMALL > self.ram_bytes]
+        large = [v for v in by_size if tensors[v].bytes * _SMALL > ram_bytes]
         many, few = frozenset(large), large[:_LARGEST]
         sets = [
             many,

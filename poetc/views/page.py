@@ -112,12 +112,14 @@ def answers(view: StepView, summary: Summary) -> Iterator[str]:
     yield held + (f"The largest tensors are {largest}." if largest else "")
     for least in summary.ram.least:
         place = "in RAM" if least.params == "ram" else "on storage"
-        who = f'kernel "{least.kernel}"' if least.kernel else "what is kept between steps"
+        place += " and kernels in tiles" if least.tiles else ""
+        kept = "inputs or results need" if least.tiles else "what is kept between steps needs"
+        who = f'kernel "{least.kernel}" needs' if least.kernel else kept
         known = "no schedule is known" if least.known_bytes is None else "it can run in"
         size = "" if least.known_bytes is None else f" {format_bytes(least.known_bytes)}"
         yield (
-            f"With parameters {place} {known}{size}; nothing runs in less than "
-            f"{format_bytes(least.bound_bytes)}, which {who} needs."
+            f"With parameters {place} {known}{size}; nothing runs so in less than "
+            f"{format_bytes(least.bound_bytes)}, which {who}."
         )
     again = [run for run in view.runs if run.recomputes]
     if again:

@@ -1,0 +1,126 @@
+"""A step whose kernels may run in tiles: what is scheduled for it, the least RAM that it takes, and
+what is said where that does not help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from poetc.diagnosis import Diagnosis, LeastRam, Reason
+from poetc.errors import InputError
+from poetc.ir.graph import graphs
+from poetc.ir.poet import GraphOp
+from poetc.planning.problem import ScheduleOptions, instance_of, problem_view
+from poetc.planning.solver import kernel_of
+from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.search.infeasibility import least_ram
+from poetc.units import format_bytes
+
+LEAST_S = 0.3
+"""Seconds for a schedule in the least RAM, once it is known which tiles need least."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A module with one graph, annotated and ordered, and what to schedule it for."""
+
+    module: ModuleOp
+    graph: GraphOp
+    asked: ScheduleOptions
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
+    if that were not asked for (`possible`), the bytes of a block of a page, and the step with its
+    kernels as they are lowered, ordered."""
+
+    refused: str
+    possible: bool
+    block_bytes: int
+    build: Callable[[], Step]
+
+    def limited(self, step: Step, whole: ScheduleOptions) -> Step:
+        """The built step within the limits of time of the one with `whole` kernels: a deadline that
+        is a multiple is one of their time."""
+        asked = replace(
+            step.asked,
+            budget=replace(step.asked.budget, block_bytes=self.block_bytes),
+            params="storage",
+            deadline_ns=whole.deadline_ns,
+            time_limit_s=whole.time_limit_s,
+            clock=whole.clock,
+        )
+        return replace(step, asked=asked)
+
+
+def step_of(module: ModuleOp, asked: ScheduleOptions) -> Step:
+    """A module as a step. Raises InputError unless it has one graph."""
+    found = graphs(module)
+    if len(found) != 1:
+        names = ", ".join(f"@{g.sym_name.data}" for g in found) or "none"
+        raise InputError(f"expected one poet.graph in the module, found {names}")
+    return Step(module, found[0], asked)
+
+
+def least_ram_in_tiles(graph: GraphOp, options: ScheduleOptions) -> LeastRam:
+    """The least RAM for which there is a schedule of an unscheduled graph whose kernels are as they
+    are lowered, and what is proven necessary in any tiles, whatever time and energy it takes.
+    `options` have the block of a page."""
+    budget = options.budget
+    unlimited = replace(budget, total_bytes=None)
+    asked = replace(options, budget=unlimited, deadline_ns=None, params="storage")
+    view = problem_view(graph, asked)
+    assert view.any_tiles is not None
+    found = least_ram(instance_of(view.problem, asked), LEAST_S, other_orders=False)
+    bound_bytes, operation = ram_needed_in_any_order(instance_of(view.any_tiles, asked))
+    kernel = None if operation is None else kernel_of(graph, view.computes[operation])
+    known_bytes = None if found.known is None else budget.used_bytes(found.known)
+    return LeastRam(known_bytes, budget.used_bytes(bound_bytes), kernel=kernel, tiles=True)
+
+
+def beside_tiles(
+    failure: Diagnosis, tiles: Tiles, found: Diagnosis | None, asked: ScheduleOptions
+) -> Diagnosis:
+    """`failure` of whole kernels with what is known of kernels in tiles, whose search has `found`
+    that (None: there was none). What holds at the ends of the step holds for them, too."""
+    splits = failure.splits
+    needs_ram = failure.reason is Reason.RAM and failure.is_proof
+    if tiles.refused and needs_ram:
+        words = f"kernels were not run in tiles ({tiles.refused})"
+        known_bytes = None if (least := _told(tiles, asked)) is None else least.known_bytes
+        if known_bytes is not None:
+            words += f", in which {format_bytes(known_bytes)} are enough"
+        return replace(failure, tiles=words)
+    if tiles.refused or found is None or failure.reason is Reason.RESERVED:
+        return failure
+    late = failure.is_about_time and found.is_about_time
+    if found.proven and (late or (splits is not None and splits.ends_bytes is not None)):
+        return failure
+    if not failure.proven or not needs_ram or failure.needed_bytes is None:
+        words = "there is no schedule" if found.proven else "no schedule was found"
+        proven = failure.proven and found.proven
+        return replace(failure, proven=proven, tiles=f"{words} with kernels in tiles")
+    whole = f"with whole kernels at least {format_bytes(failure.needed_bytes)} are needed"
+    return replace(
+        found,
+        subject=failure.subject,
+        restrictions=failure.restrictions,
+        tried=failure.tried,
+        splits=splits,
+        tiles=whole + ("" if failure.kernel is None else f" for {failure.kernel}"),
+    )
+
+
+def _told(tiles: Tiles, asked: ScheduleOptions) -> LeastRam | None:
+    """The least RAM in tiles, where only the user keeps kernels from running in them."""
+    if not tiles.possible:
+        return None
+    try:
+        step = tiles.build()
+        return least_ram_in_tiles(step.graph, tiles.limited(step, asked).asked)
+    except InputError:
+        # Not even by other options.
+        return None

@@ -1,0 +1,179 @@
+"""The least RAM of steps in tiles: what is proven necessary against all tilings of small steps, and
+what is said to be enough by compiling for it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from outcomes import must_reach, reached
+from test_split import Program, programs
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from poetc.budget import Budget
+from poetc.cli import main
+from poetc.costmodel.device import load_device
+from poetc.errors import InfeasibleError, TimeLimitError
+from poetc.ir.graph import GraphView, graphs
+from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.text import make_context, parse_module
+from poetc.kernels.distribute import Nest, distribute
+from poetc.kernels.positions import with_positions
+from poetc.kernels.slices import NotTileable
+from poetc.kernels.tiles import nest_loops, tile
+from poetc.pipeline import front_passes, run_passes
+from poetc.planning.plan import plan_graph
+from poetc.planning.problem import ScheduleOptions, problem_view
+from poetc.planning.tile_search import KernelTiles, outside, padded_bytes, slice_places
+from poetc.planning.tiles import least_ram_in_tiles
+from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.model.instance import Instance
+from poetc.schedule.model.problem import Place
+from poetc.schedule.model.rebuild import share
+
+DEVICE = load_device("nrf52840")
+BLOCK = 64
+GESTURE = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
+
+
+def lowered(text: str) -> GraphOp:
+    module = parse_module(text, "step.mlir")
+    passes = front_passes(module, "nrf52840", DEVICE, arrange=False)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    return graphs(module)[0]
+
+
+def options(arena_bytes: int | None) -> ScheduleOptions:
+    total_bytes = None if arena_bytes is None else arena_bytes + BLOCK
+    budget = Budget(total_bytes, block_bytes=BLOCK)
+    return ScheduleOptions(budget=budget, device=DEVICE, params="storage", time_limit_s=20.0)
+
+
+def tilings(nest: Nest) -> Iterator[list[tuple[int, int]]]:
+    """Loops in tiles of one iteration, of half of them, or whole, in the given order."""
+    extents = nest_loops(nest.function).extents
+    for sizes in itertools.product(*(sorted({1, n // 2 or 1, n}) for n in extents)):
+        yield [(at, n) for at, n in enumerate(sizes) if n < extents[at]]
+
+
+def nest_bytes(nest: Nest, streamed: frozenset[int]) -> int | None:
+    """The least that slices and sums take, by trying all tilings; None where none can be had."""
+    here = frozenset(n for n, buffer in enumerate(nest.buffers) if buffer in streamed)
+    found: list[int] = []
+    for tiles in tilings(nest):
+        try:
+            tiled = tile(nest.function, "tile", tiles, here)
+        except NotTileable:
+            continue
+        found.append(slice_places(tiled, 0)[1])
+    return min(found, default=None)
+
+
+def operation_bytes(view: GraphView, k: int) -> int:
+    """The least RAM in which operation `k` runs alone: as it is, or with any of its tensors
+    streamed in any tiles."""
+    problem, compute = view.problem, view.computes[k]
+    operation = problem.operations[k]
+    inputs, outputs = set(operation.inputs), set(operation.outputs)
+    size = [tensor.bytes for tensor in problem.tensors]
+    shared = sum(size[o] for o, _ in share(problem, k, inputs, outputs))
+    whole = sum(size[v] for v in inputs | outputs) - shared + operation.workspace_bytes
+    assert isinstance(compute, ComputeOp) and compute.kernel is not None
+    module, name = view.graph.parent_op(), compute.kernel.string_value()
+    assert isinstance(module, ModuleOp)
+    functions = (op for op in module.ops if isinstance(op, FuncOp))
+    kernel = next(op for op in functions if op.sym_name.data == name)
+    numbers = dict(zip(dict.fromkeys(compute.operands), operation.inputs, strict=True))
+    buffers = [*(numbers[v] for v in compute.operands), *operation.outputs]
+    least, mine = whole, sorted(inputs | outputs)
+    for count in range(1, len(mine) + 1):
+        for streamed in itertools.combinations(mine, count):
+            if any(problem.tensors[v].replaces in streamed for v in outputs - set(streamed)):
+                # A new value replaces the old one where that is.
+                continue
+            at = frozenset(n for n, v in enumerate(buffers) if v in streamed)
+            plain = distribute(kernel)
+            for nests in (plain, with_positions(plain, at, len(buffers))):
+                parts = [nest_bytes(nest, at) for nest in nests.nests]
+                if None in parts:
+                    continue
+                resident = sum(size[v] for v in mine if v not in streamed)
+                between = sum(map(padded_bytes, outside(kernel, nests)))
+                least = min(least, resident + between + max(p or 0 for p in parts))
+    return least
+
+
+@must_reach("possible", "refused")
+@settings(max_examples=3, deadline=None)
+@given(programs())
+def test_what_is_proven_holds_for_all_tilings(program: Program) -> None:
+    """Against all tilings of all kernels: everything else is on storage while one runs."""
+    graph = lowered(program.text)
+    view = problem_view(graph, options(None))
+    if max(map(len, (o.inputs for o in view.problem.operations))) > 5:
+        return
+    tensors = view.problem.tensors
+    start_bytes = sum(t.bytes for t in tensors if t.start is Place.RAM)
+    end_bytes = sum(t.bytes for t in tensors if t.end is Place.RAM)
+    each = [operation_bytes(view, k) for k in range(len(view.computes))]
+    possible = max(start_bytes, end_bytes, *each)
+    assert view.any_tiles is not None
+    bound, _ = ram_needed_in_any_order(Instance(view.any_tiles))
+    assert bound <= possible
+    if bound > 4:
+        with pytest.raises(InfeasibleError):
+            plan_graph(lowered(program.text), options(bound - 4))
+        reached("refused")
+    if all(tensor.pageable for tensor in tensors):
+        # There is a schedule: it may not be found, but no proof may say that there is none.
+        reached("possible")
+        with contextlib.suppress(TimeLimitError):
+            plan_graph(graph, options(possible))
+
+
+@settings(max_examples=5, deadline=None)
+@given(programs())
+def test_what_is_known_is_enough(program: Program) -> None:
+    least = least_ram_in_tiles(lowered(program.text), options(None))
+    assert least.known_bytes is not None and least.bound_bytes <= least.known_bytes
+    plan_graph(lowered(program.text), options(least.known_bytes - BLOCK))
+
+
+def test_tiles_that_were_not_weighed_are_not_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Path(GESTURE).read_text()
+    bound_bytes = least_ram_in_tiles(lowered(text), options(None)).bound_bytes - BLOCK
+    monkeypatch.setattr(KernelTiles, "front", lambda *_: [])
+    with pytest.raises(TimeLimitError):
+        plan_graph(lowered(text), options(bound_bytes))
+    with pytest.raises(InfeasibleError):
+        plan_graph(lowered(text), options(bound_bytes - 4))
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    code = main([GESTURE, "--split=off", "--json", *words])
+    found, _ = json.JSONDecoder().raw_decode(capsys.readouterr().err)
+    return code, found.get("diagnosis", found)
+
+
+def test_messages_and_summaries_count_tiles(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a refusal says is enough is, and then it is said again."""
+    code, found = run(capsys, "--ram=1600")
+    assert code == 3
+    least = found["least_ram"]
+    assert least["tiles"] and least["known_bytes"] == least["bound_bytes"]
+    words = f"--ram={least['known_bytes']}"
+    code, never = run(capsys, words, "--stream=never")
+    assert code == 3
+    assert f"in which {least['known_bytes']:,} B" in never["message"]
+    code, found = run(capsys, words)
+    assert code == 0
+    (told,) = found["ram"]["least"]
+    assert told["tiles"] and told["known_bytes"] == least["known_bytes"]
+    assert run(capsys, f"--ram={least['bound_bytes'] - 4}")[0] == 3
