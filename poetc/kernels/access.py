@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -166,6 +167,34 @@ def linear_indices(op: Access) -> list[Linear | None]:
     return _linear_reader(op).access(op)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a load or store is: the operations around it, the innermost first, the loops among
+    them, the outermost first, and its linear indices."""
+
+    op: Access
+    parents: tuple[Operation, ...]
+    loops: tuple[affine.ForOp, ...]
+    indices: tuple[Linear | None, ...]
+
+    @cached_property
+    def form(self) -> tuple[object, ...]:
+        """What is the same for accesses in the same loops that are at a fixed distance."""
+        # By identity, as looking up hashes of operations and values takes longer.
+        terms = (
+            None if index is None else tuple((id(v), c) for v, c in index.terms.items())
+            for index in self.indices
+        )
+        return (*map(id, self.loops), *terms)
+
+
+def place_of(op: Access) -> Place:
+    """Where a load or store is: for those that are compared with many others."""
+    around = tuple(parents(op))
+    loops = tuple(each for each in around[::-1] if isinstance(each, affine.ForOp))
+    return Place(op, around, loops, tuple(_reader_in(loops).access(op)))
+
+
 def linear_constraints(guard: affine.IfOp) -> Iterator[tuple[Linear | None, bool]]:
     """What must not be negative for a guard to hold, or be zero if the second is true, in the
     variables of the loops around it; None where that is not linear in them."""
@@ -180,7 +209,11 @@ def linear_constraints(guard: affine.IfOp) -> Iterator[tuple[Linear | None, bool
 
 
 def _linear_reader(op: Operation) -> Reader[Linear]:
-    variables = (loop.body.block.args[0] for loop in loops_around(op))
+    return _reader_in(loops_around(op))
+
+
+def _reader_in(loops: Sequence[affine.ForOp]) -> Reader[Linear]:
+    variables = (loop.body.block.args[0] for loop in loops)
     return Reader({v: Linear(0, {v: 1}) for v in variables}, Linear)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import affine
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineConstantExpr
 
@@ -28,12 +28,24 @@ def extent(loop: affine.ForOp) -> int:
     # The attribute first, as operands take time to look up.
     if isinstance(in_all, IntegerAttr) and loop.lowerBoundOperands and loop.upperBoundOperands:
         return max(0, in_all.value.data)
-    low, high = loop.lowerBoundMap.data.results, loop.upperBoundMap.data.results
-    if low != (AffineConstantExpr(0),) or loop.step.value.data != 1 or len(high) != 1:
+    low, high = (_constant(loop, name) for name in ("lowerBoundMap", "upperBoundMap"))
+    if low != 0 or loop.step.value.data != 1:
         raise InputError("loops of kernels start at 0 and have step 1", source_location(loop))
-    if not isinstance(high[0], AffineConstantExpr):
+    if high is None:
         raise InputError("loops of kernels have constant bounds", source_location(loop))
-    return max(0, high[0].value)
+    return max(0, high)
+
+
+def _constant(loop: affine.ForOp, bound: str) -> int | None:
+    """A bound of a loop, if it is constant."""
+    # Looked up where it is, as extents are asked for often.
+    attribute = loop.properties[bound]
+    assert isinstance(attribute, AffineMapAttr)
+    match attribute.data.results:
+        case (AffineConstantExpr(value),):
+            return value
+        case _:
+            return None
 
 
 def extent_of(variable: SSAValue) -> int:

@@ -29,7 +29,7 @@ from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
-from poetc.kernels.access import holds, linear_indices, parents
+from poetc.kernels.access import Place, holds, place_of
 from poetc.kernels.addresses import (
     IN_ALL,
     SEQUENTIAL,
@@ -394,7 +394,11 @@ def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> b
         for op in _users(result)
         if not isinstance(op, affine.StoreOp | affine.LoadOp | memref.LoadOp)
     )
-    return not others and all(_reads_first(load, store) for load in loads for store in stores)
+    if others:
+        return False
+    first, second = [place_of(op) for op in loads], [place_of(op) for op in stores]
+    known: dict[object, tuple[set[SSAValue], bool]] = {}
+    return all(_reads_first(load, store, known) for load in first for store in second)
 
 
 def _buffer(function: func.FuncOp, kind: str, index: int) -> BlockArgument:
@@ -408,16 +412,25 @@ def _users(value: SSAValue) -> Iterator[Operation]:
     return (use.operation for use in value.uses)
 
 
-def _reads_first(load: affine.LoadOp | memref.LoadOp, store: affine.StoreOp) -> bool:
-    inside_load, inside_store = list(parents(load)), list(parents(store))
-    common = [op for op in inside_load if op in inside_store and isinstance(op, affine.ForOp)]
-    variables = [op.body.block.args[0] for op in common]
-    maps = list(zip(linear_indices(store), linear_indices(load), strict=True))
-    pinned = all_pinned(maps, variables, {v for v in variables if extent_of(v) <= 1})
-    # In one iteration of the common loops: whichever comes first in their innermost common block.
-    if pinned.issuperset(variables) and _comes_first(load, store, inside_load):
+def _reads_first(
+    load: Place, store: Place, known: dict[object, tuple[set[SSAValue], bool]]
+) -> bool:
+    # Of copies of accesses many are at the same distance from each other.
+    apart = (
+        None if stored is None or loaded is None else stored.const - loaded.const
+        for stored, loaded in zip(store.indices, load.indices, strict=True)
+    )
+    variables = [loop.body.block.args[0] for loop in load.loops if loop in store.loops]
+    key = (load.form, store.form, *apart)
+    if key not in known:
+        maps = list(zip(store.indices, load.indices, strict=True))
+        pinned = all_pinned(maps, variables, {v for v in variables if extent_of(v) <= 1})
+        known[key] = pinned, any(never_equal(stored, loaded, pinned) for stored, loaded in maps)
+    pinned, is_apart = known[key]
+    if is_apart:
         return True
-    return any(never_equal(stored, loaded, pinned) for stored, loaded in maps)
+    # In one iteration of the common loops: whichever comes first in their innermost common block.
+    return pinned.issuperset(variables) and _comes_first(load.op, store.op, load.parents)
 
 
 def _comes_first(first: Operation, second: Operation, above_first: Sequence[Operation]) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from enum import Enum, auto
+from functools import cache, cached_property
 from itertools import combinations, product
 from math import ceil, prod
 
@@ -27,7 +28,7 @@ from poetc.kernels.dependences import dependences
 from poetc.kernels.guards import only_guard
 
 Loop = affine.ForOp
-_Loops = frozenset[Loop]
+_LOADS = (affine.LoadOp, memref.LoadOp)
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,45 @@ _LEAST_PEELED = 500
 operation of code costs."""
 
 
+_Loops = frozenset[int]
+"""Loops by their numbers in the kernel."""
+
+
 @dataclass(frozen=True)
 class _Load:
-    """Loads of one buffer that are at fixed distances from each other: what a loop variable moves
-    them by, and those distances, in elements. None: it is not known."""
+    """Loads of one buffer that are at fixed distances from each other: the loops whose variables
+    move them, what by, and those distances, in elements. None: it is not known."""
 
-    buffer: SSAValue
-    steps: Mapping[Loop, int] | None
-    loops: _Loops
+    loops: tuple[int, ...]
+    steps: tuple[int, ...] | None
     distances: tuple[int, ...]
+
+    def count(self, copies: Sequence[int]) -> int:
+        """Loads that remain of copies, as what is at one address is loaded once."""
+        if self.steps is None:
+            return _count(self.loops, copies) * len(self.distances)
+        return _places(self.distances, self.steps, tuple(copies[loop] for loop in self.loops))
+
+    def pointers(self, copies: Sequence[int], reach: int) -> int:
+        """Pointers for copies."""
+        if self.steps is None:
+            return _count(self.loops, copies)
+        moved = sum(
+            abs(step) * (copies[loop] - 1)
+            for loop, step in zip(self.loops, self.steps, strict=True)
+        )
+        span = self.distances[-1] - self.distances[0] + moved
+        return 1 if span < reach else min(ceil((span + 1) / reach), self.count(copies))
+
+
+@cache
+def _places(distances: tuple[int, ...], steps: tuple[int, ...], copies: tuple[int, ...]) -> int:
+    """Addresses of copies of loads at these distances."""
+    places = set(distances)
+    for step, count in zip(steps, copies, strict=True):
+        if count > 1:
+            places = {place + step * i for place in places for i in range(count)}
+    return len(places)
 
 
 @dataclass(frozen=True)
@@ -102,11 +133,16 @@ class _Level:
     """Whether a guard is all there is in it, which becomes its bounds."""
 
     @cached_property
-    def loops(self) -> tuple[Loop, ...]:
+    def loops(self) -> tuple[int, ...]:
         """Those whose copies make a difference."""
-        by_loads = (load.loops if load.steps is None else load.steps for load in self.loads)
+        by_loads = (load.loops for load in self.loads)
         by_others = (*(loops for loops, _ in self.instructions), *self.carried)
-        return tuple(dict.fromkeys(loop for each in (*by_others, *by_loads) for loop in each))
+        return tuple({loop for each in (*by_others, *by_loads) for loop in each})
+
+    @cached_property
+    def known(self) -> dict[tuple[int, ...], tuple[float, float]]:
+        """Instructions of an iteration and of entering the loop, by copies of `loops`."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -121,49 +157,74 @@ class Arrangement:
 
 @dataclass(frozen=True)
 class _Candidate:
-    copies: Mapping[Loop, int]
+    """Copies of loops by their numbers, and operations of code that are more for them."""
+
+    copies: Mapping[int, int]
     instructions: float
     more: float
 
 
 class Kernel:
-    """The loops of a kernel as the choice looks at them."""
+    """The loops of a kernel as the choice looks at them, each by its number."""
 
     def __init__(self, function: func.FuncOp, machine: Machine) -> None:
         self.function = function
         self.machine = machine
-        self.depends = dependences(function)
-        self.around: dict[Operation, tuple[Loop, ...]] = {}
-        self.leaves: list[Loop] = []
-        self.inside: dict[Loop | None, list[Operation]] = {None: []}
+        self.loops: list[Loop] = []
+        self.paths: list[tuple[int, ...]] = []
+        """Of each loop, the loops around it and itself."""
+        self.inside: list[list[Operation]] = []
+        self.around: list[tuple[Operation, tuple[int, ...]]] = []
+        """Operations with the loops around them."""
+        self.leaves: list[int] = []
         self._walk(function.body.block, ())
-        self.extents = {loop: extent(loop) for loop in self.inside if loop is not None}
-        self.sums = frozenset(loop for loop in self.extents if loop.inits)
-        self.levels: dict[Loop, _Level] = {loop: self._level(loop) for loop in self.extents}
-        self.sizes: dict[Loop, Counter[tuple[_Loops, _Loops]]] = {}
+        self.extents = [extent(loop) for loop in self.loops]
+        self.sums = [bool(loop.inits) for loop in self.loops]
+        numbers = {loop: number for number, loop in enumerate(self.loops)}
+        self.depends = {
+            value: frozenset(numbers[loop] for loop in loops)
+            for value, loops in dependences(function).items()
+            if loops
+        }
+        self.numbers: dict[SSAValue, int] = {
+            loop.body.block.args[0]: number for loop, number in numbers.items()
+        }
+        self.levels = [self._level(number) for number in range(len(self.loops))]
+        self.ones = [1] * len(self.loops)
+        self.guarded = _Loops().union(
+            *(self._loops_of(op.args) for op, _ in self.around if isinstance(op, affine.IfOp))
+        )
+        """Loops that guards depend on."""
+        self.jams: dict[int, bool] = {}
+        self.sizes: dict[int, Sequence[tuple[tuple[_Place, ...], int]]] = {}
         self.found: dict[object, list[_Candidate]] = {}
-        self.known: dict[object, tuple[float, float]] = {}
-        self.code = sum(_size(op) for op in self.around)
-        self.plain = {leaf: self._total(leaf, {}, 1) for leaf in self.leaves}
+        self.code = sum(_size(op) for op, _ in self.around)
+        self.plain = {leaf: self._totals(leaf, self.ones, (1,))[0] for leaf in self.leaves}
         self.leaves.sort(key=lambda leaf: -self.plain[leaf])
         self.instructions = sum(self.plain.values())
 
-    def _walk(self, block: Block, loops: tuple[Loop, ...]) -> None:
+    def _walk(self, block: Block, loops: tuple[int, ...]) -> None:
         for op in block.ops:
-            self.around[op] = loops
-            self.inside[loops[-1] if loops else None].append(op)
-            if isinstance(op, Loop):
-                self.inside[op] = []
+            self.around.append((op, loops))
+            if loops:
+                self.inside[loops[-1]].append(op)
+            inner = loops
+            if is_loop := isinstance(op, Loop):
+                inner = (*loops, len(self.loops))
+                self.loops.append(op)
+                self.paths.append(inner)
+                self.inside.append([])
+            before = len(self.loops)
             for region in op.regions:
-                for inner in region.blocks:
-                    self._walk(inner, (*loops, op) if isinstance(op, Loop) else loops)
-            if isinstance(op, Loop) and not any(isinstance(o, Loop) for o in _inside(op)):
-                self.leaves.append(op)
+                for each in region.blocks:
+                    self._walk(each, inner)
+            if is_loop and len(self.loops) == before:
+                self.leaves.append(inner[-1])
 
     def arrange(self, price: float) -> Arrangement:
         """The copies of each loop where an operation of code costs `price` instructions of a run;
         the loops that take most are chosen first."""
-        chosen: dict[Loop, int] = {}
+        chosen: dict[int, int] = {}
         instructions, code = 0.0, float(self.code)
         for leaf in self.leaves:
             if self.plain[leaf] <= price:
@@ -172,129 +233,154 @@ class Kernel:
             best = min(
                 self._candidates(leaf, chosen), key=lambda c: c.instructions + c.more * price
             )
-            around = [loop for loop in (*self.around[leaf], leaf) if loop not in self.sums]
+            around = [loop for loop in self.paths[leaf] if not self.sums[loop]]
             chosen = {**dict.fromkeys(around, 1), **chosen, **best.copies}
             instructions += best.instructions
             code += best.more
-        copies = {loop: count for loop, count in chosen.items() if count > 1}
+        copies = {self.loops[loop]: count for loop, count in chosen.items() if count > 1}
         return Arrangement(copies, instructions, code)
 
-    def _candidates(self, leaf: Loop, chosen: Mapping[Loop, int]) -> list[_Candidate]:
+    def _candidates(self, leaf: int, chosen: Mapping[int, int]) -> list[_Candidate]:
         """What can be chosen for a loop, first what is there without more copies."""
-        around = [loop for loop in (*self.around[leaf], leaf) if loop not in self.sums]
+        around = [loop for loop in self.paths[leaf] if not self.sums[loop]]
         key = (leaf, *(chosen.get(loop) for loop in around))
         if key not in self.found:
             free = [loop for loop in around if loop not in chosen and self.extents[loop] > 1]
             free = [loop for loop in free if self._may_jam(loop)]
             given = {loop: chosen[loop] for loop in around if loop in chosen}
-            tiles: list[Mapping[Loop, int]] = [given]
+            tiles: list[Mapping[int, int]] = [given]
             for count in (1, 2, 3):
                 for loops in combinations(free, count):
                     for factors in _tiles([self.extents[loop] for loop in loops]):
                         tiles.append(given | dict(zip(loops, factors, strict=True)))
-            unrolled = [1]
+            unrolled = (1,)
             if (
-                leaf in self.sums
-                and IN_ALL not in leaf.attributes
+                self.sums[leaf]
+                and IN_ALL not in self.loops[leaf].attributes
                 and not self.levels[leaf].is_guarded
             ):
-                unrolled = [count for count in _UNROLLED if self.extents[leaf] % count == 0]
-            self.found[key] = _best(
-                _Candidate(
-                    {**copies, leaf: unroll} if unroll > 1 else copies,
-                    self._total(leaf, copies, unroll),
-                    self._more(leaf, copies, unroll),
-                )
-                for copies in tiles
-                if copies is given or self._fits(leaf, copies)
-                for unroll in unrolled
-            )
+                unrolled = tuple(count for count in _UNROLLED if self.extents[leaf] % count == 0)
+            candidates: list[_Candidate] = []
+            for copies in tiles:
+                counts = [copies.get(loop, 1) for loop in range(len(self.loops))]
+                if copies is not given and not self._fits(leaf, counts):
+                    continue
+                totals = self._totals(leaf, counts, unrolled)
+                more = self._more(leaf, counts, unrolled)
+                for unroll, *costs in zip(unrolled, totals, more, strict=True):
+                    own = {**copies, leaf: unroll} if unroll > 1 else copies
+                    candidates.append(_Candidate(own, *costs))
+            self.found[key] = _best(candidates)
         return self.found[key]
 
-    def _may_jam(self, loop: Loop) -> bool:
+    def _may_jam(self, number: int) -> bool:
         """Whether iterations can run together, and all guards in the loop are alike for them."""
-        guards = [op for op in loop.walk() if isinstance(op, affine.IfOp)]
-        return may_jam(loop) and not any(
-            loop in self.depends.get(value, ()) for guard in guards for value in guard.args
-        )
+        if number not in self.jams:
+            self.jams[number] = number not in self.guarded and may_jam(self.loops[number])
+        return self.jams[number]
 
     # Costs
 
-    def _total(self, leaf: Loop, copies: Mapping[Loop, int], unroll: int) -> float:
-        """Instructions of an innermost loop and of what is around it, with what remains of
-        tiles."""
-        path = (*self.around[leaf], leaf)
+    def _totals(self, leaf: int, copies: Sequence[int], unrolled: Sequence[int]) -> list[float]:
+        """Instructions of an innermost loop and of what is around it, with what remains of tiles,
+        for each of some numbers of iterations that the innermost loop has one after the other."""
+        path = self.paths[leaf]
+        counts = [*self.ones]
 
-        def run(depth: int, inner: dict[Loop, int]) -> float:
+        def run(depth: int) -> list[float]:
             loop = path[depth]
-            count = 1 if loop in self.sums else copies.get(loop, 1)
+            count = 1 if self.sums[loop] else copies[loop]
             tiles, rest = divmod(self.extents[loop], count)
-            total = 0.0
+            totals = [0.0] * len(unrolled)
             for times, factor in ((tiles, count), (rest, 1)):
                 if times:
-                    known = {**inner, loop: factor} if factor > 1 else inner
-                    unrolled = unroll if loop is leaf else 1
-                    each, entry = self._once(loop, known, unrolled)
-                    if depth + 1 < len(path):
-                        each += run(depth + 1, known)
-                    total += times * each + entry
-            return total
+                    counts[loop] = factor
+                    if loop == leaf:
+                        for i, unroll in enumerate(unrolled):
+                            each, entry = self._once(loop, counts, unroll)
+                            totals[i] += times * each + entry
+                    else:
+                        each, entry = self._once(loop, counts, 1)
+                        for i, inner in enumerate(run(depth + 1)):
+                            totals[i] += times * (each + inner) + entry
+            counts[loop] = 1
+            return totals
 
-        return run(0, {})
+        return run(0)
 
-    def _fits(self, leaf: Loop, copies: Mapping[Loop, int]) -> bool:
+    def _fits(self, leaf: int, copies: Sequence[int]) -> bool:
         """Whether there are registers for what a loop carries, beside what is loaded."""
         level = self.levels[leaf]
         carried = sum(_count(loops, copies) for loops in level.carried)
-        loads = sum(_distinct(load, copies) for load in level.loads)
+        loads = sum(load.count(copies) for load in level.loads)
         return carried + min(loads, _MOST_WAITING) + _KEPT_FREE <= self.machine.registers
 
-    def _once(self, loop: Loop, copies: Mapping[Loop, int], unroll: int) -> tuple[float, float]:
+    def _once(self, loop: int, copies: Sequence[int], unroll: int) -> tuple[float, float]:
         """Instructions of an iteration of a loop without loops inside, and of entering it."""
-        key = (loop, unroll, *(copies.get(other, 1) for other in self.levels[loop].loops))
-        if key not in self.known:
-            self.known[key] = self._count_once(loop, copies, unroll)
-        return self.known[key]
+        level = self.levels[loop]
+        key = (unroll, *(copies[other] for other in level.loops))
+        if key not in level.known:
+            level.known[key] = self._count_once(loop, copies, unroll)
+        return level.known[key]
 
-    def _count_once(
-        self, loop: Loop, copies: Mapping[Loop, int], unroll: int
-    ) -> tuple[float, float]:
+    def _count_once(self, loop: int, copies: Sequence[int], unroll: int) -> tuple[float, float]:
         level, machine = self.levels[loop], self.machine
         body = float(sum(each * _count(loops, copies) for loops, each in level.instructions))
-        counts = {**copies, loop: unroll} if loop in self.sums and unroll > 1 else copies
-        body += sum(_distinct(load, counts) for load in level.loads) / unroll
-        pointers = sum(_pointers(load, counts, machine.reach) for load in level.loads)
+        counts = copies
+        if self.sums[loop] and unroll > 1:
+            counts = [*copies]
+            counts[loop] = unroll
+        body += sum(load.count(counts) for load in level.loads) / unroll
+        pointers = sum(load.pointers(counts, machine.reach) for load in level.loads)
         carried = sum(_count(loops, copies) for loops in level.carried)
         moving = machine.loop_instructions + pointers
         return body + moving / unroll, machine.entry_instructions + 2 * pointers + carried
 
-    def _level(self, loop: Loop) -> _Level:
+    def _level(self, number: int) -> _Level:
         instructions: Counter[_Loops] = Counter()
-        loads: dict[tuple[SSAValue, object], tuple[Mapping[Loop, int] | None, _Loops, set[int]]]
-        loads = {}
-        guard = only_guard(loop)
-        for op in self.inside[loop]:
+        loads: dict[object, tuple[tuple[int, ...], tuple[int, ...] | None, set[int]]] = {}
+        guard = only_guard(self.loops[number])
+        for op in self.inside[number]:
             loops = self._loops_of(op.results or op.operands)
-            if isinstance(op, affine.LoadOp | memref.LoadOp):
-                steps, at = _address(op)
-                key = tuple(steps.items()) if steps is not None else op
-                known = loads.setdefault((op.memref, key), (steps, loops, set()))
-                known[2].add(at)
+            if isinstance(op, _LOADS):
+                steps, at = self._address(op)
+                if steps is None:
+                    loads[op] = tuple(loops), None, {at}
+                else:
+                    key = (op.memref, *steps.items())
+                    loads.setdefault(key, (tuple(steps), tuple(steps.values()), set()))[2].add(at)
             elif op is not guard:
                 instructions[loops] += self._instructions(op)
-        carried = (self._loops_of([value]) for value in loop.body.block.args[1:])
+        carried = (self._loops_of([value]) for value in self.loops[number].body.block.args[1:])
         return _Level(
             tuple(instructions.items()),
             tuple(
-                _Load(buffer, steps, loops, tuple(sorted(distances)))
-                for (buffer, _), (steps, loops, distances) in loads.items()
+                _Load(loops, steps, tuple(sorted(distances)))
+                for loops, steps, distances in loads.values()
             ),
             tuple(carried),
             guard is not None,
         )
 
+    def _address(self, op: affine.LoadOp | memref.LoadOp) -> tuple[Mapping[int, int] | None, int]:
+        """What loop variables move a load by, and where it is when all of them are 0, in
+        elements."""
+        assert isinstance(op.memref.type, MemRefType)
+        stride, at = 1, 0
+        steps: dict[int, int] = {}
+        shape = op.memref.type.get_shape()
+        for index, size in zip(linear_indices(op)[::-1], shape[::-1], strict=True):
+            if index is None:
+                return None, 0
+            at += index.const * stride
+            for variable, factor in index.terms.items():
+                loop = self.numbers[variable]
+                steps[loop] = steps.get(loop, 0) + factor * stride
+            stride *= size
+        return steps, at
+
     def _instructions(self, op: Operation) -> int:
-        if isinstance(op, arith.ConstantOp | affine.YieldOp | affine.ApplyOp | Loop):
+        if isinstance(op, (arith.ConstantOp, affine.YieldOp, affine.ApplyOp, Loop)):
             return 0
         if isinstance(op, affine.IfOp):
             return _GUARD_INSTRUCTIONS
@@ -305,38 +391,63 @@ class Kernel:
         return self.machine.flop_instructions if isinstance(op, _FLOPS) else 1
 
     def _loops_of(self, values: Sequence[SSAValue]) -> _Loops:
-        return frozenset[Loop]().union(*(self.depends.get(value, ()) for value in values))
+        return _Loops().union(*(self.depends.get(value, ()) for value in values))
 
-    def _more(self, leaf: Loop, copies: Mapping[Loop, int], unroll: int) -> float:
-        """Operations of code that there are more than without copies."""
-        path = (*self.around[leaf], leaf)
-        jammed = [loop for loop in path if copies.get(loop, 1) > 1 and loop not in self.sums]
-        more = 0.0
-        for (around, loops), size in self._sizes(jammed[0] if jammed else leaf).items():
-            parts = 1.0
-            for loop in jammed:
-                if loop in around:
-                    varies = copies[loop] if loop in loops else 1
-                    parts *= varies + bool(self.extents[loop] % copies[loop])
-            if leaf in around and leaf in self.sums:
-                parts *= unroll + bool(self.extents[leaf] % unroll)
+    def _more(self, leaf: int, copies: Sequence[int], unrolled: Sequence[int]) -> list[float]:
+        """Operations of code that there are more than without copies, for each of some numbers of
+        iterations that the innermost loop has one after the other."""
+        path = self.paths[leaf]
+        jammed = [
+            (at, copies[loop], bool(self.extents[loop] % copies[loop]))
+            for at, loop in enumerate(path)
+            if copies[loop] > 1
+        ]
+        more, repeated = 0, 0
+        for places, size in self._sizes(leaf):
+            parts = 1
+            for at, count, rest in jammed:
+                if (place := places[at]) is not _Place.OUTSIDE:
+                    parts *= (count if place is _Place.VARIES else 1) + rest
             more += size * (parts - 1)
-        return more
+            if places[-1] is not _Place.OUTSIDE:
+                repeated += size * parts
+        return [more + repeated * (unroll - 1) for unroll in unrolled]
 
-    def _sizes(self, loop: Loop) -> Counter[tuple[_Loops, _Loops]]:
-        """Operations of code in a loop: those in the same loops, that depend on the same."""
-        if loop not in self.sizes:
-            found: Counter[tuple[_Loops, _Loops]] = Counter()
-            for op in _inside(loop):
-                loops = self._loops_of((*op.results, *op.operands))
-                around = frozenset(self.around[op])
-                if isinstance(op, Loop):
-                    found[around, frozenset()] += _size(op) - len(op.inits)
-                    found[around, loops] += len(op.inits)
-                else:
-                    found[around, loops] += _size(op)
-            self.sizes[loop] = found
-        return self.sizes[loop]
+    def _sizes(self, leaf: int) -> Sequence[tuple[tuple[_Place, ...], int]]:
+        """Operations of code, by where they are as to a loop and each of those around it."""
+        if leaf not in self.sizes:
+            found: Counter[tuple[_Place, ...]] = Counter()
+            for (around, loops), size in self._all_sizes.items():
+                found[tuple(_place(loop, around, loops) for loop in self.paths[leaf])] += size
+            self.sizes[leaf] = tuple(found.items())
+        return self.sizes[leaf]
+
+    @cached_property
+    def _all_sizes(self) -> Counter[tuple[tuple[int, ...], _Loops]]:
+        """Operations of code: those in the same loops, that depend on the same."""
+        found: Counter[tuple[tuple[int, ...], _Loops]] = Counter()
+        for op, around in self.around:
+            loops = self._loops_of((*op.results, *op.operands))
+            carried = len(op.inits) if isinstance(op, Loop) else 0
+            if carried:
+                found[around, _Loops()] += _size(op) - carried
+            found[around, loops] += carried or _size(op)
+        return found
+
+
+class _Place(Enum):
+    """Where an operation is as to a loop."""
+
+    OUTSIDE = auto()
+    FIXED = auto()
+    """In it, the same in all iterations."""
+    VARIES = auto()
+
+
+def _place(loop: int, around: tuple[int, ...], loops: _Loops) -> _Place:
+    if loop not in around:
+        return _Place.OUTSIDE
+    return _Place.VARIES if loop in loops else _Place.FIXED
 
 
 def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
@@ -348,69 +459,24 @@ def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
     return found
 
 
-def _address(op: affine.LoadOp | memref.LoadOp) -> tuple[Mapping[Loop, int] | None, int]:
-    """What loop variables move a load by, and where it is when all of them are 0, in elements."""
-    assert isinstance(op.memref.type, MemRefType)
-    stride, at = 1, 0
-    steps: dict[Loop, int] = {}
-    for index, size in zip(linear_indices(op)[::-1], op.memref.type.get_shape()[::-1], strict=True):
-        if index is None:
-            return None, 0
-        at += index.const * stride
-        for variable, factor in index.terms.items():
-            loop = variable.owner.parent_op() if isinstance(variable.owner, Block) else None
-            assert isinstance(loop, Loop)
-            steps[loop] = steps.get(loop, 0) + factor * stride
-        stride *= size
-    return steps, at
-
-
-def _distinct(load: _Load, copies: Mapping[Loop, int]) -> int:
-    """Loads that remain of copies of one, as what is at one address is loaded once."""
-    if load.steps is None:
-        return _count(load.loops, copies) * len(load.distances)
-    places = set(load.distances)
-    for loop, step in load.steps.items():
-        if (count := copies.get(loop, 1)) > 1:
-            places = {place + step * i for place in places for i in range(count)}
-    return len(places)
-
-
-def _pointers(load: _Load, copies: Mapping[Loop, int], reach: int) -> int:
-    """Pointers for copies of a load."""
-    if load.steps is None:
-        return _count(load.loops, copies)
-    low, high = load.distances[0], load.distances[-1]
-    span = (
-        high - low + sum(abs(step) * (copies.get(loop, 1) - 1) for loop, step in load.steps.items())
-    )
-    return min(ceil((span + 1) / reach), _distinct(load, copies))
-
-
 def _size(op: Operation) -> int:
     """Instructions of code, each of which an operation takes once."""
-    if isinstance(op, arith.ConstantOp | affine.YieldOp):
+    if isinstance(op, (arith.ConstantOp, affine.YieldOp)):
         return 0
     if isinstance(op, Loop):
         return 4 + len(op.inits)
     return 4 if mathlib.symbol_of(op) is not None else 1
 
 
-def _count(loops: _Loops, copies: Mapping[Loop, int]) -> int:
+def _count(loops: Iterable[int], copies: Sequence[int]) -> int:
     """Copies of what depends on these loops."""
-    return prod(copies.get(loop, 1) for loop in loops)
+    return prod([copies[loop] for loop in loops])
 
 
 def _tiles(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Copies of each of these loops, not too many in all."""
     options = [[c for c in _FACTORS if c <= n] for n in extents]
     return (tile for tile in product(*options) if prod(tile) <= _MOST_COPIES)
-
-
-def _inside(loop: Loop) -> Iterator[Operation]:
-    walk = loop.walk()
-    next(walk)
-    return walk
 
 
 class Choice:

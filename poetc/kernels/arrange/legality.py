@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from xdsl.dialects import affine, memref
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
-from poetc.kernels.access import STORES, Access, linear_indices, loops_around
+from poetc.kernels.access import STORES, Access, Place, place_of
 from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, all_pinned, extent_of, never_equal
 
 
@@ -17,29 +17,28 @@ def may_jam(loop: affine.ForOp) -> bool:
     """
     if loop.inits or SEQUENTIAL in loop.attributes or IN_ALL in loop.attributes:
         return False
-    accesses: dict[SSAValue, list[Operation]] = {}
-    for op in loop.walk():
-        if isinstance(op, Access):
-            accesses.setdefault(op.memref, []).append(op)
+    accesses = [op for op in loop.walk() if isinstance(op, Access)]
+    stored = {op.memref for op in accesses if isinstance(op, STORES)}
+    places: dict[SSAValue, list[Place]] = {buffer: [] for buffer in stored}
+    for op in accesses:
+        if op.memref in stored:
+            places[op.memref].append(place_of(op))
     return all(
-        _apart(loop, op, other)
-        for of_buffer in accesses.values()
-        for op in of_buffer
-        if isinstance(op, STORES)
+        _apart(loop, one, other)
+        for of_buffer in places.values()
+        for one in of_buffer
+        if isinstance(one.op, STORES)
         for other in of_buffer
     )
 
 
-def _apart(loop: affine.ForOp, store: Operation, other: Operation) -> bool:
+def _apart(loop: affine.ForOp, store: Place, other: Place) -> bool:
     """Whether two accesses in a loop are at different addresses in different iterations of it."""
-    if isinstance(store, memref.StoreOp) or isinstance(other, memref.StoreOp):
+    if isinstance(store.op, memref.StoreOp) or isinstance(other.op, memref.StoreOp):
         return False
-    assert isinstance(store, affine.StoreOp)
-    assert isinstance(other, affine.LoadOp | affine.StoreOp | memref.LoadOp)
-    others = set(loops_around(other))
-    variables = [each.body.block.args[0] for each in loops_around(store) if each in others]
+    variables = [each.body.block.args[0] for each in store.loops if each in other.loops]
     inside = variables.index(loop.body.block.args[0])
-    maps = list(zip(linear_indices(store), linear_indices(other), strict=True))
+    maps = list(zip(store.indices, other.indices, strict=True))
     # What is reordered is in one iteration of the loops around.
     fixed: set[SSAValue] = {*variables[:inside], *(v for v in variables if extent_of(v) <= 1)}
     same = all_pinned(maps, variables, fixed)

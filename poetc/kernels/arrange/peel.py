@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.dialects import affine, func
+from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from poetc.kernels.access import Linear, linear_constraints, parents
+from poetc.kernels.access import Linear, linear_constraints, loops_around, parents
 from poetc.kernels.addresses import extent, span
 from poetc.kernels.arrange.copies import split
 from poetc.kernels.arrange.legality import may_jam
@@ -28,43 +29,57 @@ _LEAST = 2
 def peelings(function: func.FuncOp) -> Iterator[func.FuncOp]:
     """Copies of a kernel, each with the borders of some loops peeled off: the innermost ones that
     have borders, then the innermost but one."""
+    interiors = _interiors(function)
+    inside = dict.fromkeys(interiors, 0)
+    for loop in interiors:
+        for parent in parents(loop):
+            if isinstance(parent, affine.ForOp) and parent in inside:
+                inside[parent] = max(inside[parent], inside[loop] + 1)
     for depth in (0, 1):
-        copy = function.clone()
-        loops = [op for op in copy.walk(region_first=True) if isinstance(op, affine.ForOp)]
-        interiors = {loop: found for loop in loops if (found := _interior(loop)) is not None}
-        inside = dict.fromkeys(interiors, 0)
-        for loop in interiors:
-            for parent in parents(loop):
-                if isinstance(parent, affine.ForOp) and parent in inside:
-                    inside[parent] = max(inside[parent], inside[loop] + 1)
         chosen = [loop for loop in interiors if inside[loop] == depth]
         if not chosen:
             return
+        copied: dict[SSAValue, SSAValue] = {}
+        copy = function.clone(copied)
         for loop in chosen:
-            peel(loop, *interiors[loop])
+            new = copied[loop.body.block.args[0]].owner.parent_op()
+            assert isinstance(new, affine.ForOp)
+            peel(new, *interiors[loop])
         yield copy
 
 
-def _interior(loop: affine.ForOp) -> tuple[int, int] | None:
-    """The first position in a parallel loop at which its guards hold whatever the other loops are
-    at, and the one behind the last; None if there are none, or there are no guards to gain."""
-    if loop.inits:
-        return None
-    variable = loop.body.block.args[0]
-    low, high = 0, extent(loop)
-    for guard in loop.walk():
-        if isinstance(guard, affine.IfOp) and variable in guard.args:
-            for index, equal in linear_constraints(guard):
+def _interiors(function: func.FuncOp) -> dict[affine.ForOp, tuple[int, int]]:
+    """The parallel loops, inner ones first, that have positions between others at which the guards
+    in them hold whatever the other loops are at: the first of them, and the one behind the last."""
+    ranges: dict[affine.ForOp, tuple[int, int]] = {}
+    without: set[affine.ForOp] = set()
+    for guard in function.walk():
+        if not isinstance(guard, affine.IfOp):
+            continue
+        constraints = list(linear_constraints(guard))
+        for loop in loops_around(guard):
+            variable = loop.body.block.args[0]
+            if variable not in guard.args:
+                continue
+            low, high = ranges.get(loop, (0, extent(loop)))
+            for index, equal in constraints:
                 factor = 0 if index is None else index.terms.get(variable, 0)
                 if index is None or (equal and factor):
-                    return None
+                    without.add(loop)
+                    break
                 rest = span(index, (variable,))[0]
                 if factor > 0:
                     low = max(low, -(rest // factor))
                 elif factor < 0:
                     high = min(high, rest // -factor + 1)
-    has_borders = low > 0 or high < extent(loop)
-    return (low, high) if has_borders and high - low >= _LEAST and may_jam(loop) else None
+            ranges[loop] = low, high
+    return {
+        loop: (low, high)
+        for loop in function.walk(region_first=True)
+        if isinstance(loop, affine.ForOp) and loop in ranges and loop not in without
+        for low, high in (ranges[loop],)
+        if (low > 0 or high < extent(loop)) and high - low >= _LEAST and may_jam(loop)
+    }
 
 
 def peel(loop: affine.ForOp, low: int, high: int) -> None:
