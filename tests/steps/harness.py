@@ -46,6 +46,7 @@ class Prepared:
             static_bytes=STATIC_BYTES,
             stack_bytes=DEFAULT_STACK_BYTES,
             gap=1e6,
+            stream="never",
         )
         try:
             return self._compile(replace(options, time_limit_s=QUICK_S))
