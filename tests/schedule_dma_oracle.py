@@ -37,6 +37,10 @@ class _Oracle:
     def bytes_of(self, mask: int) -> int:
         return sum(size for v, size in enumerate(self.size) if mask >> v & 1)
 
+    def pages_of(self, mask: int) -> int:
+        tensors = self.problem.tensors
+        return sum(t.stored_bytes for v, t in enumerate(tensors) if mask >> v & 1)
+
     def mask(self, at: str, place: Place) -> int:
         return sum(1 << v for v, t in enumerate(self.problem.tensors) if getattr(t, at) is place)
 
@@ -54,7 +58,7 @@ class _Oracle:
             0,
             (),
         )
-        if self.bytes_of(start[2]) > self.ram or self.bytes_of(start[3]) > self.storage:
+        if self.bytes_of(start[2]) > self.ram or self.pages_of(start[3]) > self.storage:
             return None
         end_ram, end_storage = self.mask("end", Place.RAM), self.mask("end", Place.STORAGE)
         order = itertools.count()
@@ -104,7 +108,7 @@ class _Oracle:
                 waits = max(clock, ends.get(v, (0, 0))[1])
                 yield 0, (stage, last, ram & ~bit, stored, *after(waits, bus, ends))
                 new = stored | bit
-                if tensor.pageable and new != stored and self.bytes_of(new) <= self.storage:
+                if tensor.pageable and new != stored and self.pages_of(new) <= self.storage:
                     done = max(clock, bus) + tensor.pageout_time_ns
                     arrival = ends.get(v, (clock, 0))[0]
                     others = {**ends, v: (arrival, done)}
@@ -138,7 +142,7 @@ class _Oracle:
                     continue
                 if stored & read != read or stored & written:
                     continue
-                if self.bytes_of(stored | written) > self.storage:
+                if self.pages_of(stored | written) > self.storage:
                     continue
                 needed = used + self.bytes_of(outputs) + cost.workspace_bytes
                 for pairs in _matchings(tuple(dict.fromkeys(operation.inplace))):

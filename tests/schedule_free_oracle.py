@@ -156,9 +156,10 @@ class _Search:
         for k, operation in enumerate(problem.operations):
             for v in operation.outputs:
                 self.made_by[v] = 1 << k
-        self.bytes = [0]
+        self.bytes, self.pages = [0], [0]
         for tensor in tensors:
             self.bytes += [used + tensor.bytes for used in self.bytes]
+            self.pages += [used + tensor.stored_bytes for used in self.pages]
         limit = problem.ram_bytes
         self.ram = self.bytes[-1] + 10**9 if limit is None else limit
         self.maximal: dict[tuple[int, int], list[int]] = {}
@@ -217,7 +218,7 @@ class _Search:
 
     def storage_fits(self, stored: int) -> bool:
         return self.problem.storage_bytes is None or (
-            self.bytes[stored] <= self.problem.storage_bytes
+            self.pages[stored] <= self.problem.storage_bytes
         )
 
     def with_page_outs(self, steps: tuple[Step, ...], ram: int, write: int) -> tuple[Step, ...]:

@@ -104,7 +104,9 @@ class _Oracle:
 
     def storage_fits(self, stored: int) -> bool:
         limit = self.problem.storage_bytes
-        return limit is None or self.bytes_of(stored) <= limit
+        tensors = self.problem.tensors
+        used = sum(t.stored_bytes for v, t in enumerate(tensors) if stored >> v & 1)
+        return limit is None or used <= limit
 
     def moves(self, state: State) -> Iterator[tuple[int, int, State]]:
         stage, last, ram, stored = state

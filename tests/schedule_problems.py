@@ -148,6 +148,13 @@ def random_problem(rng: random.Random, max_operations: int = 6, plain: bool = Fa
         for o in operations
     )
     total_ns = sum(o.time_ns for o in operations)
+    # Pages that are smaller than their tensors are padded, drawn without moving what follows.
+    pages = random.Random(repr(tensors))
+    if not plain:
+        tensors = [
+            replace(t, payload_bytes=pages.randint(1, t.bytes) if pages.random() < 0.3 else None)
+            for t in tensors
+        ]
     return Problem(
         tuple(operations),
         tuple(tensors),

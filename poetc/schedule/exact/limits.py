@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from poetc.schedule.exact.highs import INF
@@ -78,14 +79,13 @@ def _drop_costs(model: SlotModel, makespan: int) -> None:
 def _storage(model: SlotModel, limit: int) -> None:
     """What is written fits beside what is there at the start."""
     instance = model.instance
-    room = limit - sum(
-        instance.tensors[v].bytes for v, there in enumerate(instance.stored_at_start) if there
-    )
-    unit = instance.unit
-    units = {c: instance.tensors[v].bytes // unit for v, c in model.write.items()}
+    size = instance.stored_bytes
+    room = limit - sum(size[v] for v, there in enumerate(instance.stored_at_start) if there)
+    unit = math.gcd(*size) or 1
+    units = {c: size[v] // unit for v, c in model.write.items()}
     for v, supplies in model.choices.supplies.items():
         for slot, c in supplies:
             if slot in model.choices.columns:
-                units[c] = units.get(c, 0) + instance.tensors[v].bytes // unit
+                units[c] = units.get(c, 0) + size[v] // unit
     if units:
         model.lp.row(list(units), list(units.values()), upper=room // unit)

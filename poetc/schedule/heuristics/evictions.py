@@ -51,7 +51,8 @@ def page_price(line: Timeline, v: int) -> float:
         return math.inf
     if line.loads[v] or line.stored[v]:
         return line.in_price[v]
-    return line.in_price[v] + line.out_price[v] if line.size[v] <= line.storage else math.inf
+    fits = line.instance.stored_bytes[v] <= line.storage
+    return line.in_price[v] + line.out_price[v] if fits else math.inf
 
 
 def plans(

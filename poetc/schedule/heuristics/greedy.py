@@ -140,7 +140,7 @@ class _Greedy:
         if v in self.state.stored:
             return self.in_price[v]
         limit = instance.problem.storage_bytes
-        if limit is not None and self.state.storage + self.size[v] > limit:
+        if limit is not None and self.state.storage + instance.stored_bytes[v] > limit:
             return math.inf
         return self.in_price[v] + self.out_price[v]
 
@@ -251,7 +251,7 @@ class _Greedy:
         self.make_room(self.size[v], pinned)
         if v not in self.state.stored:
             self.state.stored.add(v)
-            self.state.storage += self.size[v]
+            self.state.storage += self.instance.stored_bytes[v]
         self.state.ram.add(v)
         self.state.used += self.size[v]
         self.state.events.append(Load(v))

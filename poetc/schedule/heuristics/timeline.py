@@ -218,7 +218,7 @@ class Timeline:
             self.price += self.in_price[v]
             if not self.loads[v] and not self.stored[v]:
                 self.price += self.out_price[v]
-                self.storage -= self.size[v]
+                self.storage -= self.instance.stored_bytes[v]
             self.loads[v] += 1
             return
         again = self.recomputes[t]
@@ -238,7 +238,7 @@ class Timeline:
             self.price -= self.in_price[v]
             if not self.loads[v] and not self.stored[v]:
                 self.price -= self.out_price[v]
-                self.storage += self.size[v]
+                self.storage += self.instance.stored_bytes[v]
             return
         self.recomputes[t].remove(k)
         self.price -= self.run_price[k]

@@ -252,6 +252,11 @@ class Instance:
         return total
 
     @cached_property
+    def stored_bytes(self) -> tuple[int, ...]:
+        """What each tensor takes on storage."""
+        return tuple(t.stored_bytes for t in self.tensors)
+
+    @cached_property
     def unit(self) -> int:
         """Greatest common divisor of the sizes of all tensors: the unit of memory in the models."""
         return math.gcd(*(t.bytes for t in self.tensors)) or 1
@@ -263,7 +268,7 @@ class Instance:
     def pages_of_end(self) -> int:
         """Bytes of storage that every schedule uses."""
         return sum(
-            t.bytes
-            for v, t in enumerate(self.tensors)
+            size
+            for v, size in enumerate(self.stored_bytes)
             if self.stored_at_start[v] or self.must_store[v]
         )

@@ -180,13 +180,17 @@ class Capuchin(Runtime):
         if not self.instance.pageable[v]:
             return False
         limit = self.instance.problem.storage_bytes
-        return v in self.pages or limit is None or self.storage + self.size[v] <= limit
+        return (
+            v in self.pages
+            or limit is None
+            or self.storage + self.instance.stored_bytes[v] <= limit
+        )
 
     def _reserve(self, v: int) -> None:
         """Gives `v` a place on storage."""
         if v not in self.pages:
             self.pages.add(v)
-            self.storage += self.size[v]
+            self.storage += self.instance.stored_bytes[v]
 
     # Guided execution
 

@@ -203,11 +203,11 @@ class _Model:
             lp.row(list(times), [time / tick for time in times.values()], upper=1e3)
         if problem.storage_bytes is not None:
             used = sum(
-                instance.tensors[v].bytes
+                instance.stored_bytes[v]
                 for v, stored in enumerate(instance.stored_at_start)
                 if stored
             )
-            pages = {c: float(instance.tensors[v].bytes) for (_, v), c in self.M_out.items()}
+            pages = {c: float(instance.stored_bytes[v]) for (_, v), c in self.M_out.items()}
             lp.row(list(pages), list(pages.values()), upper=problem.storage_bytes - used)
 
     def sequence(self, x: np.ndarray) -> list[Event]:
