@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from test_split import Program, programs
 from xdsl.dialects.func import FuncOp
 
+from poetc.budget import Budget
 from poetc.cli import main
 from poetc.compilation import compile_step
 from poetc.costmodel.device import load_device
@@ -27,6 +28,7 @@ from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.memory import plan_graph_memory
+from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.tile_search import KernelTiles, slice_places
 from poetc.request import options_of
 from poetc.variants.nests import Nest, nests
@@ -123,3 +125,32 @@ def test_why_kernels_do_not_run_in_tiles(
 ) -> None:
     assert main([GESTURE, "--ram=5KB", "--split=off", *words, "-o", str(tmp_path / "out")]) == 3
     assert f"kernels were not run in tiles ({why})" in capsys.readouterr().err
+
+
+ADDED = """
+func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>, %y: tensor<8x8xf32>)
+    -> tensor<8x8xf32> {
+  %0 = stablehlo.exponential %x : tensor<8x8xf32>
+  %1 = stablehlo.dot_general %w, %y, contracting_dims = [1] x [0]
+    : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %2 = stablehlo.add %0, %1 : tensor<8x8xf32>
+  return %2 : tensor<8x8xf32>
+}
+"""
+
+
+def test_results_in_place_leave_room_for_tiles() -> None:
+    """Two tensors of four and slices of a third are enough where the fourth is in place of one."""
+    module = parse_module(ADDED, "added.mlir")
+    device = load_device("nrf52840")
+    passes = front_passes(module, "nrf52840", device, arrange=False)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    budget = Budget(700 + 64, block_bytes=64)
+    options = ScheduleOptions(budget=budget, device=device, params="storage")
+    problem = problem_view(graphs(module)[0], options).problem
+    (operation,) = (o for o in problem.operations if len(o.inputs) == 3)
+    ((result, taken),) = operation.inplace
+    others = set(operation.inputs) - {taken}
+    assert all(problem.tensors[v].bytes == 256 for v in (*operation.inputs, result))
+    alone = {frozenset({v}) for v in others}
+    assert alone & {variant.streamed for variant in operation.variants}

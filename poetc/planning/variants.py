@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
@@ -20,11 +21,12 @@ from poetc.schedule.arena.pack import round_up
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Operation, Problem, Variant
+from poetc.schedule.model.rebuild import share
 
 _SMALL = 32
 """A tensor that takes at most such a part of the RAM is resident wherever that is possible."""
 
-_LARGEST = 3
+_LARGEST = 4
 """Tensors of an operation that are streamed alone, or resident alone."""
 
 _WAYS = 3
@@ -103,34 +105,67 @@ class _Variants:
             return ()
         positions, streamable = self._streamable(k, kernel)
         unit = self._unit(k)
-        variants: list[Variant] = []
+        found: list[tuple[Variant, TiledKernel]] = []
         for streamed in self._sets(operation, positions, streamable, kernel, ram_bytes):
-            room_bytes = ram_bytes - _resident_bytes(self.view.problem, operation, streamed)
             at = frozenset().union(*(positions[v] for v in streamed))
-            for way in kernel.front(at, room_bytes // unit * unit, _WAYS):
-                variants.append(self._variant(k, streamed, way))
-        return tuple(variants)
+            # In place results take no room, where what they replace dies; or they do.
+            for count, shared in ((_WAYS, True), (1, False)):
+                room_bytes = ram_bytes - self._resident_bytes(k, streamed, shared)
+                ways = kernel.front(at, room_bytes // unit * unit, count)
+                found += ((self._variant(k, streamed, way), way) for way in ways)
+        kept = self._undominated(k, dict(found))
+        self.ways[k] = list(kept.values())
+        return tuple(kept)
 
     def smallest(self, k: int, ram_bytes: int) -> tuple[Variant, ...]:
         """The variant of operation `k` that streams all that it can, within some RAM if possible,
         and else in as little as is found."""
-        operation, kernel = self.view.problem.operations[k], self._kernel(k)
+        kernel = self._kernel(k)
         if kernel is None:
             return ()
         positions, streamable = self._streamable(k, kernel)
         if not streamable:
             return ()
         streamed, unit = frozenset(streamable), self._unit(k)
-        room_bytes = ram_bytes - _resident_bytes(self.view.problem, operation, streamed)
+        room_bytes = ram_bytes - self._resident_bytes(k, streamed, shared=True)
         at = frozenset().union(*(positions[v] for v in streamed))
         way = kernel.smallest(at, max(0, room_bytes) // unit * unit)
-        return () if way is None else (self._variant(k, streamed, way),)
+        if way is None:
+            return ()
+        self.ways[k] = [way]
+        return (self._variant(k, streamed, way),)
+
+    def _undominated(
+        self, k: int, found: Mapping[Variant, TiledKernel]
+    ) -> dict[Variant, TiledKernel]:
+        """Those than which none needs less RAM, energy and time, moving whole tensors in place of
+        slices."""
+        tensors, operation = self.view.problem.tensors, self.view.problem.operations[k]
+        needed = {
+            v: v.workspace_bytes + self._resident_bytes(k, v.streamed, shared=False) for v in found
+        }
+
+        def better(one: Variant, other: Variant) -> bool:
+            if not one.streamed <= other.streamed or needed[one] > needed[other]:
+                return False
+            energy_nj, time_ns = one.energy_nj, one.time_ns
+            for v in other.streamed - one.streamed:
+                made, tensor = v in operation.outputs, tensors[v]
+                energy_nj += tensor.pageout_energy_nj if made else tensor.pagein_energy_nj
+                time_ns += tensor.pageout_time_ns if made else tensor.pagein_time_ns
+            return energy_nj <= other.energy_nj and time_ns <= other.time_ns
+
+        kept: dict[Variant, TiledKernel] = {}
+        for v, way in found.items():
+            if not any(better(other, v) for other in kept):
+                kept = {other: of for other, of in kept.items() if not better(v, other)}
+                kept[v] = way
+        return kept
 
     def _variant(self, k: int, streamed: frozenset[int], way: TiledKernel) -> Variant:
-        """A kernel in tiles as a variant of operation `k`, for which it is kept."""
+        """A kernel in tiles as a variant of operation `k`."""
         compute, operation = self.view.computes[k], self.view.problem.operations[k]
         cost = way.cost(compute.cost or CostAttr(0), self.costs)
-        self.ways.setdefault(k, []).append(way)
         return Variant(
             streamed,
             round_up(cost.workspace, self._unit(k)),
@@ -140,6 +175,17 @@ class _Variants:
             way.read_bytes,
             way.written_bytes,
         )
+
+    def _resident_bytes(self, k: int, streamed: frozenset[int], shared: bool) -> int:
+        """What the tensors of operation `k` take in RAM that are not streamed, if all inputs die
+        there where buffers are `shared`, else new values of parameters alone in place of others."""
+        problem, operation = self.view.problem, self.view.problem.operations[k]
+        tensors = problem.tensors
+        inputs, outputs = set(operation.inputs) - streamed, set(operation.outputs) - streamed
+        replaced = {tensors[v].replaces for v in outputs}
+        dying = inputs if shared else {v for v in inputs if v in replaced}
+        saved = sum(tensors[o].bytes for o, _ in share(problem, k, dying, outputs))
+        return sum(tensors[v].bytes for v in inputs | outputs) - saved
 
     def _unit(self, k: int) -> int:
         """What the workspace of operation `k` is a multiple of."""
@@ -203,6 +249,7 @@ class _Variants:
         sets = [
             many,
             *(many - {v} for v in few),
+            *map(frozenset, combinations(few, 2)),
             *(frozenset({v}) for v in few),
             frozenset(by_size),
         ]
@@ -258,14 +305,6 @@ def _positions(compute: ComputeOp, operation: Operation) -> dict[int, frozenset[
     for at, v in enumerate(operation.outputs, len(compute.operands)):
         found[v] = {at}
     return {v: frozenset(at) for v, at in found.items()}
-
-
-def _resident_bytes(problem: Problem, operation: Operation, streamed: frozenset[int]) -> int:
-    """What the tensors of an operation take in RAM that are not streamed; a new value of a
-    parameter is in place of the old one."""
-    tensors = problem.tensors
-    resident = {v for v in (*operation.inputs, *operation.outputs) if v not in streamed}
-    return sum(tensors[v].bytes for v in resident if tensors[v].replaces not in resident)
 
 
 def _stays_in_place(
