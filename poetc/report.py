@@ -169,7 +169,7 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
 def _ended_by_clock(report: ScheduleReport, options: Options) -> bool:
     """Whether a search went on until its time limit, so that another run may differ."""
     searched = not strategies.load(options.strategy).constructs
-    return searched and not options.counted and report.status != "optimal"
+    return searched and (report.late or not options.counted) and report.status != "optimal"
 
 
 def timeline_of(graph: GraphOp, options: Options) -> Timeline | None:

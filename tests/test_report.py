@@ -32,6 +32,7 @@ from poetc.planning.problem import problem_view
 from poetc.report import Summary, summarize
 from poetc.report_ram import KINDS
 from poetc.request import Options
+from poetc.schedule.model.clock import Clock
 from poetc.schedule.model.problem import Problem
 
 
@@ -464,10 +465,13 @@ def emit_and_compare(result: Compiled, summary: Summary, directory: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [(), ("--stop=work",)])
 def test_a_search_that_the_clock_ended_is_told(
-    stop: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    stop: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By default it goes on until then, as another schedule may be found by another run."""
     limit_s = 2.0
+    if stop:
+        # A machine on which the work takes no time.
+        monkeypatch.setattr(Clock, "seconds", 0.0)
     words = [str(MODELS / "dscnn.mlir"), "--ram=200KB", "--params=storage", "--gap=0%", *stop]
     words += [f"--time-limit={limit_s}", "--emit=report", "-o", "-"]
     began_s = time.monotonic()
@@ -479,3 +483,17 @@ def test_a_search_that_the_clock_ended_is_told(
     assert report["ended_by_clock"] == ("time limit ended the search" in printed.err) == (not stop)
     # A part is left to the search for an arena.
     assert stop or seconds >= 0.75 * limit_s
+
+
+def test_that_the_clock_cuts_work_short_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine that is too slow for --stop=work has a schedule of its own."""
+    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=7KB", "--split=off"]
+    words += ["--stop=work", "--emit=report", "-o", "-"]
+    for seconds, status in ((0.0, "optimal"), (60.0, "feasible")):
+        monkeypatch.setattr(Clock, "seconds", seconds)
+        assert main(words) == 0
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["status"] == status
+        assert ("time limit ended the search" in printed.err) == (seconds > 0)

@@ -34,7 +34,8 @@ class ScheduleReport:
     `arena_bytes` is the RAM that it was scheduled for, less than asked where the arena would not
     have fitted otherwise; `attempts` counts the tries, `moves` the page-ins that are there only so
     that an arena fits. `memory` is None until memory is planned.
-    `interrupted` says that the user stopped the search and this is the best that it had found.
+    `interrupted` says that the user stopped the search and this is the best that it had found,
+    `late` that the time limit passed before the search had done all that it was to do.
     `predicted_ns` is what the step takes by the profile of the device, the places of pages taken
     into account; None without a profile, and before memory is planned. `least_in_tiles` is the
     least RAM with kernels in tiles, if some run so.
@@ -54,6 +55,7 @@ class ScheduleReport:
     moves: int = 0
     memory: MemoryPlan | None = None
     interrupted: bool = False
+    late: bool = False
     params: str = "ram"
     predicted_ns: int | None = None
     tried: tuple[Tried, ...] = ()

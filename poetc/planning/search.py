@@ -179,7 +179,7 @@ class _Search:
         """The best that was found, with the bound for all that was tried, on its graph, too."""
         bounds = [tried.bound_nj for tried in self.tried if tried.bound_nj is not None]
         report = with_bound(best.report, min(bounds), self.asked.gap)
-        report = replace(report, tried=tuple(self.tried))
+        report = replace(report, tried=tuple(self.tried), late=self.clock.left_s <= 0)
         describe(best.step.graph, report)
         return Found(best.step, report)
 
