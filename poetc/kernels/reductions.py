@@ -246,7 +246,7 @@ class Reductions(Nests):
             self.row_requests[op] = None
         shape, update_shape = shape_of(op.operand), shape_of(op.updates)
         dims = op.dnums.scatter_dims_to_operand_dims
-        windows = description.window_dims()
+        windows = op.window_dims
         at = description.at
         # Dimensions that the start vector does not choose start at 0.
         outer: list[Condition] = []

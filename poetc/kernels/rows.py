@@ -92,7 +92,7 @@ class ByRows:
     def pays(self) -> bool:
         """Whether it can be done so, with little memory in comparison."""
         op = self.op
-        update_shape, windows = shape_of(op.updates), self.description.window_dims()
+        update_shape, windows = shape_of(op.updates), op.window_dims
         if self.description.tied or not self.dims or self.updates < _FEWEST_UPDATES:
             return False
         if any(dim in windows and update_shape[windows[dim]] != 1 for dim in self.dims):
@@ -261,7 +261,7 @@ class ByRows:
                 update.append(Index.of(atom))
             window = {
                 update_dim: ZERO if dim in self.dims else at[dim]
-                for dim, update_dim in self.description.window_dims().items()
+                for dim, update_dim in op.window_dims.items()
             }
             index = self.description.update_index(update, window)
             return lower_body(b, op.body.block, [accs[0], element(op.updates, index)])

@@ -42,6 +42,7 @@ from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING, updates_of
 from poetc.ir.poet import SHARD, STORED, Shard
+from poetc.ir.stablehlo.base import Along, Walk
 from poetc.ir.types import computed_type
 from poetc.options import default
 from poetc.passes.stablehlo_to_poet import (
@@ -49,7 +50,7 @@ from poetc.passes.stablehlo_to_poet import (
     frozen_arguments,
     frozen_on_storage,
 )
-from poetc.simplify.axes import Along, Walk, along, border, in_blocks, piece, summand, summed
+from poetc.simplify.axes import border, in_blocks, piece, summand, summed
 from poetc.simplify.driver import remove_dead
 from poetc.splits import Split, parse_splits
 
@@ -325,7 +326,7 @@ def region_of(main: FuncOp, wanted: Collection[int]) -> set[SSAValue]:
 def _result_dim(op: hlo.StablehloOp, operand: int, dim: int) -> int | None:
     """The dimension of the result along which `dim` of the operand is walked."""
     for result_dim in range(len(hlo.shape_of(op.result))):
-        walk = along(op, result_dim)
+        walk = op.along(result_dim)
         step = walk[operand] if walk is not None else None
         if step is not None and step.dim == dim:
             return result_dim
@@ -453,7 +454,7 @@ class _Splitter:
         behind = given.heavy and (heavy or not op.operands[operand].has_one_use())
         if dim is None or behind:
             return False
-        walk = along(op, dim)
+        walk = op.along(dim)
         step = walk[operand] if walk is not None else None
         assert walk is not None and step is not None
         cut = Cut(dim, (given.cut.mirrored() if step.mirrored else given.cut).bounds)
@@ -496,7 +497,7 @@ class _Splitter:
         walk = summed(op, operand, cut.axis)
         if walk is None:
             return False
-        assert isinstance(op, hlo.DotBase | hlo.ConvolutionBase)
+        assert isinstance(op, hlo.ContractionOp)
         every = border(op)
         total = None if every is None else self._constant(op, 0.0)
         # The sum of a block that is not complete.
@@ -548,7 +549,7 @@ class _Splitter:
                 if found.cut.axis == dim and first <= start and start + size <= first + length:
                     return self._cut(shard, dim, start - first, size)
         elif isinstance(op, hlo.StablehloOp):
-            walk = along(op, dim)
+            walk = op.along(dim)
             computed = is_free(value, self.free) or (push and value in self.region)
             if walk is not None and computed:
                 return self._piece(op, walk, dim, start, size, push)

@@ -27,7 +27,7 @@ from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
 from poetc.passes.stablehlo_split import main_of, names_for_splits, region_of
 from poetc.patterns import chosen
-from poetc.simplify.axes import along, piece
+from poetc.simplify.axes import piece
 from poetc.simplify.driver import remove_dead
 
 
@@ -167,7 +167,7 @@ class _Slicer:
 
     def _new(self, value: SSAValue, dim: int, start: int, size: int) -> SSAValue:
         op, shape = value.owner, hlo.shape_of(value)
-        walk = along(op, dim) if isinstance(op, hlo.StablehloOp) else None
+        walk = op.along(dim) if isinstance(op, hlo.StablehloOp) else None
         if isinstance(op, hlo.StablehloOp) and walk is not None and value in self.region:
             operands = [
                 operand

@@ -16,11 +16,11 @@ from poetc.ir import mathlib
 from poetc.ir import stablehlo as hlo
 from poetc.ir.graph import GraphView, Storage
 from poetc.ir.poet import RunOp, YieldOp
+from poetc.ir.stablehlo.base import Along
 from poetc.kernels.analysis import math_flops
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Operation as Kernel
 from poetc.schedule.model.problem import Place, Problem
-from poetc.simplify.axes import Along, along
 
 MOVES = (
     hlo.ConstantOp,
@@ -172,7 +172,7 @@ def _may_be_in_parts(view: GraphView, split: Collection[SSAValue]) -> frozenset[
             for result in op.results:
                 for node in dims(result):
                     runs[compute].add(node)
-                    walk = along(op, node[1])
+                    walk = op.along(node[1])
                     for operand, step in zip(operands, walk or operands, strict=True):
                         if walk is None:
                             for other in operand:
@@ -312,7 +312,7 @@ def _read_by(op: Operation, given: Sequence[_Reads]) -> _Reads:
     lines: dict[int, Pages] = {}
     walked: set[tuple[int, int]] = set()
     for dim in range(len(hlo.shape_of(op.results[0]))):
-        for operand, step in enumerate(along(op, dim) or ()):
+        for operand, step in enumerate(op.along(dim) or ()):
             if step is not None:
                 walked.add((operand, step.dim))
                 pages = given[operand].lines.get(step.dim, frozenset())

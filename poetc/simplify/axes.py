@@ -1,9 +1,9 @@
 """Operations in pieces: along a dimension of the result, or of what a contraction sums over.
 
-`along` says which dimensions of its operands an operation walks along one dimension of its result,
-and `piece` makes the operation that computes a range of that dimension from the same ranges of its
-operands. `summed` says the same of the outermost loop of a contraction, and `summand` makes the
-operation that goes on with its sums over a range of it.
+An operation says which dimensions of its operands it walks along one dimension of its result
+(`along`), and `piece` makes the operation that computes a range of that dimension from the same
+ranges of its operands. `summed` says the same of the outermost loop of a contraction, and `summand`
+makes the operation that goes on with its sums over a range of it.
 
 Element for element the pieces do what the whole does, in the same order, so that the bits are those
 of the whole.
@@ -11,144 +11,15 @@ of the whole.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo.base import Along, Walk
 from poetc.ir.types import computed_type
-
-
-@dataclass(frozen=True)
-class Along:
-    """A dimension of an operand that runs with the result's, from its end if `mirrored`."""
-
-    dim: int
-    mirrored: bool = False
-
-
-Walk = tuple[Along | None, ...]
-"""For each operand how it is walked; None: all of it is read for each piece."""
-
-
-def along(op: hlo.StablehloOp, dim: int) -> Walk | None:
-    """How the operands are walked along dimension `dim` of the result; None where the result cannot
-    be computed in pieces along it."""
-    match op:
-        case hlo.ElementwiseOp():
-            # An operand of rank 0 stands for all elements.
-            return tuple(Along(dim) if hlo.shape_of(x) else None for x in op.operands)
-        case hlo.BroadcastInDimOp():
-            if dim not in op.dims:
-                return (None,)
-            source = op.dims.index(dim)
-            repeated = hlo.shape_of(op.operand)[source] != hlo.shape_of(op.result)[dim]
-            return (None,) if repeated else (Along(source),)
-        case hlo.TransposeOp():
-            return (Along(op.permutation[dim]),)
-        case hlo.ReshapeOp():
-            source = _same_dim(hlo.shape_of(op.result), dim, hlo.shape_of(op.operand))
-            return None if source is None else (Along(source),)
-        case hlo.ReverseOp():
-            return (Along(dim, dim in op.dims),)
-        case hlo.SliceOp():
-            whole = hlo.shape_of(op.operand)[dim] == hlo.shape_of(op.result)[dim]
-            return (Along(dim),) if whole else None
-        case hlo.PadOp():
-            padded = op.low[dim] or op.high[dim] or op.interior[dim]
-            return None if padded else (Along(dim), None)
-        case hlo.ConcatenateOp():
-            return None if dim == op.dim else (Along(dim),) * len(op.operands)
-        case hlo.IotaOp():
-            return None if dim == op.dim else ()
-        case hlo.DotFromOp() | hlo.ConvolutionFromOp():
-            return None
-        case hlo.DotBase():
-            return _along_dot(op, dim)
-        case hlo.ConvolutionBase():
-            return _along_convolution(op, dim)
-        case hlo.ReduceOp():
-            kept = [d for d in range(len(hlo.shape_of(op.operand))) if d not in op.dims]
-            return Along(kept[dim]), None
-        case hlo.FoldOp():
-            kept = [d for d in range(len(hlo.shape_of(op.inputs[0]))) if d not in op.dims]
-            return (Along(kept[dim]),) * len(op.inputs) + (None,) * len(op.inits)
-        case hlo.ReduceWindowOp():
-            plain = op.window[dim] == op.strides[dim] == op.base_dilations[dim] == 1
-            return (Along(dim), None) if plain and not any(op.padding[dim]) else None
-        case hlo.SelectAndScatterOp():
-            plain = op.window[dim] == op.strides[dim] == 1 and not any(op.padding[dim])
-            return (Along(dim), Along(dim), None) if plain else None
-        case hlo.GatherOp():
-            return _along_gather(op, dim)
-        case hlo.ScatterOp():
-            return _along_scatter(op, dim)
-    return None
-
-
-def _same_dim(shape: Sequence[int], dim: int, other: Sequence[int]) -> int | None:
-    """The dimension of `other` that is `dim` of `shape`: as long, with as many elements before."""
-    before = math.prod(shape[:dim])
-    for d, size in enumerate(other):
-        if size == shape[dim] and math.prod(other[:d]) == before:
-            return d
-    return None
-
-
-def _along_dot(op: hlo.DotBase, dim: int) -> Walk:
-    batch = len(op.lhs_batch)
-    if dim < batch:
-        return Along(op.lhs_batch[dim]), Along(op.rhs_batch[dim])
-    left, right = (
-        [d for d in range(len(hlo.shape_of(operand))) if d not in used]
-        for operand, used in (
-            (op.lhs, op.lhs_batch + op.lhs_contract),
-            (op.rhs, op.rhs_batch + op.rhs_contract),
-        )
-    )
-    place = dim - batch
-    if place < len(left):
-        return Along(left[place]), None
-    return None, Along(right[place - len(left)])
-
-
-def _along_convolution(op: hlo.ConvolutionBase, dim: int) -> Walk | None:
-    if dim in op.dims.output_spatial:
-        # Windows are where they are: the piece has another padding.
-        return None, None
-    if op.feature_groups != 1 or op.batch_groups != 1:
-        return None
-    if dim == op.dims.output_feature:
-        return None, Along(op.dims.kernel_output_feature)
-    if dim == op.dims.output_batch:
-        return Along(op.dims.input_batch), None
-    return None
-
-
-def _along_gather(op: hlo.GatherOp, dim: int) -> Walk | None:
-    dnums, shape = op.dnums, hlo.shape_of(op.operand)
-    if dim not in dnums.offset_dims:
-        return None
-    dropped = dnums.collapsed_slice_dims + dnums.operand_batching_dims
-    kept = [d for d in range(len(shape)) if d not in dropped]
-    source = kept[dnums.offset_dims.index(dim)]
-    return (Along(source), None) if op.slice_sizes[source] == shape[source] else None
-
-
-def _along_scatter(op: hlo.ScatterOp, dim: int) -> Walk | None:
-    dnums, shape = op.dnums, hlo.shape_of(op.operand)
-    dropped = dnums.inserted_window_dims + dnums.input_batching_dims
-    kept = [d for d in range(len(shape)) if d not in dropped]
-    if dim not in kept or dim in dnums.scatter_dims_to_operand_dims:
-        return None
-    update = dnums.update_window_dims[kept.index(dim)]
-    if hlo.shape_of(op.updates)[update] != shape[dim]:
-        return None
-    return Along(dim), None, Along(update)
 
 
 def piece(
@@ -164,9 +35,7 @@ def piece(
         case hlo.SliceOp():
             return hlo.SliceOp(operands[0], op.starts, _resized(op.limits, dim, size), op.strides)
         case hlo.GatherOp():
-            walk = _along_gather(op, dim)
-            assert walk is not None and walk[0] is not None
-            sizes = _resized(op.slice_sizes, walk[0].dim, size)
+            sizes = _resized(op.slice_sizes, op.offsets[dim], size)
             return hlo.GatherOp(operands[0], operands[1], op.dnums, sizes)
         case hlo.ConvolutionBase() if dim in op.dims.output_spatial:
             at = op.dims.output_spatial.index(dim)
@@ -192,7 +61,7 @@ def _resized(sizes: Sequence[int], dim: int, size: int) -> list[int]:
     return [size if d == dim else n for d, n in enumerate(sizes)]
 
 
-def border(op: hlo.DotBase | hlo.ConvolutionBase) -> int | None:
+def border(op: hlo.ContractionOp) -> int | None:
     """Blocks of sums begin where the position in the outermost loop is a multiple of this, and some
     perhaps elsewhere; None where a sum is one block."""
     if op.blocks is None:
@@ -240,7 +109,7 @@ def summed(op: hlo.StablehloOp, operand: int, dim: int) -> Walk | None:
 
 
 def summand(
-    op: hlo.DotBase | hlo.ConvolutionBase,
+    op: hlo.ContractionOp,
     walk: Walk,
     operands: Sequence[SSAValue],
     start: int,

@@ -10,7 +10,7 @@ What is known of a value (`Facts`) is derived from the facts of its operands, on
 has passed its definition.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator, Pure
 
 from poetc.ir import stablehlo as hlo
-from poetc.ir.stablehlo.bodies import body_key
 from poetc.simplify.facts import Facts
 
 Rule = Callable[[Any, "Rewriter"], SSAValue | None]
@@ -109,15 +108,8 @@ def _apply(op: Operation, rules: Sequence[Rule], rewriter: Rewriter) -> SSAValue
 
 def _key(op: hlo.StablehloOp) -> Any:
     """Equal for operations that compute the same."""
-    bodies: tuple[Hashable, ...] = ()
-    if isinstance(op, hlo.SelectAndScatterOp):
-        bodies = (op.select_direction, op.scatter_kind)
-    elif isinstance(op, hlo.ReduceOp | hlo.ReduceWindowOp):
-        bodies = (op.kind,)
-    elif isinstance(op, hlo.FoldOp | hlo.ScatterOp):
-        bodies = (body_key(op.body),)
     properties = frozenset(op.properties.items())
-    return type(op), tuple(op.operands), op.result.type, properties, bodies
+    return type(op), tuple(op.operands), op.result.type, properties, op.bodies_key()
 
 
 def remove_dead(block: Block) -> None:

@@ -7,15 +7,13 @@ and of sums and products of these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from poetc.ir import dense, types
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo.base import IntRange
+from poetc.simplify.facts import limits_of, range_of
 
 
 def narrow_integers(block: Block) -> None:
@@ -60,14 +58,6 @@ def _narrowed(type: Attribute) -> TensorType:
     return TensorType(types.narrowed(type.element_type), type.get_shape())
 
 
-def _limits(type: Attribute) -> IntRange:
-    dtype = dense.dtype_of(hlo.element_type_of(type))
-    if dtype.kind == "b":
-        return 0, 1
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
-
-
 def _fitting(block: Block) -> dict[SSAValue, IntRange]:
     """The ranges of wide values that are known to fit and that only operations use which can do
     without wide ones: other operands of theirs, and their results, fit as well."""
@@ -77,8 +67,8 @@ def _fitting(block: Block) -> dict[SSAValue, IntRange]:
         if any(map(_is_wide, (*op.operand_types, *op.result_types))):
             users.append(op)
         if isinstance(op, hlo.StablehloOp) and len(op.results) == 1 and _is_wide(op.result.type):
-            least, most = _limits(_narrowed(op.result.type))
-            found = _range(op, ranges)
+            least, most = limits_of(_narrowed(op.result.type))
+            found = range_of(op, ranges)
             if found is not None and least <= found[0] and found[1] <= most:
                 ranges[op.result] = found
     before = -1
@@ -96,27 +86,3 @@ def _fitting(block: Block) -> dict[SSAValue, IntRange]:
                 for value in wide:
                     ranges.pop(value, None)
     return ranges
-
-
-def _range(op: hlo.StablehloOp, ranges: dict[SSAValue, IntRange]) -> IntRange | None:
-    if isinstance(op, hlo.ConstantOp):
-        array = op.array()
-        return (int(array.min()), int(array.max())) if array.size else (0, 0)
-    if isinstance(op, hlo.PositionOp):
-        return op.range
-    if isinstance(op, hlo.IotaOp):
-        return 0, max(0, hlo.shape_of(op)[op.dim] - 1)
-    if any(map(hlo.is_float, op.operands)):
-        # As what counts elements, or finds the largest.
-        return None
-    operands = op.operands[1:] if isinstance(op, hlo.SelectOp) else op.operands
-    known = [ranges.get(operand, _limits(operand.type)) for operand in operands]
-    return _combined(op, known)
-
-
-def _combined(op: hlo.StablehloOp, known: Sequence[IntRange]) -> IntRange | None:
-    if isinstance(op, hlo.SelectOp | hlo.MovementOp | hlo.ConvertOp):
-        return min(low for low, _ in known), max(high for _, high in known)
-    if isinstance(op, hlo.ShiftRightLogicalOp):
-        return (0, known[0][1]) if known[0][0] >= 0 else None
-    return op.int_range(known) if isinstance(op, hlo.ElementwiseOp) else None

@@ -17,6 +17,7 @@ from xdsl.ir import Dialect, Operation
 from poetc.ir.stablehlo import (
     bits,
     chlo,
+    comparison,
     constants,
     control,
     conversion,
@@ -53,6 +54,7 @@ from poetc.ir.stablehlo.chlo import (
     ErfOp,
     SquareOp,
 )
+from poetc.ir.stablehlo.comparison import CompareOp, SelectOp, compared
 from poetc.ir.stablehlo.composite import CompositeOp
 from poetc.ir.stablehlo.constants import (
     ConstantOp,
@@ -77,7 +79,6 @@ from poetc.ir.stablehlo.elementwise import (
     AddOp,
     BinaryElementwiseOp,
     ClampOp,
-    CompareOp,
     DivideOp,
     ElementwiseOp,
     IsFiniteOp,
@@ -85,11 +86,9 @@ from poetc.ir.stablehlo.elementwise import (
     MinimumOp,
     MultiplyOp,
     NegateOp,
-    SelectOp,
     SignOp,
     SubtractOp,
     UnaryElementwiseOp,
-    compared,
 )
 from poetc.ir.stablehlo.folds import FoldOp, SortOp, TopKOp, check_pure_body
 from poetc.ir.stablehlo.functions import (
@@ -131,6 +130,7 @@ from poetc.ir.stablehlo_attributes import ATTRIBUTES, ConvDims
 
 _FAMILIES = (
     elementwise,
+    comparison,
     bits,
     conversion,
     functions,

@@ -1,7 +1,10 @@
 """What the operations have in common: tensors, checks, attributes, assembly, base classes."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
@@ -205,6 +208,11 @@ IntRange = tuple[int, int]
 """The smallest and the largest value that an integer can have."""
 
 
+def hull(ranges: Sequence[IntRange]) -> IntRange:
+    """The smallest range that has all of these."""
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
 Scalar = Any
 """A number in code that is being built; it has a `type`, and `of(type)` is the same one as a number
 of another type that has the same type in code."""
@@ -232,6 +240,30 @@ class ScalarBuilder(Protocol):
         ...
 
     def select(self, condition: Any, on_true: Any, on_false: Any, /) -> Scalar: ...
+
+
+class FloatFacts(Protocol):
+    """What is known of float tensors."""
+
+    def never_negative_zero(self, value: SSAValue, /) -> bool:
+        """Whether no element can be -0.0, so that adding +0.0 changes no bit."""
+        ...
+
+    def splat(self, value: SSAValue, /) -> np.generic | None:
+        """The element that all elements are equal to, bit for bit."""
+        ...
+
+
+@dataclass(frozen=True)
+class Along:
+    """A dimension of an operand that runs with the result's, from its end if `mirrored`."""
+
+    dim: int
+    mirrored: bool = False
+
+
+Walk = tuple[Along | None, ...]
+"""For each operand how it is walked; None: all of it is read for each piece."""
 
 
 class StablehloOp(IRDLOperation):
@@ -269,6 +301,24 @@ class StablehloOp(IRDLOperation):
         computes it. Callers ignore NumPy's floating-point errors. Raises InputError for operands
         that the op is not supported for."""
         raise NotImplementedError
+
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
+        """Range of an integer result before it wraps, for operands of these ranges; None where
+        nothing is known of it."""
+        return None
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        """Whether no element of a float result can be -0.0, by what is known of the operands."""
+        return False
+
+    def along(self, dim: int) -> Walk | None:
+        """How the operands are walked along dimension `dim` of the result; None where the result
+        cannot be computed in pieces along it."""
+        return None
+
+    def bodies_key(self) -> Hashable:
+        """Equal for operations of this kind whose regions compute the same."""
+        return ()
 
     def _verify_result(self, expected: TensorType) -> None:
         check_type("result", self.result.type, expected)

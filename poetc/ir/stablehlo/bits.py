@@ -1,5 +1,6 @@
 """Element-wise operations on the bits of integers, and on booleans."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -7,7 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i1
 from xdsl.irdl import irdl_op_definition
 
-from poetc.ir.stablehlo.base import Array, Scalar, ScalarBuilder
+from poetc.ir.stablehlo.base import Array, IntRange, Scalar, ScalarBuilder
 from poetc.ir.stablehlo.elementwise import BinaryElementwiseOp, UnaryElementwiseOp
 
 
@@ -114,6 +115,10 @@ class ShiftRightLogicalOp(BinaryElementwiseOp):
     def MEANING(x: Array, count: Array) -> Array:
         shifted = _unsigned(x) >> _unsigned((count % _bits(x)).astype(x.dtype))
         return np.where(_unsigned(count) < _bits(x), shifted, 0).astype(x.dtype)
+
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
+        low, high = ranges[0]
+        return (0, high) if low >= 0 else None
 
 
 @irdl_op_definition

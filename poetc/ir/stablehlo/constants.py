@@ -1,5 +1,6 @@
 """Operations without operands: constants and counting."""
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -13,7 +14,10 @@ from poetc.ir import dense, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     Array,
+    FloatFacts,
+    IntRange,
     PrettyOp,
+    Walk,
     check_dims,
     check_elements,
     element_type_of,
@@ -66,6 +70,14 @@ class ConstantOp(PrettyOp):
     def verify_op(self) -> None:
         self._verify_result(cast(TensorType, self.value.type))
 
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
+        array = self.array()
+        return (int(array.min()), int(array.max())) if array.size else (0, 0)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        array = self.array()
+        return not np.any((array == 0) & np.signbit(array))
+
     def evaluate(self, *operands: Array) -> Array:
         return self.array()
 
@@ -107,6 +119,12 @@ class IotaOp(PrettyOp):
     def verify_op(self) -> None:
         check_elements("result", self.result, types.with_arithmetic("float", "signed", "unsigned"))
         check_dims("dim", (self.dim,), len(shape_of(self.result)))
+
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
+        return 0, max(0, shape_of(self.result)[self.dim] - 1)
+
+    def along(self, dim: int) -> Walk | None:
+        return None if dim == self.dim else ()
 
     def evaluate(self, *operands: Array) -> Array:
         shape, dtype = shape_of(self.result), dense.dtype_of(element_type_of(self.result))

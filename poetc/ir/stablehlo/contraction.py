@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, TensorType, f32
 from xdsl.irdl import operand_def, opt_prop_def
 
 from poetc.ir import buffers, dense, types
@@ -14,7 +14,9 @@ from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
     Array,
+    FloatFacts,
     PrettyOp,
+    Walk,
     check,
     check_elements,
     check_type,
@@ -54,6 +56,10 @@ class ContractionOp(PrettyOp, ReductionOp):
     def reduction(self, at: Indices) -> Contraction:
         raise NotImplementedError
 
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # Sums that start from +0.0; one that is rounded at the end may become -0.0 there.
+        return element_type_of(self.result) == f32
+
     def _verify_sums(self) -> None:
         """Operands of one element type; sums of that one, or of a wider one of the same kind."""
         check_elements("operand 0", self.lhs, types.with_arithmetic("float", "signed", "unsigned"))
@@ -88,6 +94,12 @@ class ResumedOp(ContractionOp):
     @property
     def whole_loops(self) -> Dims:
         return ints(self.whole) or self.loops
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        return False
+
+    def along(self, dim: int) -> Walk | None:
+        return None
 
     def verify_op(self) -> None:
         """A part of a sum has all positions of its loops, but perhaps of the outermost."""

@@ -1,6 +1,7 @@
 """Operations that give numbers another type."""
 
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -16,13 +17,17 @@ from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
     Array,
+    FloatFacts,
     Head,
+    IntRange,
     Scalar,
     ScalarBuilder,
     Value,
     check,
     check_elements,
     element_type_of,
+    hull,
+    is_float,
     parse_operands,
     shape_of,
     tensor_type,
@@ -91,6 +96,13 @@ class ConvertOp(UnaryElementwiseOp):
 
     def verify_op(self) -> None:
         self._verify_result(with_shape(self.result, shape_of(self.operand)))
+
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
+        return hull(ranges)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # Integer zero converts to +0.0.
+        return not is_float(self.operand)
 
     def evaluate(self, *operands: Array) -> Array:
         return semantics.convert(operands[0], dense.dtype_of(element_type_of(self.result)))

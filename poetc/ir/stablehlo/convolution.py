@@ -22,10 +22,12 @@ from poetc.ir.index import ZERO, Condition, Index, constant
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Along,
     Array,
     Head,
     Padding,
     Value,
+    Walk,
     check,
     check_padding,
     check_positive,
@@ -300,6 +302,17 @@ class ConvolutionBase(ContractionOp):
                 element_type_of(self.result),
             )
         )
+
+    def along(self, dim: int) -> Walk | None:
+        dims = self.dims
+        if dim in dims.output_spatial:
+            # Windows are where they are: the piece has another padding.
+            return None, None
+        if self.feature_groups != 1 or self.batch_groups != 1:
+            return None
+        if dim == dims.output_feature:
+            return None, Along(dims.kernel_output_feature)
+        return (Along(dims.input_batch), None) if dim == dims.output_batch else None
 
     def evaluate(self, *operands: Array) -> Array:
         *init, lhs, rhs = self._for_sums(operands)

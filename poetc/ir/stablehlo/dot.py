@@ -17,9 +17,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
+    Along,
     Array,
     Head,
     Value,
+    Walk,
     check_dims,
     element_type_of,
     parse_operands,
@@ -170,6 +172,22 @@ class DotBase(ContractionOp):
                 )
         element = element_type_of(self.result)
         self._verify_result(_dot_type(self.lhs, self.rhs, self.dot_dimension_numbers.data, element))
+
+    def along(self, dim: int) -> Walk | None:
+        batch = len(self.lhs_batch)
+        if dim < batch:
+            return Along(self.lhs_batch[dim]), Along(self.rhs_batch[dim])
+        left, right = (
+            [d for d in range(len(shape_of(operand))) if d not in used]
+            for operand, used in (
+                (self.lhs, self.lhs_batch + self.lhs_contract),
+                (self.rhs, self.rhs_batch + self.rhs_contract),
+            )
+        )
+        place = dim - batch
+        if place < len(left):
+            return Along(left[place]), None
+        return None, Along(right[place - len(left)])
 
     def evaluate(self, *operands: Array) -> Array:
         *init, lhs, rhs = self._for_sums(operands)

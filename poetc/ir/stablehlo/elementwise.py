@@ -5,12 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FunctionType, TensorType, i1, i32
+from xdsl.dialects.builtin import AnyFloat, TensorType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import VerifyException
 
 from poetc.errors import InputError
 from poetc.ir import mathlib, types
@@ -18,24 +17,24 @@ from poetc.ir.remainder import RemOp
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     ELEMENT_TYPES,
+    Along,
     Array,
+    FloatFacts,
     Head,
     IntRange,
     PrettyOp,
     Scalar,
     ScalarBuilder,
     Value,
-    check,
+    Walk,
     check_elements,
     check_type,
-    element_type_of,
     parse_operands,
     shape_of,
     tensor_type,
     with_shape,
 )
 from poetc.ir.stablehlo.index_maps import Indices
-from poetc.ir.stablehlo_attributes import ComparisonDirectionAttr, ComparisonTypeAttr
 
 Scalars = Mapping[types.Arithmetic, type[Operation] | Callable[..., Scalar]]
 
@@ -108,6 +107,10 @@ class ElementwiseOp(PrettyOp):
         assert cls.MEANING is not None, cls
         return cls.MEANING(*operands)
 
+    def along(self, dim: int) -> Walk | None:
+        # An operand of rank 0 stands for all elements.
+        return tuple(Along(dim) if shape_of(x) else None for x in self.operands)
+
     def evaluate(self, *operands: Array) -> Array:
         return self.meaning(*operands)
 
@@ -116,11 +119,6 @@ class ElementwiseOp(PrettyOp):
         """Which element of an operand the result element `at` needs: that in the same place, or the
         only one of a scalar."""
         return at if shape_of(operand) else ()
-
-    @staticmethod
-    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
-        """Range of an integer result before it wraps, for operands of these ranges."""
-        return None
 
 
 class BinaryElementwiseOp(ElementwiseOp):
@@ -163,10 +161,13 @@ class AddOp(BinaryElementwiseOp):
     }
     MEANING: ClassVar = staticmethod(np.add)
 
-    @staticmethod
-    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
         (low, high), (low2, high2) = ranges
         return low + low2, high + high2
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # Rounding to nearest, a sum is -0.0 only if both operands are.
+        return facts.never_negative_zero(self.lhs) or facts.never_negative_zero(self.rhs)
 
 
 @irdl_op_definition
@@ -181,10 +182,13 @@ class SubtractOp(BinaryElementwiseOp):
     }
     MEANING: ClassVar = staticmethod(np.subtract)
 
-    @staticmethod
-    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
         (low, high), (low2, high2) = ranges
         return low - high2, high - low2
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # a - b is -0.0 only for -0.0 - +0.0.
+        return facts.never_negative_zero(self.lhs)
 
 
 @irdl_op_definition
@@ -200,11 +204,14 @@ class MultiplyOp(BinaryElementwiseOp):
     }
     MEANING: ClassVar = staticmethod(np.multiply)
 
-    @staticmethod
-    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
         (low, high), (low2, high2) = ranges
         products = [a * b for a in (low, high) for b in (low2, high2)]
         return min(products), max(products)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # A square has no sign.
+        return self.lhs is self.rhs
 
 
 def _harmless(b: ScalarBuilder, y: Scalar) -> tuple[Scalar, Scalar, Scalar]:
@@ -283,10 +290,16 @@ class MaximumOp(BinaryElementwiseOp):
     }
     MEANING: ClassVar = staticmethod(semantics.maximum)
 
-    @staticmethod
-    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
         (low, high), (low2, high2) = ranges
         return max(low, low2), max(high, high2)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # maximum(x, c) >= c, and it gives +0.0 for two zeros of different sign.
+        return any(
+            splat is not None and float(splat) >= 0 and not np.signbit(splat)
+            for splat in (facts.splat(self.lhs), facts.splat(self.rhs))
+        )
 
 
 @irdl_op_definition
@@ -303,8 +316,7 @@ class MinimumOp(BinaryElementwiseOp):
     }
     MEANING: ClassVar = staticmethod(semantics.minimum)
 
-    @staticmethod
-    def int_range(ranges: Sequence[IntRange]) -> IntRange | None:
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
         (low, high), (low2, high2) = ranges
         return min(low, low2), min(high, high2)
 
@@ -367,6 +379,9 @@ class AbsOp(UnaryElementwiseOp):
     SCALARS: ClassVar = {"float": math.AbsFOp, "signed": _magnitude}
     MEANING: ClassVar = staticmethod(np.abs)
 
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        return True
+
 
 @irdl_op_definition
 class SignOp(UnaryElementwiseOp):
@@ -427,160 +442,3 @@ class ClampOp(ElementwiseOp):
     def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
         lower, x, upper = operands
         return MinimumOp.scalar(b, MaximumOp.scalar(b, x, lower), upper)
-
-
-def compared(b: ScalarBuilder, direction: str, lhs: Scalar, rhs: Scalar) -> Scalar:
-    """stablehlo.compare on scalars."""
-    if isinstance(lhs.type, AnyFloat):
-        return b.compare(("u" if direction == "NE" else "o") + direction.lower(), lhs, rhs)
-    if direction in ("EQ", "NE"):
-        return b.compare(direction.lower(), lhs, rhs)
-    is_signed = types.ELEMENT_TYPES[lhs.type].arithmetic == "signed"
-    return b.compare(("s" if is_signed else "u") + direction.lower(), lhs, rhs)
-
-
-def _total_order(b: ScalarBuilder, x: Scalar) -> Scalar:
-    """`semantics.total_order`: of a number with a sign, all bits but that are the other way."""
-    x = x.of(types.computed_type(x.type))
-    bits = b.unary(arith.BitcastOp, x, i32)
-    sign = b.binary(arith.ShRSIOp, bits, b.constant(31, i32))
-    flipped = b.binary(arith.AndIOp, sign, b.constant(0x7FFFFFFF, i32))
-    return b.binary(arith.XOrIOp, bits, flipped)
-
-
-@irdl_op_definition
-class CompareOp(ElementwiseOp):
-    """Element-wise comparison; false for NaN, except NE, but for TOTALORDER."""
-
-    name = "stablehlo.compare"
-    SHORT_SIGNATURE: ClassVar = False
-    ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
-    lhs = operand_def(TensorType)
-    rhs = operand_def(TensorType)
-    comparison_direction = prop_def(ComparisonDirectionAttr)
-    comparison_type = opt_prop_def(ComparisonTypeAttr, prop_name="compare_type")
-
-    def __init__(self, lhs: Value, rhs: Value, direction: str, compare_type: str | None = None):
-        self._init(
-            [lhs, rhs],
-            TensorType(i1, shape_of(lhs)),
-            {
-                "comparison_direction": ComparisonDirectionAttr(direction),
-                "compare_type": None if compare_type is None else ComparisonTypeAttr(compare_type),
-            },
-        )
-
-    @property
-    def direction(self) -> str:
-        """EQ, NE, GE, GT, LE or LT."""
-        return self.comparison_direction.data
-
-    @property
-    def compare_type(self) -> str | None:
-        """FLOAT, SIGNED or UNSIGNED where it is written out, which follows from the element type;
-        TOTALORDER for floats in the order of `semantics.total_order`."""
-        return None if self.comparison_type is None else self.comparison_type.data
-
-    @property
-    def is_total(self) -> bool:
-        """Whether floats are compared as `semantics.total_order` has them."""
-        return self.compare_type == "TOTALORDER"
-
-    @classmethod
-    def parse_head(cls, parser: Parser) -> Head:
-        properties: dict[str, Attribute] = {
-            "comparison_direction": ComparisonDirectionAttr(
-                parser.parse_keyword_in(ComparisonDirectionAttr.keywords)
-            )
-        }
-        parser.parse_punctuation(",")
-        operands = parse_operands(parser, 2)
-        if parser.parse_optional_punctuation(",") is not None:
-            properties["compare_type"] = ComparisonTypeAttr(
-                parser.parse_keyword_in(ComparisonTypeAttr.keywords)
-            )
-        return operands, properties
-
-    def print_head(self, printer: Printer) -> None:
-        printer.print_string(f" {self.direction},")
-        self._print_operands(printer)
-        if self.compare_type is not None:
-            printer.print_string(f", {self.compare_type}")
-
-    def verify_op(self) -> None:
-        check_type("operand 1", self.rhs.type, self.lhs.type)
-        self._verify_result(TensorType(i1, shape_of(self.lhs)))
-        element = element_type_of(self.lhs)
-        expected = types.ELEMENT_TYPES[element].compare_type
-        check(
-            self.compare_type in (None, expected) or (self.is_total and expected == "FLOAT"),
-            f"compare type {self.compare_type} does not fit {element}, expected {expected}",
-        )
-
-    def evaluate(self, *operands: Array) -> Array:
-        lhs, rhs = map(semantics.total_order, operands) if self.is_total else operands
-        return semantics.COMPARISONS[self.direction](lhs, rhs)
-
-    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
-        if self.is_total:
-            operands = tuple(_total_order(b, x) for x in operands)
-        return compared(b, self.direction, *operands)
-
-
-@irdl_op_definition
-class SelectOp(ElementwiseOp):
-    """on_true where pred, else on_false; pred is a scalar or has the operands' shape."""
-
-    name = "stablehlo.select"
-    ELEMENTS: ClassVar = ELEMENT_TYPES  # pyright: ignore[reportIncompatibleVariableOverride]
-    pred = operand_def(TensorType)
-    on_true = operand_def(TensorType)
-    on_false = operand_def(TensorType)
-
-    def __init__(self, pred: Value, on_true: Value, on_false: Value):
-        self._init([pred, on_true, on_false], tensor_type(on_true))
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "SelectOp":
-        operands = parse_operands(parser, 3)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        position = parser.pos
-        first = parser.parse_type()
-        if isinstance(first, FunctionType):
-            if len(first.inputs) != 3 or len(first.outputs) != 1:
-                parser.raise_error(
-                    "expected 3 operand types and one result type", position, parser.pos
-                )
-            inputs, type = first.inputs.data, first.outputs.data[0]
-        else:
-            parser.parse_punctuation(",")
-            type = parser.parse_type()
-            inputs = (first, type, type)
-        values = [parser.resolve_operand(o, t) for o, t in zip(operands, inputs, strict=True)]
-        return cls.create(operands=values, result_types=[type], attributes=attributes)
-
-    def print(self, printer: Printer) -> None:
-        self._print_operands(printer)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        if self.on_true.type == self.on_false.type == self.result.type:
-            printer.print_list([self.pred.type, self.result.type], printer.print_attribute)
-        else:
-            printer.print_operation_type(self)
-
-    def verify_op(self) -> None:
-        check_elements("pred", self.pred, (i1,))
-        if shape_of(self.pred) not in ((), shape_of(self.on_true)):
-            raise VerifyException(
-                f"pred is {self.pred.type}, expected a scalar or the shape of {self.on_true.type}"
-            )
-        check_type("on_false", self.on_false.type, self.on_true.type)
-        self._verify_result(tensor_type(self.on_true))
-
-    def evaluate(self, *operands: Array) -> Array:
-        pred, on_true, on_false = operands
-        return np.where(pred, on_true, on_false)
-
-    def lower(self, b: ScalarBuilder, *operands: Scalar) -> Scalar:
-        return b.select(*operands)

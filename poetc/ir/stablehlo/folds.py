@@ -1,6 +1,6 @@
 """Operations whose body is any arithmetic: loops that carry several values, and sorting."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1, i32
@@ -22,8 +22,10 @@ from poetc.ir import types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Along,
     Array,
     Value,
+    Walk,
     check,
     check_dims,
     check_elements,
@@ -35,7 +37,7 @@ from poetc.ir.stablehlo.base import (
     tensor_type,
     with_shape,
 )
-from poetc.ir.stablehlo.bodies import check_body, fold, run_body
+from poetc.ir.stablehlo.bodies import body_key, check_body, fold, run_body
 from poetc.ir.stablehlo.control import ControlOp, Execute, check_region
 from poetc.ir.stablehlo.index_maps import Indices, Reduction, ReductionAlong, ReductionOp
 from poetc.ir.stablehlo_attributes import Dims, parse_int
@@ -108,6 +110,13 @@ class FoldOp(ReductionOp):
 
     def reduction(self, at: Indices) -> Reduction:
         return ReductionAlong(self, at, self.inputs, self.dims)
+
+    def along(self, dim: int) -> Walk | None:
+        kept = [d for d in range(len(shape_of(self.inputs[0]))) if d not in self.dims]
+        return (Along(kept[dim]),) * len(self.inputs) + (None,) * len(self.inits)
+
+    def bodies_key(self) -> Hashable:
+        return body_key(self.body)
 
     def evaluate(self, *operands: Array) -> Array:
         count = len(self.inputs)

@@ -8,7 +8,7 @@ from xdsl.irdl import irdl_op_definition
 
 from poetc.ir import mathlib
 from poetc.ir.stablehlo import semantics
-from poetc.ir.stablehlo.base import Array, Scalar, ScalarBuilder
+from poetc.ir.stablehlo.base import Array, FloatFacts, Scalar, ScalarBuilder
 from poetc.ir.stablehlo.elementwise import BinaryElementwiseOp, UnaryElementwiseOp
 
 
@@ -51,6 +51,9 @@ class ExponentialOp(UnaryElementwiseOp):
 
     name = "stablehlo.exponential"
     SCALARS: ClassVar = {"float": math.ExpOp}
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        return True
 
 
 @irdl_op_definition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -22,11 +22,14 @@ from poetc.ir.index import ZERO, Index, constant
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Along,
     Array,
+    FloatFacts,
     Head,
     PrettyOp,
     StablehloOp,
     Value,
+    Walk,
     check,
     check_dims,
     check_elements,
@@ -41,7 +44,7 @@ from poetc.ir.stablehlo.base import (
     tensor_type,
     with_shape,
 )
-from poetc.ir.stablehlo.bodies import check_body, run_body
+from poetc.ir.stablehlo.bodies import body_key, check_body, run_body
 from poetc.ir.stablehlo.control import ReturnOp
 from poetc.ir.stablehlo.index_maps import Axis, Indices, Read, Reduction, ReductionOp
 from poetc.ir.stablehlo.reduction import reducer_body, reducer_kind
@@ -160,6 +163,24 @@ class GatherOp(StablehloOp):
         check_dims("offset_dims", dnums.offset_dims, len(batch) + len(dnums.offset_dims))
         self._verify_result(_gather_type(self.operand, self.indices, dnums, self.slice_sizes))
 
+    @property
+    def offsets(self) -> dict[int, int]:
+        """Result dimension to the operand dimension that it runs along, from a start on."""
+        dnums = self.dnums
+        dropped = dnums.collapsed_slice_dims + dnums.operand_batching_dims
+        kept = _without(range(len(shape_of(self.operand))), dropped)
+        return dict(zip(dnums.offset_dims, kept, strict=True))
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        return facts.never_negative_zero(self.operand)
+
+    def along(self, dim: int) -> Walk | None:
+        source = self.offsets.get(dim)
+        if source is None:
+            return None
+        whole = self.slice_sizes[source] == shape_of(self.operand)[source]
+        return (Along(source), None) if whole else None
+
     def evaluate(self, *operands: Array) -> Array:
         x, indices = operands
         return semantics.gather(x, indices, self.dnums, self.slice_sizes)
@@ -180,11 +201,8 @@ class Gather:
         self.op = op
         dnums = op.dnums
         self.batch = [i for d, i in enumerate(at) if d not in dnums.offset_dims]
-        removed = {*dnums.collapsed_slice_dims, *dnums.operand_batching_dims}
-        rank = len(shape_of(op.operand))
-        kept = [d for d in range(rank) if d not in removed]
-        self.base = [ZERO] * rank
-        for dim, offset in zip(kept, dnums.offset_dims, strict=True):
+        self.base = [ZERO] * len(shape_of(op.operand))
+        for offset, dim in op.offsets.items():
             self.base[dim] = at[offset]
         for dim, indices_dim in zip(
             dnums.operand_batching_dims, dnums.start_indices_batching_dims, strict=True
@@ -262,6 +280,14 @@ class ScatterOp(ReductionOp):
         "replace"; None for other arithmetic."""
         return "replace" if _is_replacing(self.body) else reducer_kind(self.body)
 
+    @property
+    def window_dims(self) -> dict[int, int]:
+        """Operand dimension to the update dimension that runs along it."""
+        dnums = self.dnums
+        removed = dnums.inserted_window_dims + dnums.input_batching_dims
+        kept = _without(range(len(shape_of(self.operand))), removed)
+        return dict(zip(kept, dnums.update_window_dims, strict=True))
+
     def verify_op(self) -> None:
         dnums, shape = self.dnums, shape_of(self.operand)
         _check_indices(
@@ -296,6 +322,23 @@ class ScatterOp(ReductionOp):
 
     def reduction(self, at: Indices) -> Scatter:
         return Scatter(self, at)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        never = facts.never_negative_zero
+        of_both = self.kind in ("replace", "maximum", "minimum") and never(self.updates)
+        return never(self.operand) and (self.kind == "add" or of_both)
+
+    def along(self, dim: int) -> Walk | None:
+        shape, windows = shape_of(self.operand), self.window_dims
+        if dim not in windows or dim in self.dnums.scatter_dims_to_operand_dims:
+            return None
+        update = windows[dim]
+        if shape_of(self.updates)[update] != shape[dim]:
+            return None
+        return Along(dim), None, Along(update)
+
+    def bodies_key(self) -> Hashable:
+        return body_key(self.body)
 
     def evaluate(self, *operands: Array) -> Array:
         x, indices, updates = operands
@@ -347,13 +390,6 @@ class Scatter(Reduction):
             scatter, component, self.op.dnums.index_vector_dim, len(shape_of(self.op.indices))
         )
 
-    def window_dims(self) -> dict[int, int]:
-        """Operand dimension to the update dimension that runs along it."""
-        dnums = self.op.dnums
-        removed = {*dnums.inserted_window_dims, *dnums.input_batching_dims}
-        kept = [d for d in range(len(self.at)) if d not in removed]
-        return dict(zip(kept, dnums.update_window_dims, strict=True))
-
     def update_index(self, scatter: Indices, window: dict[int, Index]) -> list[Index]:
         """Index into the updates; `window` maps update window dimensions to positions."""
         result = [ZERO] * len(shape_of(self.op.updates))
@@ -365,7 +401,7 @@ class Scatter(Reduction):
 
     def reads(self, positions: Indices) -> list[Read]:
         scatter = self.scatter_index(positions)
-        window = {update: self.at[dim] for dim, update in self.window_dims().items()}
+        window = {update: self.at[dim] for dim, update in self.op.window_dims.items()}
         count = len(self.op.dnums.scatter_dims_to_operand_dims)
         return [
             (self.op.operand, self.at),

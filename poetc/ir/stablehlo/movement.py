@@ -15,16 +15,21 @@ from poetc.ir.index import ZERO, constant, reshape, within
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Along,
     Array,
+    FloatFacts,
     Head,
+    IntRange,
     PrettyOp,
     Value,
+    Walk,
     check,
     check_dims,
     check_positive,
     check_rank,
     check_type,
     element_type_of,
+    hull,
     i64s,
     int_attr,
     ints,
@@ -44,6 +49,12 @@ class MovementOp(PrettyOp):
 
     ONE_SOURCE: ClassVar[bool] = True
     """Whether all elements are those of the first operand."""
+
+    def int_range(self, ranges: Sequence[IntRange]) -> IntRange | None:
+        return hull(ranges)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        return all(map(facts.never_negative_zero, self.operands))
 
     def moves(self, at: Indices) -> list[Move]:
         """Where the result element `at` comes from: the first move whose conditions hold."""
@@ -94,8 +105,24 @@ class BroadcastInDimOp(MovementOp):
         ]
         return [Move(self.operand, indices, [])]
 
+    def along(self, dim: int) -> Walk | None:
+        if dim not in self.dims:
+            return (None,)
+        source = self.dims.index(dim)
+        repeated = shape_of(self.operand)[source] != shape_of(self.result)[dim]
+        return (None,) if repeated else (Along(source),)
+
     def evaluate(self, *operands: Array) -> Array:
         return semantics.broadcast_in_dim(operands[0], shape_of(self.result), self.dims)
+
+
+def _same_dim(shape: Sequence[int], dim: int, other: Sequence[int]) -> int | None:
+    """The dimension of `other` that is `dim` of `shape`: as long, with as many elements before."""
+    before = math.prod(shape[:dim])
+    for d, size in enumerate(other):
+        if size == shape[dim] and math.prod(other[:d]) == before:
+            return d
+    return None
 
 
 @irdl_op_definition
@@ -126,6 +153,10 @@ class ReshapeOp(MovementOp):
     def moves(self, at: Indices) -> list[Move]:
         indices = reshape(at, shape_of(self.result), shape_of(self.operand))
         return [Move(self.operand, indices, [])]
+
+    def along(self, dim: int) -> Walk | None:
+        source = _same_dim(shape_of(self.result), dim, shape_of(self.operand))
+        return None if source is None else (Along(source),)
 
     def evaluate(self, *operands: Array) -> Array:
         return operands[0].reshape(shape_of(self.result))
@@ -173,6 +204,9 @@ class TransposeOp(MovementOp):
             indices[dim] = index
         return [Move(self.operand, indices, [])]
 
+    def along(self, dim: int) -> Walk | None:
+        return (Along(self.permutation[dim]),)
+
     def evaluate(self, *operands: Array) -> Array:
         return operands[0].transpose(self.permutation)
 
@@ -212,6 +246,9 @@ class ReverseOp(MovementOp):
         for dim in self.dims:
             indices[dim] = constant(shape_of(self.result)[dim] - 1) - at[dim]
         return [Move(self.operand, indices, [])]
+
+    def along(self, dim: int) -> Walk | None:
+        return (Along(dim, dim in self.dims),)
 
     def evaluate(self, *operands: Array) -> Array:
         return np.flip(operands[0], self.dims)
@@ -312,6 +349,10 @@ class SliceOp(MovementOp):
         ]
         return [Move(self.operand, indices, [])]
 
+    def along(self, dim: int) -> Walk | None:
+        whole = shape_of(self.operand)[dim] == shape_of(self.result)[dim]
+        return (Along(dim),) if whole else None
+
     def evaluate(self, *operands: Array) -> Array:
         ranges = zip(self.starts, self.limits, self.strides, strict=True)
         return operands[0][tuple(slice(*range_) for range_ in ranges)]
@@ -409,6 +450,10 @@ class PadOp(MovementOp):
             Move(self.padding_value, [], []),
         ]
 
+    def along(self, dim: int) -> Walk | None:
+        padded = self.low[dim] or self.high[dim] or self.interior[dim]
+        return None if padded else (Along(dim), None)
+
     def evaluate(self, *operands: Array) -> Array:
         x, value = operands
         return semantics.pad(x, value, self.low, self.high, self.interior)
@@ -476,6 +521,9 @@ class ConcatenateOp(MovementOp):
         # The last input is what remains.
         moves[-1] = Move(moves[-1].source, moves[-1].indices, [])
         return [move for move in moves if 0 not in shape_of(move.source)] or moves
+
+    def along(self, dim: int) -> Walk | None:
+        return None if dim == self.dim else (Along(dim),) * len(self.operands)
 
     def evaluate(self, *operands: Array) -> Array:
         return np.concatenate(operands, self.dim)

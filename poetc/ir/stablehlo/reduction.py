@@ -1,7 +1,7 @@
 """Operations that combine elements of a tensor, of a window or along dimensions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import LocationAttr, TensorType
@@ -14,9 +14,12 @@ from poetc.ir import dense, types
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Along,
     Array,
+    FloatFacts,
     PrettyOp,
     Value,
+    Walk,
     check,
     check_dims,
     check_type,
@@ -276,6 +279,17 @@ class ReduceOp(PrettyOp, ReductionOp):
 
     def reduction(self, at: Indices) -> Reduction:
         return ReductionAlong(self, at, [self.operand], self.dims)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # Sums that start from an element which is not -0.0 stay so, as two numbers added do.
+        return self.kind == "add" and facts.never_negative_zero(self.init)
+
+    def bodies_key(self) -> Hashable:
+        return self.kind
+
+    def along(self, dim: int) -> Walk | None:
+        kept = [d for d in range(len(shape_of(self.operand))) if d not in self.dims]
+        return Along(kept[dim]), None
 
     def evaluate(self, *operands: Array) -> Array:
         dtype = types.computed_dtype(operands[0].dtype)

@@ -20,6 +20,7 @@ from poetc.ir import dense, types
 from poetc.ir.stablehlo.base import (
     INTS,
     Array,
+    IntRange,
     StablehloOp,
     check,
     check_elements,
@@ -186,8 +187,7 @@ class PositionOp(StablehloOp):
         """Steps of the loop."""
         return self.trips_attr.value.data
 
-    @property
-    def range(self) -> tuple[int, int]:
+    def int_range(self, ranges: Sequence[IntRange] = ()) -> IntRange:
         """The least and the greatest place."""
         last = self.first + self.step * (self.trips - 1)
         return min(self.first, last), max(self.first, last)
@@ -198,7 +198,8 @@ class PositionOp(StablehloOp):
         check(self.trips > 0, f"trips = {self.trips} must be positive")
         self._verify_result(with_shape(self.result, ()))
         limits = np.iinfo(dense.dtype_of(element_type_of(self.result)))
-        check(limits.min <= self.range[0] and self.range[1] <= limits.max, "a place overflows")
+        least, most = self.int_range()
+        check(limits.min <= least and most <= limits.max, "a place overflows")
 
     def evaluate(self, *operands: Array) -> Array:
         place = self.first + self.step * operands[0].astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
@@ -15,9 +15,12 @@ from poetc.ir.index import ZERO, Condition, Index, constant, within
 from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     INTS,
+    Along,
     Array,
+    FloatFacts,
     Padding,
     Value,
+    Walk,
     check,
     check_elements,
     check_padding,
@@ -35,10 +38,8 @@ from poetc.ir.stablehlo.base import (
     window_count,
     with_shape,
 )
+from poetc.ir.stablehlo.comparison import CompareOp
 from poetc.ir.stablehlo.control import ReturnOp
-from poetc.ir.stablehlo.elementwise import (
-    CompareOp,
-)
 from poetc.ir.stablehlo.index_maps import Axis, Indices, Read, Reduction, ReductionOp, tap
 from poetc.ir.stablehlo.reduction import (
     REDUCERS,
@@ -179,6 +180,17 @@ class ReduceWindowOp(ReductionOp):
 
     def reduction(self, at: Indices) -> _ReduceWindow:
         return _ReduceWindow(self, at)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        # Sums that start from an element which is not -0.0 stay so, as two numbers added do.
+        return self.kind == "add" and facts.never_negative_zero(self.init)
+
+    def bodies_key(self) -> Hashable:
+        return self.kind
+
+    def along(self, dim: int) -> Walk | None:
+        plain = self.window[dim] == self.strides[dim] == self.base_dilations[dim] == 1
+        return (Along(dim), None) if plain and not any(self.padding[dim]) else None
 
     def evaluate(self, *operands: Array) -> Array:
         x, init = operands
@@ -333,6 +345,16 @@ class SelectAndScatterOp(ReductionOp):
 
     def reduction(self, at: Indices) -> SelectAndScatter:
         return SelectAndScatter(self, at)
+
+    def lacks_negative_zero(self, facts: FloatFacts) -> bool:
+        return facts.never_negative_zero(self.init)
+
+    def along(self, dim: int) -> Walk | None:
+        plain = self.window[dim] == self.strides[dim] == 1 and not any(self.padding[dim])
+        return (Along(dim), Along(dim), None) if plain else None
+
+    def bodies_key(self) -> Hashable:
+        return self.select_direction, self.scatter_kind
 
     def evaluate(self, *operands: Array) -> Array:
         x, source, init = operands

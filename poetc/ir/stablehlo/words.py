@@ -10,9 +10,10 @@ from xdsl.ir import Attribute, SSAValue
 from poetc.ir import dense
 from poetc.ir.stablehlo.base import StablehloOp, element_type_of, shape_of
 from poetc.ir.stablehlo.bits import AndOp, OrOp, ShiftLeftOp, ShiftRightLogicalOp, XorOp
+from poetc.ir.stablehlo.comparison import CompareOp, SelectOp
 from poetc.ir.stablehlo.constants import ConstantOp
 from poetc.ir.stablehlo.conversion import ConvertOp
-from poetc.ir.stablehlo.elementwise import AddOp, CompareOp, MultiplyOp, SelectOp
+from poetc.ir.stablehlo.elementwise import AddOp, MultiplyOp
 from poetc.ir.stablehlo.movement import BroadcastInDimOp, ConcatenateOp, ReshapeOp, SliceOp
 from poetc.ir.stablehlo_attributes import Dims
 from poetc.ir.types import ui32
