@@ -61,36 +61,39 @@ class Reductions(Nests):
         depth = self.b.sink(self.b.place(shape_of(value), at))
         with self.b.at(depth):
             self._count(value, at)
-            if isinstance(op, stablehlo.ReduceOp):
-                return self._reduce(op, at)
-            description = op.reduction(at)
-            if isinstance(op, stablehlo.FoldOp):
-                return self._fold(op, description)
-            if isinstance(description, SelectAndScatter):
-                return self._select_and_scatter(description)
-            if isinstance(description, Scatter):
-                return self._scatter(description)
-            type = element_type_of(value)
-            if isinstance(op, stablehlo.ReduceWindowOp):
-                self._check_init(op)
-                return self._reduce_window(op, description)
-            assert isinstance(description, Contraction)
-            start = description.start
-            init = self.b.constant(0, type) if start is None else self.element(*start)
-            summed = computed_type(type)
+            match op:
+                case stablehlo.ReduceOp():
+                    return self._reduce(op, at)
+                case stablehlo.FoldOp():
+                    return self._fold(op, op.reduction(at))
+                case stablehlo.SelectAndScatterOp():
+                    return self._select_and_scatter(op.reduction(at))
+                case stablehlo.ScatterOp():
+                    return self._scatter(op.reduction(at))
+                case stablehlo.ReduceWindowOp():
+                    self._check_init(op)
+                    return self._reduce_window(op, op.reduction(at))
+                case stablehlo.ContractionOp():
+                    return self._contract(op, op.reduction(at))
+            raise AssertionError(f"unreachable: {op.name}")
 
-            def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
-                factors = [
-                    converted(self.b, self.element(operand, i), summed)
-                    for operand, i in description.reads(positions)
-                ]
-                term = stablehlo.MultiplyOp.scalar(self.b, *factors)
-                return [stablehlo.AddOp.scalar(self.b, accs[0], term)]
+    def _contract(self, op: stablehlo.ContractionOp, description: Contraction) -> Val:
+        """A sum of products, in the type that sums are made in."""
+        type, start = element_type_of(op.result), description.start
+        init = self.b.constant(0, type) if start is None else self.element(*start)
+        summed = computed_type(type)
 
-            init = converted(self.b, init, summed)
-            blocks = description.op.blocks
-            total = self.fold(description.axes, [init], leaf, blocks=blocks, sums=[True])
-            return converted(self.b, total[0], type)
+        def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
+            factors = [
+                converted(self.b, self.element(operand, i), summed)
+                for operand, i in description.reads(positions)
+            ]
+            term = stablehlo.MultiplyOp.scalar(self.b, *factors)
+            return [stablehlo.AddOp.scalar(self.b, accs[0], term)]
+
+        init = converted(self.b, init, summed)
+        total = self.fold(description.axes, [init], leaf, blocks=op.blocks, sums=[True])
+        return converted(self.b, total[0], type)
 
     def _count(
         self, value: SSAValue, at: tuple[Index, ...], with_op: Operation | None = None

@@ -18,8 +18,7 @@ CHEAP_FLOPS = 8
 VIEWS = (hlo.MovementOp,)
 LEAVES = (hlo.ConstantOp, hlo.IotaOp, hlo.PositionOp)
 ANCHORS = (
-    hlo.DotBase,
-    hlo.ConvolutionBase,
+    hlo.ContractionOp,
     hlo.ReduceWindowOp,
     hlo.SelectAndScatterOp,
     hlo.ScatterOp,
@@ -28,7 +27,7 @@ ANCHORS = (
 LOOPS = (hlo.RepeatOp,)
 """Kernels of their own: all that they read and give is stored."""
 
-RESUMED = (hlo.DotFromOp, hlo.ConvolutionFromOp)
+RESUMED = (hlo.ResumedOp,)
 """Anchors that work in place of the sums that they go on with. They are stored, and what would be
 evaluated with them works in place of them: both at once would need more RAM."""
 
@@ -53,15 +52,10 @@ def reads_of(op: Operation, index: int) -> float:
     result, operand = op.results[0], op.operands[index]
     size = max(1, hlo.element_count(operand))
     match op:
-        case hlo.DotFromOp() | hlo.ConvolutionFromOp() if index == 0:
+        case hlo.ResumedOp() if index == 0:
             return 1.0
-        case hlo.DotBase():
-            depth = math.prod(hlo.shape_of(op.lhs)[d] for d in op.lhs_contract)
-            return hlo.element_count(result) * depth / size
-        case hlo.ConvolutionBase():
-            kernel = hlo.shape_of(op.rhs)
-            depth = math.prod(kernel[d] for d in op.dims.kernel_spatial)
-            return hlo.element_count(result) * depth * kernel[op.dims.kernel_input_feature] / size
+        case hlo.ContractionOp():
+            return hlo.element_count(result) * math.prod(op.loops) / size
         case hlo.ReduceWindowOp():
             return hlo.element_count(result) * math.prod(op.window) / size
         case hlo.FoldOp():
