@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled import prepare
+from hypothesis import example, given
+from hypothesis import strategies as st
 from kernel_harness import same_bits
 from test_kernels_bodies import random_case
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -24,6 +26,7 @@ from poetc.passes.poet_lower_kernels import lower_kernels
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import verify_graph
 from poetc.passes.poet_verify.messages import VerificationError
+from poetc.passes.poet_verify.streams import counted_once, covers
 from poetc.planning.memory import plan_graph_memory
 
 BLOCK_BYTES = default("block")
@@ -272,6 +275,36 @@ def test_results_that_are_not_written_once():
         InterpreterError, match=r"element \[0, 0\] of result 0 is written .* 3 times"
     ):
         run_graph(module, [np.ones((2, 6), np.float32), np.ones((6, 8), np.float32)])
+
+
+@given(st.lists(st.integers(-6, 12), max_size=6), st.integers(1, 6), st.integers(0, 10))
+@example([0, 4], 4, 8)
+@example([4, -2, 1], 3, 7)
+def test_slices_cover_a_dimension_once(starts: list[int], size: int, extent: int):
+    """Whatever they do outside of it."""
+    times = [sum(start <= at < start + size for start in starts) for at in range(extent)]
+    begins = np.array(starts, np.int64)
+    once = all(n == 1 for n in times)
+    assert covers(begins, size, extent) == once
+    assert counted_once([begins], [len(starts)], [size], [extent]) == once
+
+
+@given(st.data())
+def test_slices_cover_a_tensor_once(data: st.DataObject):
+    """With starts that depend on several loops."""
+    counts = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=2))
+    size = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=2))
+    number = st.integers(-1, 3)
+    terms = [[data.draw(number) for _ in counts] for _ in shape]
+    grid = np.meshgrid(*map(np.arange, counts), indexing="ij", sparse=True)
+    starts = [np.asarray(sum(c * at for c, at in zip(each, grid, strict=True))) for each in terms]
+    times = np.zeros(shape, int)
+    for tile in np.ndindex(*counts):
+        at = [sum(c * i for c, i in zip(each, tile, strict=True)) for each in terms]
+        for element in np.ndindex(*shape):
+            times[element] += all(b <= e < b + n for b, e, n in zip(at, element, size, strict=True))
+    assert counted_once(starts, counts, size, shape) == bool((times == 1).all())
 
 
 def test_too_little_ram_is_told_in_the_bytes_that_were_given():

@@ -252,11 +252,11 @@ def _verify_written(stream: StreamOp, number: int, page: BlockArgument) -> None:
     moved = [n for dims in used for n in dims]
     if len(moved) == len(set(moved)) and set(moved) == {n for n, c in enumerate(counts) if c > 1}:
         exact = all(
-            _covers(start.reshape(-1), size, extent_)
+            covers(start.reshape(-1), size, extent_)
             for start, size, extent_ in zip(starts, out.buffer.type.get_shape(), shape, strict=True)
         )
     else:
-        exact = _counted(starts, counts, out.buffer.type.get_shape(), shape)
+        exact = counted_once(starts, counts, out.buffer.type.get_shape(), shape)
     if not exact:
         raise fault(out, f"{what} has elements that are written to storage never, or twice")
 
@@ -269,7 +269,7 @@ def _place(op: Operation, ops: Sequence[Operation]) -> int:
     return ops.index(op)
 
 
-def _covers(starts: np.ndarray, size: int, extent_: int) -> bool:
+def covers(starts: np.ndarray, size: int, extent_: int) -> bool:
     """Whether stretches of `size` from these places on have each of `extent_` positions once."""
     low, high = np.clip(starts, 0, extent_), np.clip(starts + size, 0, extent_)
     order = np.argsort(low, kind="stable")
@@ -281,13 +281,14 @@ def _covers(starts: np.ndarray, size: int, extent_: int) -> bool:
     return bool(low.size and low[0] == 0 and high[-1] == extent_ and (low[1:] == high[:-1]).all())
 
 
-def _counted(
+def counted_once(
     starts: Sequence[np.ndarray],
     counts: Sequence[int],
     size: Sequence[int],
     shape: Sequence[int],
 ) -> bool:
-    """The same element by element; False where these are too many."""
+    """Whether slices of this size have each element of a tensor once, counted element by element;
+    False where these are too many."""
     if prod(shape) > _MOST_ELEMENTS or prod(counts) > _MOST_ELEMENTS:
         return False
     times = np.zeros(shape, np.int64)
