@@ -1,6 +1,6 @@
 """Tiles of kernels against counting what each tile touches, and against trying all of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from math import prod
@@ -40,13 +40,35 @@ from poetc.kernels.analysis import work
 from poetc.kernels.distribute import distribute
 from poetc.kernels.lower import lower
 from poetc.kernels.tiles import nest_loops, tile
-from poetc.variants.footprints import slice_of
 from poetc.variants.kernel import MOST_VARIANTS, KernelSearch
 from poetc.variants.nests import Group, Nest, Stream, Tree, nests, streamed_buffers
 from poetc.variants.tiling import IMPOSSIBLE_BYTES, NestSearch
 
 COSTS = slice_costs(load_device("nrf52840"))
 MOST_ITERATIONS = 3000
+
+
+def slice_of(
+    stream: Stream, sizes: Sequence[int], ranges: Sequence[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """First and last index + 1, along each dimension, of the slice of one tile.
+
+    `sizes` are the iterations in a tile of each loop of the nest, `ranges` first and last iteration
+    + 1 of this tile. Rows that are read by position are not known: InputError.
+    """
+    found: list[tuple[int, int]] = []
+    for dim in stream.dims:
+        if dim.rows:
+            raise InputError("which rows a slice has is in memory")
+        reach = dim.high - dim.low + 1 + sum(abs(c) * (sizes[loop] - 1) for loop, c in dim.terms)
+        if reach >= dim.extent:
+            found.append((0, dim.extent))
+            continue
+        ends = [(c * ranges[loop][0], c * (ranges[loop][1] - 1)) for loop, c in dim.terms]
+        low = dim.low + sum(map(min, ends))
+        high = dim.high + sum(map(max, ends)) + 1
+        found.append((min(max(low, 0), dim.extent), max(min(high, dim.extent), 0)))
+    return tuple(found)
 
 
 def leaves(tree: Tree) -> Iterator[Nest]:

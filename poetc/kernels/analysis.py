@@ -58,7 +58,6 @@ class Work:
     load_bytes: int = 0
     stores: int = 0
     store_bytes: int = 0
-    compulsory_bytes: int = 0  # distinct bytes of operands read and results written, at most
     loops: int = 0  # how often one is begun
     iterations: int = 0  # of all loops
     guards: int = 0  # how often one is tested
@@ -107,15 +106,11 @@ class _Guard:
 
 def work(function: func.FuncOp) -> Work:
     """The work of one run of a kernel; InputError for a function that is none."""
-    outside = {*buffers(function, "inputs"), *buffers(function, "results")}
+    buffers(function, "inputs")  # raises for what is no kernel
     tally: Counter[str] = Counter()
     calls: Counter[str] = Counter()
-    touched: Counter[SSAValue] = Counter()
-    _tally(function.body.block, (), (), tally, calls, touched)
-    compulsory = sum(
-        min(count, buffer_bytes(buffer)) for buffer, count in touched.items() if buffer in outside
-    )
-    return Work(math=tuple(sorted(calls.items())), compulsory_bytes=compulsory, **tally)
+    _tally(function.body.block, (), (), tally, calls)
+    return Work(math=tuple(sorted(calls.items())), **tally)
 
 
 def _tally(
@@ -124,7 +119,6 @@ def _tally(
     guards: tuple[_Guard, ...],
     tally: Counter[str],
     calls: Counter[str],
-    touched: Counter[SSAValue],
 ) -> None:
     times = _executions(loops, guards)
     if not times:
@@ -140,23 +134,19 @@ def _tally(
                 runs = _executions(inner, guards) if in_ranges else times * extent(op)
                 tally["loops"] += times
                 tally["iterations"] += runs
-                _tally(body, inner, guards, tally, calls, touched)
+                _tally(body, inner, guards, tally, calls)
             case affine.IfOp():
                 tally["guards"] += times
                 for region, holds in ((op.then_region, True), (op.else_region, False)):
                     guard = _Guard(_without_symbols(op.condition.data), tuple(op.args), holds)
                     for side in region.blocks:
-                        _tally(side, loops, (*guards, guard), tally, calls, touched)
+                        _tally(side, loops, (*guards, guard), tally, calls)
             case affine.LoadOp() | memref.LoadOp():
-                size = times * element_bytes(op.results[0].type)
                 tally["loads"] += times
-                tally["load_bytes"] += size
-                touched[op.memref] += size
+                tally["load_bytes"] += times * element_bytes(op.results[0].type)
             case affine.StoreOp():
-                size = times * element_bytes(op.value.type)
                 tally["stores"] += times
-                tally["store_bytes"] += size
-                touched[op.memref] += size
+                tally["store_bytes"] += times * element_bytes(op.value.type)
             case affine.ApplyOp():
                 tally["int_ops"] += times
             case arith.ConstantOp() | affine.YieldOp() | func.ReturnOp() | memref.GetGlobalOp():

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poetc.errors import InputError
 from poetc.variants.nests import Dim, Stream
 
 Numbers = np.ndarray
@@ -127,29 +126,6 @@ def _clipped(
         touched = np.add.reduceat(touched, at, axis=axis)
         found = np.add.reduceat(found, at, axis=axis)
     return touched, found
-
-
-def slice_of(
-    stream: Stream, sizes: Sequence[int], ranges: Sequence[tuple[int, int]]
-) -> tuple[tuple[int, int], ...]:
-    """First and last index + 1, along each dimension, of the slice of one tile.
-
-    `sizes` are the iterations in a tile of each loop of the nest, `ranges` first and last iteration
-    + 1 of this tile. Rows that are read by position are not known: InputError.
-    """
-    found: list[tuple[int, int]] = []
-    for dim in stream.dims:
-        if dim.rows:
-            raise InputError("which rows a slice has is in memory")
-        reach = dim.high - dim.low + 1 + sum(abs(c) * (sizes[loop] - 1) for loop, c in dim.terms)
-        if reach >= dim.extent:
-            found.append((0, dim.extent))
-            continue
-        ends = [(c * ranges[loop][0], c * (ranges[loop][1] - 1)) for loop, c in dim.terms]
-        low = dim.low + sum(map(min, ends))
-        high = dim.high + sum(map(max, ends)) + 1
-        found.append((min(max(low, 0), dim.extent), max(min(high, dim.extent), 0)))
-    return tuple(found)
 
 
 def distinct(stream: Stream, extents: Sequence[int]) -> int:

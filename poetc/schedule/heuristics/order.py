@@ -27,12 +27,11 @@ EFFORT = 20_000
 class Footprint:
     """What an order needs with unlimited RAM, everything freed at its last use.
 
-    `peak_bytes` is reached first at position `peak_position` of the order; `total_bytes` is the sum
-    of the bytes alive during each operation, `during_bytes[k]` those during operation k.
+    `peak_bytes` is the most; `total_bytes` is the sum of the bytes alive during each operation,
+    `during_bytes[k]` those during operation k.
     """
 
     peak_bytes: int
-    peak_position: int
     total_bytes: int
     during_bytes: tuple[int, ...]
 
@@ -61,9 +60,8 @@ def footprint(problem: Problem, order: Sequence[int]) -> Footprint:
     left = _reader_counts(problem)
     live = sum(t.bytes for v, t in enumerate(tensors) if t.start is Place.RAM and left[v])
     peak = sum(t.bytes for t in tensors if t.start is Place.RAM)
-    position = 0
     alive = [0] * len(operations)
-    for at, k in enumerate(order):
+    for k in order:
         operation = operations[k]
         inputs = set(operation.inputs)
         fetched = {v for v in inputs if tensors[v].start is Place.STORAGE}
@@ -74,11 +72,10 @@ def footprint(problem: Problem, order: Sequence[int]) -> Footprint:
         during += sum(tensors[v].bytes for v in (*fetched, *operation.outputs))
         during -= sum(tensors[o].bytes for o, _ in share(problem, k, dying))
         alive[k] = during
-        if during > peak:
-            peak, position = during, at
+        peak = max(peak, during)
         live += sum(tensors[v].bytes for v in operation.outputs if left[v])
         live -= sum(tensors[v].bytes for v in dying - fetched)
-    return Footprint(peak, position, sum(alive), tuple(alive))
+    return Footprint(peak, sum(alive), tuple(alive))
 
 
 def find_order(problem: Problem, effort: int = EFFORT) -> Order:
@@ -161,17 +158,7 @@ class _Graph:
                 return (0, rise, change, k)
             return (1, 0, 0, k) if eager else (1, change, rise, k)
 
-        order: list[int] = []
-        queue = [(key(k), k) for k in range(len(waiting)) if not waiting[k]]
-        current = {k: entry for entry, k in queue}
-        heapq.heapify(queue)
-        while queue:
-            entry, k = heapq.heappop(queue)
-            if current.get(k) != entry:
-                continue
-            del current[k]
-            order.append(k)
-            waiting[k] = -1
+        def run(k: int) -> Iterable[int]:
             touched: set[int] = set()
             for v in self.inputs[k]:
                 left[v] -= 1
@@ -180,12 +167,9 @@ class _Graph:
             for j in self.after[k]:
                 waiting[j] -= 1
                 touched.add(j)
-            for j in self._with_heads(touched, waiting):
-                new = key(j)
-                if current.get(j) != new:
-                    current[j] = new
-                    heapq.heappush(queue, (new, j))
-        return order
+            return self._with_heads(touched, waiting)
+
+        return _least_first(waiting, key, run)
 
     def _with_heads(self, touched: Iterable[int], waiting: list[int]) -> Iterable[int]:
         """The ready ones of `touched`, and the ready ones whose chain `touched` may be part of."""
@@ -274,17 +258,7 @@ class _Graph:
             gain -= sum(self.bytes[v] for v in self.operations[k].outputs)
             return (gain, -k)
 
-        order: list[int] = []
-        queue = [(key(k), k) for k in range(len(waiting)) if not waiting[k]]
-        current = {k: entry for entry, k in queue}
-        heapq.heapify(queue)
-        while queue:
-            entry, k = heapq.heappop(queue)
-            if current.get(k) != entry:
-                continue
-            del current[k]
-            order.append(k)
-            waiting[k] = -1
+        def run(k: int) -> Iterable[int]:
             touched: set[int] = set()
             for v in self.inputs[k]:
                 if not needed[v]:
@@ -293,8 +267,31 @@ class _Graph:
             for j in self.before[k]:
                 waiting[j] -= 1
                 touched.add(j)
-            for j in sorted(touched):
-                if waiting[j] == 0 and current.get(j) != (new := key(j)):
-                    current[j] = new
-                    heapq.heappush(queue, (new, j))
-        return order[::-1]
+            return sorted(touched)
+
+        return _least_first(waiting, key, run)[::-1]
+
+
+def _least_first(
+    waiting: list[int], key: Callable[[int], tuple[int, ...]], run: Callable[[int], Iterable[int]]
+) -> list[int]:
+    """The operations by least key, each of those for which it is `waiting` before it.
+
+    `run` notes that one has run, and returns those whose key may be another one now.
+    """
+    order: list[int] = []
+    queue = [(key(k), k) for k, others in enumerate(waiting) if not others]
+    current = {k: entry for entry, k in queue}
+    heapq.heapify(queue)
+    while queue:
+        entry, k = heapq.heappop(queue)
+        if current.get(k) != entry:
+            continue
+        del current[k]
+        order.append(k)
+        waiting[k] = -1
+        for j in run(k):
+            if waiting[j] == 0 and current.get(j) != (new := key(j)):
+                current[j] = new
+                heapq.heappush(queue, (new, j))
+    return order
