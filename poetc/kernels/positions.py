@@ -1,5 +1,7 @@
-"""Rows that are looked up: where they are is found by a nest of its own, before the one that reads
-them, so that the table may be on storage and slices of it have the rows that a tile reads.
+"""Rows that are looked up in a table: a nest of its own finds their positions first.
+
+The positions are in a list when the nest that reads the rows begins. So the table may be on
+storage, and a slice of it has just the rows that a tile reads.
 
     for each token: rows[token] = clamp(indices[token])
     for each token: for each column: out[token, column] = table[rows[token], column]
@@ -28,10 +30,13 @@ from poetc.kernels.distribute import Distributed, Nest, nest_of
 
 
 def with_positions(distributed: Distributed, streamed: frozenset[int], count: int) -> Distributed:
-    """The same nests, in which each position that a load from one of the `streamed` buffers takes
-    from memory is in a list between nests, which a nest before fills; and so are elements that a
-    sum takes from such positions. `count`: buffers of the kernel. What is computed under a guard,
-    or of what the nest writes, stays as it is."""
+    """The same nests, with lists of the positions at which the `streamed` buffers are read.
+
+    A load from a streamed buffer may take its position from memory. A nest that runs before finds
+    the position then, and fills a list between nests with it. Elements that a sum looks up are put
+    into a list themselves. A position that is computed under a guard, or from a buffer that the
+    nest writes, has no list. `count` is the number of buffers of the kernel.
+    """
     between = list(distributed.between)
 
     def split(nest: Nest) -> list[Nest]:
@@ -60,7 +65,7 @@ def with_positions(distributed: Distributed, streamed: frozenset[int], count: in
 
 
 def position_load(value: SSAValue) -> affine.LoadOp | None:
-    """The load of a position from a list that an earlier nest has filled, if a value is one."""
+    """The load of a position from a list that an earlier nest has filled; None for other values."""
     cast = value.owner
     load = cast.input.owner if isinstance(cast, arith.IndexCastOp) else None
     if not isinstance(load, affine.LoadOp) or not isinstance(load.memref, BlockArgument):
@@ -76,7 +81,7 @@ def position_load(value: SSAValue) -> affine.LoadOp | None:
 
 
 def place_in_list(load: affine.LoadOp, known: Mapping[SSAValue, Index]) -> Index:
-    """Where in its list, row-major, such a position is, if the variables around are `known`."""
+    """The row-major index of such a load in its list, in terms of the `known` variables."""
     assert isinstance(load.memref.type, MemRefType)
     place = ZERO
     for index, size in zip(access_indices(load, known), load.memref.type.get_shape(), strict=True):
@@ -99,7 +104,8 @@ def _looked_up(
 def _picked(
     function: func.FuncOp, numbers: Sequence[int], streamed: frozenset[int]
 ) -> list[SSAValue]:
-    """Elements that are looked up in sums, each for itself: no tile of a sum needs just one."""
+    """Elements that sums look up. They get a list of elements, not of positions: a tile of a sum
+    reads many rows, and one element of each."""
     return [
         op.res
         for op in _looked_up(function, numbers, streamed)
@@ -110,8 +116,7 @@ def _picked(
 def _positions(
     function: func.FuncOp, numbers: Sequence[int], streamed: frozenset[int]
 ) -> list[SSAValue]:
-    """Positions from memory at which the `streamed` buffers are read, and that can be found
-    before."""
+    """The positions of reads from the `streamed` buffers that an earlier nest can find."""
     found: dict[SSAValue, None] = {}
     for op in _looked_up(function, numbers, streamed):
         for value in op.indices:
@@ -129,7 +134,8 @@ def _is_affine(value: SSAValue) -> bool:
 
 
 def can_be_found(value: SSAValue) -> bool:
-    """Whether a nest before can compute a value: under no guard, from what is not written."""
+    """Whether an earlier nest can compute a value: it is under no guard, and reads no buffer that
+    the nest writes."""
     ops, arguments = _slice(value)
     for op in ops:
         if op.regions or any(not isinstance(parent, affine.ForOp) for parent in parents(op)):
@@ -140,7 +146,7 @@ def can_be_found(value: SSAValue) -> bool:
 
 
 def _is_known_before(argument: BlockArgument) -> bool:
-    """Whether it is a buffer, or the variable of a loop that runs from 0 to a constant."""
+    """Whether an argument is a buffer, or the variable of a loop from 0 to a constant."""
     around = argument.block.parent_op()
     if isinstance(around, affine.ForOp):
         return argument.index == 0 and IN_ALL not in around.attributes
@@ -148,7 +154,7 @@ def _is_known_before(argument: BlockArgument) -> bool:
 
 
 def _slice(value: SSAValue) -> tuple[list[Operation], list[BlockArgument]]:
-    """What a value is computed by, in no order, and from which arguments of blocks."""
+    """The operations that compute a value, in no order, and the block arguments that they read."""
     ops: dict[Operation, None] = {}
     arguments: dict[BlockArgument, None] = {}
     pending = [value]
@@ -163,7 +169,8 @@ def _slice(value: SSAValue) -> tuple[list[Operation], list[BlockArgument]]:
 
 
 def _computed(value: SSAValue) -> tuple[list[affine.ForOp], list[Operation]]:
-    """The loops that a position depends on, the outermost first, and what computes it, in order."""
+    """The loops that a value depends on, outermost first, and the operations that compute it, in
+    order."""
     assert isinstance(value, OpResult)
     ops, arguments = _slice(value)
     used = {argument.block.parent_op() for argument in arguments}
@@ -216,7 +223,8 @@ def _finds(
 def _take(
     function: func.FuncOp, value: SSAValue, loops: Sequence[affine.ForOp], list_: MemRefType
 ) -> None:
-    """Lets loads take a position, or all an element, from its list, the new last argument."""
+    """Puts a load from the value's list, a new last argument, in place of the value: of a position
+    in the loads that use it, of an element everywhere."""
     assert isinstance(value, OpResult)
     block = function.body.block
     argument = block.insert_arg(list_, len(block.args))

@@ -24,8 +24,11 @@ class NotTileable(PoetcError):  # noqa: N818
 
 @dataclass(frozen=True)
 class TiledLoops:
-    """The loops of a nest that run in several tiles, the outermost one over tiles first: iterations
-    in a tile, and the start of a tile. `sums` are the loops of its sum."""
+    """The loops of a nest that run in several tiles, in the order of the loops over tiles.
+
+    `sizes` are the iterations in a tile of each, `variables` the starts of a tile, `sums` the loops
+    of the sum of the nest.
+    """
 
     loops: tuple[affine.ForOp, ...]
     sizes: tuple[int, ...]
@@ -41,14 +44,14 @@ class TiledLoops:
 
 @dataclass(frozen=True)
 class Slice:
-    """Part of a buffer that a tile function takes in its place.
+    """The part of a buffer that a tile function takes in place of the buffer.
 
-    `argument` is that buffer, as an argument of the nest. The part begins at `starts`, in terms of
-    `Tiled.variables`, of which the first `depth` decide it; where it goes beyond the buffer there
-    is nothing. `read` and `written` say what tiles do to it.
+    `argument` is the number of the buffer among the arguments of the nest. The slice begins at
+    `starts`, in terms of the first `depth` of `Tiled.variables`. It may reach beyond the buffer;
+    nothing is moved there. `read` and `written` say whether tiles read it and write it.
 
-    With `rows`, a dimension and an argument of the nest, its positions in that dimension are in a
-    list, from the start there on.
+    `rows` is a dimension and an argument of the nest: the positions in this dimension are elements
+    of this argument, a list, from the start of the slice on.
     """
 
     argument: int

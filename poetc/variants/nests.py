@@ -4,9 +4,9 @@ A nest is a chain of loops, parallel ones first, then those of a sum. Where seve
 outer loops, they may run one after the other, each with all loops to itself (`Group`): what one
 gives the next, for each iteration of the loops that they shared, is then kept in RAM.
 
-Some loops are not tiled: those that run in order or between positions from memory, those inside a
-sum that are none of it, and, where nests run together, all inside of the loops that they share.
-What is in them runs whole in each tile.
+Some loops are not tiled, and run whole in each tile: loops that run in order, loops between
+positions from memory, loops inside a sum that do not belong to it, and, where nests run together,
+all loops inside of the shared ones.
 """
 
 from __future__ import annotations

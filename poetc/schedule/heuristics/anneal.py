@@ -1,12 +1,13 @@
 """Simulated annealing of a schedule whose transfers run beside computing.
 
-Where transfers overlap computing, the order of operations, the places of transfers and what stays
-in RAM depend on each other, and a schedule that meets a tight deadline is found by none of the
-heuristics that decide them in turn. Here all of them change together, a step at a time: a step
-moves, a tensor is evicted and paged in again, or is kept where it was evicted (Kirkpatrick, Gelatt,
-Vecchi: Optimization by simulated annealing, 1983). Operations run once and as they are.
+Where transfers overlap computing, the order of operations, the places of transfers and the choice
+of evictions depend on each other. The other heuristics decide them in turn, and miss schedules that
+meet a tight deadline. Annealing changes all of them together, one change at a time (Kirkpatrick,
+Gelatt, Vecchi: Optimization by simulated annealing, 1983): a step moves, a tensor is evicted and
+paged in again, or an eviction is taken back. Each operation runs once, in the variant that it has.
 
-A schedule may exceed the RAM and be late on the way, at a price. What is returned does neither.
+A schedule on the way may exceed the RAM and miss the deadline, at a price. The schedule that is
+returned does neither.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut, Place, 
 from poetc.schedule.model.rebuild import rebuild
 
 EVALUATE = 7e-7
-"""Work for a step of a schedule that is evaluated."""
+"""Work of evaluating one step of a schedule."""
 
 MOST_STEPS = 400
-"""In a schedule that is annealed."""
+"""The longest schedule that is annealed."""
 
 BYTE_NS = 2e3
-"""What a byte above the RAM costs, in time by which the schedule is late."""
+"""The price of a byte above the RAM, in nanoseconds past the deadline."""
 
 ENERGY = 0.05
-"""What all energy that no schedule avoids costs, in the time that no schedule avoids."""
+"""The price of the energy that no schedule avoids, as a part of the time that none avoids."""
 
 HOT_NS, COLD_NS = 1e5, 2e3
 """The temperature at the beginning and at the end, for a step that takes `SCALE_NS`."""
@@ -45,7 +46,7 @@ SCALE_NS = 1e7
 COMPUTE, IN, OUT, FREE = range(4)
 
 _Item = tuple[int, int]
-"""What a step does, and its operation or tensor."""
+"""The kind of a step, and its operation or tensor."""
 
 
 class _Cost(NamedTuple):
@@ -55,9 +56,11 @@ class _Cost(NamedTuple):
 
 
 def annealed(instance: Instance, effort: Effort, seed: int = 0) -> tuple[Step, ...] | None:
-    """The schedule of least energy that keeps to all limits, of those found from the one on that
-    pages everything in for each operation; in a problem without a deadline, the one of least
-    makespan. None where none is found."""
+    """The schedule of least energy within all limits that annealing finds; without a deadline, the
+    one of least makespan. None where it finds none.
+
+    The search begins with the schedule that pages every operand in for each operation.
+    """
     steps = rebuild(instance, paging_all(instance))
     if len(steps) > MOST_STEPS:
         return None
@@ -72,8 +75,8 @@ def annealed(instance: Instance, effort: Effort, seed: int = 0) -> tuple[Step, .
 
 
 def _items(instance: Instance, steps: Sequence[Step]) -> list[_Item]:
-    """Steps without pairs in place: inputs that are taken over are freed behind the operation,
-    unless their outputs replace them."""
+    """The steps, with a free behind each operation for the operands that its results take over; the
+    old value of a parameter has none."""
     items: list[_Item] = []
     for step in steps:
         match step:
@@ -121,7 +124,7 @@ class _Annealing:
         self.scale = base_ns / SCALE_NS
 
     def run(self, items: list[_Item], effort: Effort) -> tuple[Step, ...] | None:
-        """The best steps that keep to the limits."""
+        """The best steps within the limits; None where none are found."""
         cost = self._evaluate(items)
         if cost is None:
             return None
@@ -165,7 +168,7 @@ class _Annealing:
     # Moves
 
     def _moved(self, items: list[_Item]) -> list[_Item] | None:
-        """The steps after a move at random, which may be none that can run; None for no move."""
+        """The steps after a random move; the move may be impossible (None), the steps invalid."""
         turn = self.random.random()
         if turn < 0.75:
             return self._shifted(items)
@@ -176,7 +179,7 @@ class _Annealing:
         return self._freed_early(items)
 
     def _shifted(self, items: list[_Item]) -> list[_Item]:
-        """A step goes to another place, near more often than far."""
+        """Moves a step, near more often than far."""
         trial = items[:]
         at = self.random.randrange(len(trial))
         item = trial.pop(at)
@@ -185,7 +188,7 @@ class _Annealing:
         return trial
 
     def _evicted(self, items: list[_Item]) -> list[_Item] | None:
-        """A tensor is freed somewhere and paged in again later, from a page that it may need."""
+        """Evicts a tensor and pages it in again later; pages it out before if it has no page."""
         if not self.pageable:
             return None
         v = self.random.choice(self.pageable)
@@ -200,8 +203,7 @@ class _Annealing:
         return [*items[:first], *leave, *between[:second], (IN, v), *between[second:]]
 
     def _kept(self, items: list[_Item]) -> list[_Item] | None:
-        """A tensor stays in RAM from where it was freed to where it was paged in again; or a page
-        that nothing needs is not written."""
+        """Takes an eviction back, or a page-out that the end of the step does not need."""
         at = self.random.randrange(len(items))
         kind, v = items[at]
         if kind == FREE and (IN, v) in items[at:]:
@@ -212,7 +214,7 @@ class _Annealing:
         return None
 
     def _freed_early(self, items: list[_Item]) -> list[_Item] | None:
-        """A tensor is freed right after its last use; if it was paged in for none, it is not."""
+        """Frees a tensor right after its last use; drops a page-in that nothing uses."""
         at = self.random.randrange(len(items))
         kind, v = items[at]
         if kind != FREE:
@@ -233,7 +235,7 @@ class _Annealing:
     # The machine, by the rules of the checker
 
     def _pairs_at(self, items: list[_Item], at: int) -> list[tuple[int, int]]:
-        """The pairs in place of the operation at `at`: of what is freed right behind it."""
+        """The pairs in place of operation `at`, for the operands that are freed right behind it."""
         pairs = self.pairs[items[at][1]]
         if not pairs:
             return pairs
@@ -249,8 +251,7 @@ class _Annealing:
         return taken
 
     def _evaluate(self, items: list[_Item]) -> _Cost | None:
-        """Makespan, RAM in excess (of all steps together) and energy; None where steps cannot
-        run."""
+        """Makespan, bytes above the RAM summed over the steps, energy; None for invalid steps."""
         problem, tensors, size = self.problem, self.problem.tensors, self.bytes
         ram, stored, gone, taken = self.in_ram, self.stored, 0, 0
         used = sum(size[v] for v in range(len(size)) if ram >> v & 1)
@@ -326,7 +327,7 @@ class _Annealing:
         return _Cost(makespan, excess, energy)
 
     def _steps(self, items: list[_Item]) -> tuple[Step, ...]:
-        """The same as steps."""
+        """The items as steps of a schedule."""
         steps: list[Step] = []
         taken: set[int] = set()
         tensors = self.problem.tensors
