@@ -417,18 +417,3 @@ def merged(known: Profile | None, new: Profile) -> Profile:
         kernels={**known.kernels, **new.kernels},
         labels={**known.labels, **new.labels},
     )
-
-
-__all__ = [
-    "Log",
-    "check_core",
-    "check_same",
-    "entries_of",
-    "labels_for",
-    "measure",
-    "merged",
-    "profile_of",
-    "read_log",
-    "read_log_file",
-    "write_program",
-]

@@ -258,6 +258,3 @@ def _depending(value: SSAValue, inside: Operation) -> set[SSAValue]:
                     found.add(result)
                     pending.append(result)
     return found
-
-
-__all__ = ["memory_dtype", "run_kernel", "tables_of"]

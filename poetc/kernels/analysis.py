@@ -436,18 +436,3 @@ def _comes_first(first: Operation, second: Operation, above_first: Sequence[Oper
             return other.is_before_in_block(op)
         op = op.parent_op()
     return False
-
-
-__all__ = [
-    "IN_ALL",
-    "ITERATION",
-    "SEQUENTIAL",
-    "Work",
-    "buffers",
-    "check_call",
-    "extent",
-    "is_sequential",
-    "may_alias",
-    "work",
-    "workspace_bytes",
-]

@@ -358,6 +358,3 @@ def dimensions_in_step(tree: LoopTree, axis: object) -> set[tuple]:
             if tree.class_of(var) in classes and isinstance(var.axis, tuple):
                 keys.add(var.axis)
     return keys
-
-
-__all__ = ["Loop", "LoopTree", "Result", "axis_key", "build_loops"]

@@ -251,6 +251,3 @@ def drop_dead(function: func.FuncOp) -> None:
         if op.results and not op.regions and not any(result.uses for result in op.results):
             op.detach()
             op.erase()
-
-
-__all__ = ["can_be_found", "drop_dead", "place_in_list", "position_load", "with_positions"]

@@ -259,6 +259,3 @@ class _Keeper:
             op.location = self.op.location
         self.block.add_op(op)
         return op
-
-
-__all__ = ["Kept", "kept_loop", "prune_captured"]

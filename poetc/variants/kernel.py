@@ -287,6 +287,3 @@ def _product(nest: Nest, resident: frozenset[int]) -> _Product | None:
 
 def _loops(stream: Stream) -> set[int]:
     return {loop for dim in stream.dims for loop, _ in dim.terms}
-
-
-__all__ = ["MOST_VARIANTS", "KernelSearch", "Variant"]

@@ -449,6 +449,3 @@ def _needed(ops: Sequence[Operation], by: Sequence[Operation]) -> list[Operation
 
 def _value_bytes(type: Attribute) -> int:
     return _INDEX_BYTES if isinstance(type, IndexType) else element_bytes(type)
-
-
-__all__ = ["Dim", "Group", "Loop", "Nest", "Stream", "Tree", "nests", "streamed_buffers"]

@@ -47,48 +47,6 @@ from poetc.ir.poet.transfers import (
 from poetc.ir.poet.variants import VARIANTS, TiledNest, VariantAttr, VariantData
 from poetc.ir.remainder import RemOp
 
-__all__ = [
-    "BANKED",
-    "IO_PLACES",
-    "NO_OFFSET",
-    "SHARD",
-    "STORED",
-    "VARIANTS",
-    "AnyPageIn",
-    "AnyPageOut",
-    "AnySlice",
-    "ComputeOp",
-    "CostAttr",
-    "FreeOp",
-    "GraphOp",
-    "PageInOp",
-    "PageInStartOp",
-    "PageOutOp",
-    "PageOutStartOp",
-    "PageType",
-    "Poet",
-    "ReturnOp",
-    "RunOp",
-    "Shard",
-    "SliceInOp",
-    "SliceOutOp",
-    "StreamOp",
-    "TileBufferOp",
-    "TileOp",
-    "TiledNest",
-    "TransferType",
-    "VariantAttr",
-    "VariantData",
-    "WaitOp",
-    "YieldOp",
-    "content",
-    "is_banked",
-    "offset_of",
-    "runs_of",
-    "stays_on_storage",
-    "transfer_of",
-]
-
 Poet = Dialect(
     "poet",
     [

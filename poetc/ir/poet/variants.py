@@ -98,6 +98,3 @@ class VariantAttr(Data[VariantData]):
         texts.append(f"nests = [{', '.join(each)}]")
         with printer.in_angle_brackets():
             printer.print_string(", ".join(texts))
-
-
-__all__ = ["VARIANTS", "TiledNest", "VariantAttr", "VariantData"]

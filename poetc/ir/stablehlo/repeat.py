@@ -204,6 +204,3 @@ class PositionOp(StablehloOp):
     def evaluate(self, *operands: Array) -> Array:
         place = self.first + self.step * operands[0].astype(np.int64)
         return place.astype(dense.dtype_of(element_type_of(self.result)))
-
-
-__all__ = ["PositionOp", "RepeatOp", "Stack"]

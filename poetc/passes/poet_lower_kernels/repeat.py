@@ -439,6 +439,3 @@ def _memref_type(buffer: SSAValue) -> MemRefType:
 
 def _shape(buffer: SSAValue) -> Sequence[int]:
     return _memref_type(buffer).get_shape()
-
-
-__all__ = ["loop_of", "lower_loop"]
