@@ -1,6 +1,6 @@
 #include "poetc_slice.h"
 
-#include <string.h>
+#include <stddef.h>
 
 #define TAG_OF_BLOCK 0x9e3779b1u
 #define NO_BLOCK UINT32_MAX
@@ -13,6 +13,13 @@ typedef struct {
     uint32_t remaining; /* bytes that have not been written yet */
     bool changed;
 } place;
+
+static void copy(uint8_t *restrict to, const uint8_t *restrict from, uint32_t length)
+{
+    for (uint32_t i = 0; i != length; ++i) {
+        to[i] = from[i];
+    }
+}
 
 static uint32_t payload(const poetc_block_page *page)
 {
@@ -91,7 +98,7 @@ static poetc_status run_in(place *at, uint32_t first, uint8_t *data, uint32_t le
         if (at->remaining != 0u) {
             return POETC_CORRUPT;
         }
-        memcpy(data, at->page->block + begin, part);
+        copy(data, at->page->block + begin, part);
         first += part;
         data += part;
         length -= part;
@@ -122,7 +129,7 @@ static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint
             /* What was written before is not what should be there. */
             return POETC_CORRUPT;
         }
-        memcpy(at->page->block + begin, data, part);
+        copy(at->page->block + begin, data, part);
         at->remaining -= part;
         at->changed = true;
         first += part;
@@ -215,7 +222,9 @@ poetc_status poetc_blocks_clear(poetc_store *store, const poetc_block_page *page
         at.number = number;
         at.remaining = length_of(page, number);
         at.changed = true;
-        memset(page->block, 0, at.remaining);
+        for (uint32_t i = 0; i != at.remaining; ++i) {
+            page->block[i] = 0;
+        }
         status = flush_page_block(&at);
     }
     return status;

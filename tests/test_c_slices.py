@@ -1,0 +1,130 @@
+"""Pages in blocks, in C: what is damaged, missing, or at another place is found."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from c_support import load_library
+from test_c_runtime import CORRUPT, OK, SOURCES, PythonStore, page
+
+from poetc.page import page_content
+
+BLOCK, TAG = 64, 7
+PAYLOAD = bytes(range(1, 121))  # of two blocks, with 4 bytes of CRC each
+
+
+class _Page(ctypes.Structure):
+    """`poetc_block_page`."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint32) for name in ("offset", "bytes", "tag", "block_bytes")),
+        ("block", ctypes.c_char_p),
+    ]
+
+
+class _Slice(ctypes.Structure):
+    """`poetc_slice`."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint32) for name in ("element_bytes", "dimensions")),
+        *((name, ctypes.c_int32 * 8) for name in ("extent", "size")),
+    ]
+
+
+class Pages:
+    """A tensor of 120 bytes in a store."""
+
+    def __init__(self, library: ctypes.CDLL, tag: int = TAG) -> None:
+        self.library, self.store = library, PythonStore(2 * BLOCK)
+        self.block = page(bytes(BLOCK))
+        block = ctypes.cast(self.block, ctypes.c_char_p)
+        self.page = _Page(0, len(PAYLOAD), tag, BLOCK, block)
+
+    def write(self) -> int:
+        """All of it."""
+        return self._call("blocks_out", page(PAYLOAD))
+
+    def read(self) -> int:
+        """The status; what is read must be right."""
+        back = page(bytes(len(PAYLOAD)))
+        status = self._call("blocks_in", back)
+        assert status != OK or back.raw == PAYLOAD
+        return status
+
+    def clear(self) -> int:
+        return self._call("blocks_clear")
+
+    def write_slice(self, begin: int, end: int) -> int:
+        return self._slice("out", begin, page(PAYLOAD[begin:end]))
+
+    def read_slice(self, begin: int, end: int) -> int:
+        back = page(bytes(end - begin))
+        status = self._slice("in", begin, back)
+        assert status != OK or back.raw == PAYLOAD[begin:end]
+        return status
+
+    def _slice(self, direction: str, begin: int, data: ctypes.Array[ctypes.c_char]) -> int:
+        shape = _Slice(1, 1, (len(PAYLOAD),), (len(data),))
+        start = (ctypes.c_int32 * 1)(begin)
+        return self._call(f"slice_{direction}", ctypes.byref(shape), start, data)
+
+    def _call(self, name: str, *arguments: object) -> int:
+        function = getattr(self.library, f"poetc_{name}")
+        return function(self.store.address, ctypes.byref(self.page), *arguments)
+
+
+def pages(directory: Path, flags: Sequence[str] = ()) -> Pages:
+    return Pages(load_library(SOURCES, directory / "slices.so", flags=("-O2", *flags)))
+
+
+@pytest.fixture
+def tensor(tmp_path: Path) -> Pages:
+    return pages(tmp_path)
+
+
+def test_blocks_at_another_place(tensor: Pages) -> None:
+    """Or of a step before."""
+    assert tensor.write() == OK and tensor.read() == OK
+    assert tensor.store.bytes == page_content(PAYLOAD, TAG, BLOCK)
+    content = bytes(tensor.store.bytes)
+    tensor.store.bytes[:] = content[BLOCK:] + content[:BLOCK]
+    assert tensor.read() == tensor.read_slice(3, 9) == tensor.read_slice(70, 90) == CORRUPT
+    tensor.store.bytes[:] = content[:BLOCK] * 2
+    assert tensor.read_slice(3, 9) == OK and tensor.read_slice(70, 90) == CORRUPT
+    tensor.store.bytes[:] = page_content(PAYLOAD, TAG - 1, BLOCK)
+    assert tensor.read() == tensor.read_slice(3, 9) == tensor.write_slice(3, 9) == CORRUPT
+
+
+def test_what_has_not_been_written(tensor: Pages) -> None:
+    """No part of a block is read before all of it is there, and none is written twice."""
+    assert tensor.clear() == OK and tensor.read_slice(0, 1) == CORRUPT
+    assert tensor.write_slice(0, 25) == tensor.write_slice(100, 120) == OK
+    assert tensor.read_slice(0, 25) == tensor.read_slice(100, 120) == CORRUPT
+    before = bytes(tensor.store.bytes)
+    assert tensor.write_slice(25, 100) == OK and tensor.read() == OK
+    assert tensor.read_slice(55, 65) == OK
+    assert tensor.write_slice(30, 31) == CORRUPT and tensor.read() == OK
+    # A write that was lost.
+    tensor.store.bytes[:BLOCK] = before[:BLOCK]
+    assert tensor.read() == tensor.read_slice(0, 1) == CORRUPT and tensor.read_slice(60, 120) == OK
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_writes_are_verified(verified: bool, tmp_path: Path) -> None:
+    """A store that says that it has written, and has not."""
+    tensor = pages(tmp_path, ("-DPOETC_VERIFY_WRITES",) if verified else ())
+    assert tensor.clear() == OK
+    write = tensor.store.bytes
+    tensor.store.bytes = Forgetful(write)
+    assert (tensor.write_slice(0, 60) == CORRUPT) == verified
+    assert (tensor.write() == CORRUPT) == verified
+
+
+class Forgetful(bytearray):
+    """Keeps what it has."""
+
+    def __setitem__(self, *_: object) -> None:
+        pass
