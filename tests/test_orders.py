@@ -88,8 +88,8 @@ def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -
 def test_another_order_where_the_given_one_is_dear() -> None:
     problem = layered(120, SHAPES["wide"])
     problem = replace(problem, ram_bytes=int(0.88 * peak_bytes(problem)))
-    given_order = solve(problem, strategy="milp", time_limit_s=5)
-    schedule = solve(problem, time_limit_s=10)
+    given_order = solve(problem, strategy="milp", time_limit_s=60, effort_s=5)
+    schedule = solve(problem, time_limit_s=60, effort_s=5)
     check(problem, schedule)
     assert schedule.energy_nj < given_order.energy_nj
     firsts = list(dict.fromkeys(step.operation for step in schedule.computes))

@@ -217,7 +217,7 @@ def test_pages_are_written_as_soon_as_there_is_something_to_write():
 def test_least_live_bytes_are_enough_for_the_arena(name: str, params: str):
     model = prepare(name)
     graph = graphs(model.module)[0]
-    options = model.options(1, params=params, time_limit_s=5.0)
+    options = model.options(1, params=params, gap=1.0)
     least = least_ram(Instance(problem_view(graph, options).problem)).known
     assert least is not None
     report = schedule_and_plan(graph, replace(options, budget=Budget(least)))

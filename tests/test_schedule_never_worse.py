@@ -50,9 +50,9 @@ def attempt(
             problem,
             strategy=strategy,
             gap=gap,
-            time_limit_s=seconds,
+            # The same on a machine with other work, which takes longer.
+            time_limit_s=10 * seconds,
             clock=clock,
-            # The search goes on until the time is over where no effort is given.
             effort_s=seconds,
         )
     except SolveError:

@@ -119,8 +119,8 @@ def test_dma_is_no_worse(problem: Problem) -> None:
     expected = cheapest(problem)
     with_dma = replace(problem, dma=True)
     try:
-        # Where the bound does not tell, the search goes on until its time is over.
-        schedule = optimum(with_dma, time_limit_s=0.5)
+        # Where the bound does not tell, the search goes on until its work is done.
+        schedule = optimum(with_dma, effort_s=0.5)
     except SolverTimeLimit:
         # What the model takes for fast enough may have no schedule that is.
         schedule = None
