@@ -274,12 +274,12 @@ def _compile(
     asked = known.schedule_options(step.graph)
     step = replace(step, asked=asked)
 
-    def as_lowered() -> Step:
-        return step_of(module.clone(), asked) if source is None else source.as_lowered()
+    def in_tiles() -> Step:
+        return step_of(module.clone(), asked) if source is None else source.in_tiles()
 
     started = time.monotonic()
     try:
-        tiles = Tiles(untiled, tileable, options.block_bytes, as_lowered)
+        tiles = Tiles(untiled, tileable, options.block_bytes, in_tiles)
         found = search(step, source, progress, tiles)
     except UnscheduledError as error:
         raise _for_user(error, options) from error
@@ -306,9 +306,10 @@ def _compile(
 
 
 def front_passes_of(
-    module: ModuleOp, options: Options, splits: tuple[Split, ...] = ()
+    module: ModuleOp, options: Options, splits: tuple[Split, ...] = (), tiles: bool = False
 ) -> tuple[ModulePass, ...]:
-    """The `front_passes` for what is asked, with parameters split as `splits` say."""
+    """The `front_passes` for what is asked, with parameters split as `splits` say, or with what
+    `tiles` are made of."""
     return front_passes(
         module,
         options.device_name,
@@ -319,6 +320,7 @@ def front_passes_of(
         options.train,
         options.pages,
         options.arranges,
+        tiles,
     )
 
 
@@ -400,10 +402,10 @@ class SplitSource:
         self.front_s = 0.0
         self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
 
-    def as_lowered(self) -> Step:
-        """The step with whole parameters, and kernels whose loops are as they are lowered."""
-        options, copy = replace(self.options, arrange=False), self.module.clone()
-        passes = front_passes_of(copy, options)
+    def in_tiles(self) -> Step:
+        """The step with whole parameters, and with the kernels that tiles are made of."""
+        options, copy = self.options, self.module.clone()
+        passes = front_passes_of(copy, options, tiles=True)
         run_passes(self.ctx, copy, passes, lambda step, module, seconds: None)
         step = step_of(copy, ScheduleOptions())
         known = options.with_program(copy, step.graph)

@@ -9,7 +9,7 @@ Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The dr
 runs the same ones. Only poet-schedule is more than its pass there: the search
 (`planning/search.py`) also looks for kernels to run in tiles, and for parameters to split, where
 the step does not fit, and then the passes before it have run again for the step that is scheduled
-in the end: without poet-arrange-kernels, and with poet-stream, where kernels run in tiles.
+in the end: with poet-stream, where kernels run in tiles.
 
 Input may also be poet IR at any stage; what has been done already is not done again.
 """
@@ -62,12 +62,14 @@ def front_passes(
     train: str | None = None,
     pages: str = default("pages"),
     arrange: bool = True,
+    tiles: bool = False,
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
     Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
     are, `frozen` which arguments are never written, `train` which parameters are trained, `pages`
-    how weights are held. Without `arrange`, loops of kernels stay as they are lowered. Costs that
+    how weights are held. Without `arrange`, loops of kernels stay as they are lowered; for a step
+    whose kernels may run in `tiles` they stay beside those that are arranged. Costs that
     were made for another device than `device`, or may be from another profile, are annotated again;
     costs without a device, written by hand, are kept.
     """
@@ -81,7 +83,7 @@ def front_passes(
     )
     kernels: tuple[ModulePass, ...] = (PoetFusePass(), PoetLowerKernelsPass())
     if arrange:
-        kernels = (*kernels, PoetArrangeKernelsPass(device_name, profile))
+        kernels = (*kernels, PoetArrangeKernelsPass(device_name, profile, keeps=tiles))
     found = graphs(module)
     if not found:
         return (

@@ -34,6 +34,7 @@ from poetc.backends.c.measure.emulate import (
     run_tool,
     symbols,
 )
+from poetc.costmodel.machine import measured_for
 from poetc.costmodel.profile import KEY_DIGITS, BlockBuffer, Profile, Transfers, kernel_key
 from poetc.errors import InputError, SourceLocation
 from poetc.interpreter.functions import run_block, tensor_of
@@ -42,7 +43,6 @@ from poetc.ir.types import is_float
 from poetc.ir.unschedule import unscheduled
 from poetc.options import default
 from poetc.passes.poet_annotate import PoetAnnotatePass
-from poetc.passes.poet_arrange_kernels import measured_for
 from poetc.pipeline import front_passes, run_passes
 from poetc.splits import Split
 from poetc.step_data import Type, argument_types, read_arguments

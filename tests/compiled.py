@@ -61,16 +61,16 @@ class Model:
         return module, report
 
 
-def prepare(name: str, arrange: bool = True) -> Model:
+def prepare(name: str, arrange: bool = True, tiles: bool = False) -> Model:
     """`models/<name>.mlir` brought to the input of the scheduler; the caller's own copy. Loops of
-    kernels stay as they are lowered unless `arrange`."""
-    model = _prepared(name, arrange)
+    kernels stay as they are lowered unless `arrange`; with what `tiles` are made of."""
+    model = _prepared(name, arrange, tiles)
     return replace(model, module=model.module.clone())
 
 
 @cache
-def _prepared(name: str, arrange: bool) -> Model:
-    return bring(name, read_model(name), *load_arrays(MODELS / f"{name}.npz"), arrange)
+def _prepared(name: str, arrange: bool, tiles: bool) -> Model:
+    return bring(name, read_model(name), *load_arrays(MODELS / f"{name}.npz"), arrange, tiles)
 
 
 def bring(
@@ -79,9 +79,10 @@ def bring(
     arguments: list[np.ndarray],
     expected: list[np.ndarray],
     arrange: bool = True,
+    tiles: bool = False,
 ) -> Model:
     """Bring a module that was just read to the input of the scheduler."""
-    passes = front_passes(module, DEVICE, arrange=arrange)
+    passes = front_passes(module, DEVICE, arrange=arrange, tiles=tiles)
     run_passes(make_context(), module, passes, lambda *_: None)
     return Model(name, module, arguments, expected)
 

@@ -1,6 +1,7 @@
 """Work and aliasing of lowered kernels, against counting and against running."""
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from test_kernels_ops import (
     pool_gradient_case,
     scalar,
 )
+from test_tiles import random_tiled
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineConstraintKind
@@ -25,13 +27,17 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.buffers import element_bytes
 from poetc.ir.stablehlo_attributes import ConvDims
 from poetc.ir.text import make_context, module_text, parse_module
+from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import Work, buffers, may_alias, work, workspace_bytes
+from poetc.kernels.arrange import Machine
+from poetc.kernels.arrange.tile_functions import arranged_tile
+from poetc.kernels.distribute import distribute
 from poetc.kernels.lower import lower
 from poetc.pipeline import front_passes, run_passes
 
 
 def counted(function: func.FuncOp) -> Counter[str]:
-    """Executed operations by name, and bytes, by iterating every loop."""
+    """Executed operations by name, and bytes, by iterating every loop, and all tiles."""
     total: Counter[str] = Counter()
 
     def run(block: Block, at: dict[SSAValue, int], chained: bool = False) -> None:
@@ -40,8 +46,9 @@ def counted(function: func.FuncOp) -> Counter[str]:
             if op.name in ("arith.addf", "arith.subf", "arith.negf", "arith.mulf"):
                 total["chained"] += chained
             if isinstance(op, affine.ForOp):
-                high = op.upperBoundMap.data.eval((), ())[0]
-                for i in range(high):
+                (low,) = op.lowerBoundMap.data.eval([at[v] for v in op.lowerBoundOperands], ())
+                high = min(op.upperBoundMap.data.eval([at[v] for v in op.upperBoundOperands], ()))
+                for i in range(low, high):
                     total["iterations"] += 1
                     run(op.body.block, at | {op.body.block.args[0]: i}, bool(op.results))
             elif isinstance(op, affine.IfOp):
@@ -59,7 +66,10 @@ def counted(function: func.FuncOp) -> Counter[str]:
             elif isinstance(op, affine.StoreOp):
                 total["store_bytes"] += element_bytes(op.value.type)
 
-    run(function.body.block, {})
+    tiles = tiles_of(function)
+    starts = function.body.block.args[len(function.body.block.args) - len(tiles) :]
+    for at in product(*(range(0, end, size) for end, size in tiles)):
+        run(function.body.block, dict(zip(starts, at, strict=True)))
     return total
 
 
@@ -91,6 +101,20 @@ def test_work_of_random_bodies_is_exact():
     rng = np.random.default_rng(22)
     for _ in range(15):
         assert_counts(lower(random_case(rng).block))
+
+
+def test_work_of_tile_functions_is_exact():
+    """Of all tiles, smaller ones among them; with loops as they are, and arranged."""
+    rng = np.random.default_rng(23)
+    starts = changed = 0
+    while starts < 25 or changed < 8:
+        for nest in distribute(lower(random_case(rng).block)).nests:
+            tiled = random_tiled(rng, nest.function, set())
+            assert_counts(tiled.function)
+            arranged = arranged_tile(tiled.function, Machine(), 0.0)
+            assert_counts(arranged)
+            starts += len(tiled.variables)
+            changed += bool(tiled.variables) and arranged is not tiled.function
 
 
 def test_work_of_a_padded_convolution_skips_the_padding():

@@ -50,7 +50,7 @@ def expected_after(module, arguments: list[np.ndarray], steps: int) -> list[np.n
 
 def streamed(name: str, ram_bytes: int, block_bytes: int):
     """The model, and its graph in little RAM, read back from text."""
-    model = prepare(name, arrange=False)
+    model = prepare(name, tiles=True)
     module = model.module.clone()
     PoetStreamPass(ram_bytes, block=block_bytes).apply(make_context(), module)
     plan_graph_memory(graphs(module)[0])

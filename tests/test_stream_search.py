@@ -42,7 +42,7 @@ GESTURE = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
 def test_random_steps_keep_their_bits(program: Program, share: float) -> None:
     module = parse_module(program.text, "random.mlir")
     device = load_device("nrf52840")
-    passes = front_passes(module, "nrf52840", device, arrange=False)
+    passes = front_passes(module, "nrf52840", device, tiles=True)
     run_passes(make_context(), module, passes, lambda *_: None)
     random = np.random.default_rng(len(program.text))
     arguments = [random.normal(size=s).astype(np.float32) for s in program.shapes]

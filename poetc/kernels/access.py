@@ -14,8 +14,8 @@ from typing import Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, memref
-from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -29,6 +29,10 @@ from xdsl.ir.affine import (
 )
 
 from poetc.ir.index import Index, constant
+
+TILES = "poet.tiles"
+"""Attribute of a tile function: trip count and tile of each loop that begins at one of its last
+arguments, in their order."""
 
 LOADS = (affine.LoadOp, memref.LoadOp)
 STORES = (affine.StoreOp, memref.StoreOp)
@@ -162,19 +166,21 @@ class Linear:
 
 
 def linear_indices(op: Access) -> list[Linear | None]:
-    """Where a load or store is in each dimension, in the variables of the loops around it; None
-    where that is not linear in them, and another number at each evaluation."""
+    """Where a load or store is in each dimension, in the variables of the loops around it and the
+    starts of a tile; None where that is not linear in them, and another number at each
+    evaluation."""
     return _linear_reader(op).access(op)
 
 
 @dataclass(frozen=True)
 class Place:
     """Where a load or store is: the operations around it, the innermost first, the loops among
-    them, the outermost first, and its linear indices."""
+    them, the outermost first, the starts of a tile, and its linear indices."""
 
     op: Access
     parents: tuple[Operation, ...]
     loops: tuple[affine.ForOp, ...]
+    starts: tuple[SSAValue, ...]
     indices: tuple[Linear | None, ...]
 
     @cached_property
@@ -192,7 +198,8 @@ def place_of(op: Access) -> Place:
     """Where a load or store is: for those that are compared with many others."""
     around = tuple(parents(op))
     loops = tuple(each for each in around[::-1] if isinstance(each, affine.ForOp))
-    return Place(op, around, loops, tuple(_reader_in(loops).access(op)))
+    starts = starts_around(around[-1] if around else op)
+    return Place(op, around, loops, starts, tuple(_reader_in(loops, starts).access(op)))
 
 
 def linear_constraints(guard: affine.IfOp) -> Iterator[tuple[Linear | None, bool]]:
@@ -209,12 +216,37 @@ def linear_constraints(guard: affine.IfOp) -> Iterator[tuple[Linear | None, bool
 
 
 def _linear_reader(op: Operation) -> Reader[Linear]:
-    return _reader_in(loops_around(op))
+    return _reader_in(loops_around(op), starts_around(op))
 
 
-def _reader_in(loops: Sequence[affine.ForOp]) -> Reader[Linear]:
-    variables = (loop.body.block.args[0] for loop in loops)
+def _reader_in(loops: Sequence[affine.ForOp], starts: Sequence[SSAValue]) -> Reader[Linear]:
+    variables = (*starts, *(loop.body.block.args[0] for loop in loops))
     return Reader({v: Linear(0, {v: 1}) for v in variables}, Linear)
+
+
+def tiles_of(function: func.FuncOp) -> tuple[tuple[int, int], ...]:
+    """Trip count and tile of each loop that runs in tiles, if it is a tile function."""
+    attribute = function.attributes.get(TILES)
+    numbers = attribute.get_values() if isinstance(attribute, DenseArrayBase) else ()
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def tile_of(start: BlockArgument) -> tuple[int, int]:
+    """Trip count and tile of the loop that begins at this argument of a tile function."""
+    function = start.block.parent_op()
+    assert isinstance(function, func.FuncOp)
+    return tiles_of(function)[start.index - len(start.block.args)]
+
+
+def starts_around(op: Operation) -> tuple[BlockArgument, ...]:
+    """The starts of a tile, if an operation is in a tile function: its last arguments."""
+    parent: Operation | None = op
+    while parent is not None and not isinstance(parent, func.FuncOp):
+        parent = parent.parent_op()
+    if parent is None or TILES not in parent.attributes:
+        return ()
+    arguments = parent.body.block.args
+    return tuple(arguments[len(arguments) - len(tiles_of(parent)) :])
 
 
 def loops_around(op: Operation) -> list[affine.ForOp]:

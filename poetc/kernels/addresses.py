@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import affine
+from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineConstantExpr
 
 from poetc.errors import InputError
 from poetc.ir.locations import source_location
-from poetc.kernels.access import Linear
+from poetc.kernels.access import Linear, tile_of
 
 SEQUENTIAL = "poet.sequential"
 """Attribute of an `affine.for` whose iterations run in order: they read what others write."""
@@ -49,10 +49,26 @@ def _constant(loop: affine.ForOp, bound: str) -> int | None:
 
 
 def extent_of(variable: SSAValue) -> int:
+    """A number that the variable of a loop, or a start of a tile, is below: the trip count of the
+    loop, that of the whole one for a loop over a tile."""
     assert isinstance(variable, BlockArgument)
-    loop = variable.block.parent_op()
-    assert isinstance(loop, affine.ForOp)
-    return extent(loop)
+    parent = variable.block.parent_op()
+    if isinstance(parent, func.FuncOp):
+        return tile_of(variable)[0]
+    assert isinstance(parent, affine.ForOp)
+    start = tile_start(parent)
+    return extent(parent) if start is None else extent_of(start)
+
+
+def tile_start(loop: affine.ForOp) -> BlockArgument | None:
+    """The start of the tile that a loop runs over, up to the end of the tile or of the loop; None
+    for a loop of all iterations."""
+    if IN_ALL in loop.attributes or len(loop.lowerBoundOperands) != 1:
+        return None
+    (start,) = loop.lowerBoundOperands
+    if not isinstance(start, BlockArgument) or not isinstance(start.owner.parent_op(), func.FuncOp):
+        return None
+    return start
 
 
 def all_pinned(

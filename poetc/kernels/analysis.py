@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, math, memref
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType, TensorType
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineConstraintExpr,
@@ -29,7 +29,7 @@ from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
-from poetc.kernels.access import Place, holds, place_of
+from poetc.kernels.access import Place, holds, place_of, tile_of, tiles_of
 from poetc.kernels.addresses import (
     IN_ALL,
     SEQUENTIAL,
@@ -37,6 +37,7 @@ from poetc.kernels.addresses import (
     extent,
     extent_of,
     never_equal,
+    tile_start,
 )
 
 # Work
@@ -105,11 +106,13 @@ class _Guard:
 
 
 def work(function: func.FuncOp) -> Work:
-    """The work of one run of a kernel; InputError for a function that is none."""
+    """The work of one run of a kernel, or of a tile function for all of its tiles; InputError for a
+    function that is none."""
     buffers(function, "inputs")  # raises for what is no kernel
     tally: Counter[str] = Counter()
     calls: Counter[str] = Counter()
-    _tally(function.body.block, (), (), tally, calls)
+    starts = function.body.block.args[-len(tiles_of(function)) :] if tiles_of(function) else ()
+    _tally(function.body.block, tuple(starts), (), tally, calls)
     return Work(math=tuple(sorted(calls.items())), **tally)
 
 
@@ -130,8 +133,8 @@ def _tally(
             case affine.ForOp():
                 body = op.body.block
                 inner = (*loops, body.args[0])
-                in_ranges = IN_ALL in op.attributes
-                runs = _executions(inner, guards) if in_ranges else times * extent(op)
+                is_ranged = IN_ALL in op.attributes or tile_start(op) is not None
+                runs = _executions(inner, guards) if is_ranged else times * extent(op)
                 tally["loops"] += times
                 tally["iterations"] += runs
                 _tally(body, inner, guards, tally, calls)
@@ -160,11 +163,11 @@ def _tally(
                     tally["chained"] += times
 
 
-def _loop_of(variable: SSAValue) -> affine.ForOp:
+def _loop_of(variable: SSAValue) -> affine.ForOp | None:
+    """The loop of a variable; None for a start of a tile."""
     assert isinstance(variable, BlockArgument)
     loop = variable.block.parent_op()
-    assert isinstance(loop, affine.ForOp)
-    return loop
+    return loop if isinstance(loop, affine.ForOp) else None
 
 
 def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
@@ -184,9 +187,11 @@ def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
                 (frozenset(guard.operands[d] for d in used), (one, guard.operands, guard.holds))
             )
     total = 1
-    # All ranges of a loop that memory bounds are counted in one.
+    # All ranges of a loop that memory bounds, and all tiles of one, are counted in one.
     within = frozenset(around for loop in loops for around in _ranges_of(loop))
-    left = [loop for loop in loops if loop not in within]
+    starts = {start: loop for loop in loops if (start := _start_of(loop)) is not None}
+    left = [loop for loop in loops if loop not in within and loop not in starts]
+    tests = [(frozenset(starts.get(v, v) for v in used), test) for used, test in tests]
     tests = [(used, test) for used, test in tests if not used & within]
     while left:
         group = {left[0]}
@@ -202,9 +207,17 @@ def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
     return total * all(_passes(test, {}).all() for used, test in tests if not used)
 
 
+def _start_of(variable: SSAValue) -> SSAValue | None:
+    """The start of the tile that the loop of a variable runs over."""
+    loop = _loop_of(variable)
+    return None if loop is None else tile_start(loop)
+
+
 def _ranges_of(variable: SSAValue) -> frozenset[SSAValue]:
     """The loop variables that the bounds of a loop depend on."""
     loop = _loop_of(variable)
+    if loop is None:
+        return frozenset()
     found: set[SSAValue] = set()
     pending = [*loop.lowerBoundOperands, *loop.upperBoundOperands]
     while pending:
@@ -219,16 +232,30 @@ def _ranges_of(variable: SSAValue) -> frozenset[SSAValue]:
 def _enumerate(
     loops: Sequence[SSAValue], tests: Sequence[tuple[AffineSet, Sequence[SSAValue], bool]]
 ) -> int:
-    extents = [extent_of(loop) for loop in loops]
+    ranges = [_range_of(loop) for loop in loops]
+    extents = list(map(len, ranges))
     size = prod(extents)
     if not tests or size > 1 << 20:
         return size
-    grids = np.meshgrid(*(np.arange(n) for n in extents), indexing="ij", sparse=True)
+    grids = np.meshgrid(*(np.asarray(each) for each in ranges), indexing="ij", sparse=True)
     positions = dict(zip(loops, grids, strict=True))
+    for loop, position in list(positions.items()):
+        if (start := _start_of(loop)) is not None:
+            tile = _range_of(start).step
+            positions[start] = position // tile * tile
     keep = np.ones(extents, dtype=bool)
     for test in tests:
         keep &= _passes(test, positions)
     return int(keep.sum())
+
+
+def _range_of(variable: SSAValue) -> range:
+    """The values of the variable of a loop, all tiles together, or of a start."""
+    loop = _loop_of(variable)
+    if loop is not None:
+        return range(extent_of(variable))
+    assert isinstance(variable, BlockArgument)
+    return range(0, *tile_of(variable))
 
 
 def _passes(
@@ -270,10 +297,6 @@ _BUFFERS = ("inputs", "results", "workspace")
 ITERATION = "poet.iteration"
 """Attribute of a part of a loop's kernel: its last argument is the number of the step."""
 
-TILES = "poet.tiles"
-"""Attribute of a tile function: trip count and tile of each loop that begins at one of its last
-arguments, in their order."""
-
 STARTS = "poet.starts"
 """Attribute of a tile function: for each buffer where it begins, as a map of the starts of loops,
 if it is a slice; a unit if it is whole."""
@@ -304,13 +327,6 @@ def workspace_numbers(function: func.FuncOp) -> range:
     """The numbers of the arguments that are workspaces; others may stand behind."""
     first = _count(function, "inputs") + _count(function, "results")
     return range(first, first + _count(function, "workspace"))
-
-
-def tiles_of(function: func.FuncOp) -> tuple[tuple[int, int], ...]:
-    """Trip count and tile of each loop that runs in tiles, if it is a tile function."""
-    attribute = function.attributes.get(TILES)
-    numbers = attribute.get_values() if isinstance(attribute, DenseArrayBase) else ()
-    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _count(function: func.FuncOp, name: str) -> int:
@@ -410,11 +426,13 @@ def _reads_first(
         None if stored is None or loaded is None else stored.const - loaded.const
         for stored, loaded in zip(store.indices, load.indices, strict=True)
     )
-    variables = [loop.body.block.args[0] for loop in load.loops if loop in store.loops]
+    common = (loop.body.block.args[0] for loop in load.loops if loop in store.loops)
+    variables = [*load.starts, *common]
     key = (load.form, store.form, *apart)
     if key not in known:
         maps = list(zip(store.indices, load.indices, strict=True))
-        pinned = all_pinned(maps, variables, {v for v in variables if extent_of(v) <= 1})
+        same = {*load.starts, *(v for v in variables if extent_of(v) <= 1)}
+        pinned = all_pinned(maps, variables, same)
         known[key] = pinned, any(never_equal(stored, loaded, pinned) for stored, loaded in maps)
     pinned, is_apart = known[key]
     if is_apart:

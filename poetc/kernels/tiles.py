@@ -28,7 +28,8 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from poetc.ir.index import Condition, Index, Var, affine_map, affine_set
-from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, TILES, buffers, extent
+from poetc.kernels.access import TILES
+from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, buffers, extent
 from poetc.kernels.distribute import is_whole, splits
 from poetc.kernels.positions import drop_dead
 from poetc.kernels.slices import (

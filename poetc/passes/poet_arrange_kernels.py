@@ -2,6 +2,9 @@
 
 Costs that were measured are those of kernels as they were arranged then: with a profile, loops are
 arranged for what it was measured on.
+
+Tiles are made of kernels as they are lowered. For a step whose kernels may run in tiles, these
+stay, under other names, until it is scheduled.
 """
 
 from __future__ import annotations
@@ -17,16 +20,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from poetc.costmodel.device import Device, device_of, known_devices, load_core, load_device
+from poetc.costmodel.device import Device, device_of
+from poetc.costmodel.machine import DEFAULT_DEVICE, machine_of
 from poetc.costmodel.profile import kernel_key
 from poetc.ir.graph import graphs
-from poetc.kernels.arrange import Machine, arranged_step
-
-_DEFAULT = "host"
-_SOFT_FLOP_INSTRUCTIONS = 60
-"""Of an operation that a library does."""
-_SOFT_REGISTERS = 8
-"""Of a core that has floats in the registers for integers."""
+from poetc.kernels.arrange import arranged_step
+from poetc.kernels.arrange.tile_functions import lowered_of
 
 
 @dataclass(frozen=True)
@@ -34,19 +33,23 @@ class PoetArrangeKernelsPass(ModulePass):
     """Arranges the loops of all kernels that computes run, for `device`, the name of a known device
     or the path of a device file; results are the same bits.
 
-    With `profile`, the path of a profile, it is the device that this was measured on.
+    With `profile`, the path of a profile, it is the device that this was measured on. One that
+    `keeps` them leaves kernels as they were beside those that are arranged.
     """
 
     name = "poet-arrange-kernels"
 
     device: str | None = None
     profile: str | None = None
+    keeps: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        arrange_kernels(op, device_of(self.device, self.profile, default=_DEFAULT))
+        arrange_kernels(
+            op, device_of(self.device, self.profile, default=DEFAULT_DEVICE), self.keeps
+        )
 
 
-def arrange_kernels(module: ModuleOp, device: Device) -> None:
+def arrange_kernels(module: ModuleOp, device: Device, keeps: bool = False) -> None:
     """What the pass does."""
     calls = Counter(
         compute.kernel.string_value()
@@ -59,7 +62,10 @@ def arrange_kernels(module: ModuleOp, device: Device) -> None:
         for op in module.ops
         if isinstance(op, FuncOp) and op.sym_name.data in calls
     ]
-    for (function, _), new in zip(used, arranged_step(used, machine_of(device)), strict=True):
+    made, price = arranged_step(used, machine_of(device))
+    for (function, count), new in zip(used, made, strict=True):
+        if keeps:
+            module.body.block.add_op(lowered_of(function, price / count))
         if new is not function:
             Rewriter.replace_op(function, new)
 
@@ -85,30 +91,3 @@ def arrange_alike(
             new = arranged[key].clone()
             new.properties["sym_name"] = StringAttr(name)
             Rewriter.replace_op(functions[name], new)
-
-
-def measured_for(device_name: str) -> str:
-    """The device that kernels are arranged for when they are measured on this one: one with the
-    same core, if it is not known itself."""
-    known = known_devices()
-    if device_name in known:
-        return device_name
-    # Of boards, cores are called the same with floating point and without.
-    cores = {name: load_device(name).core.removesuffix("f") for name in known}
-    alike = (name for name, core in cores.items() if core and device_name.endswith(f"-{core}"))
-    return next(alike, _DEFAULT)
-
-
-def machine_of(device: Device) -> Machine:
-    """What kernels are arranged for on a device; where its core is not known, one with floats."""
-    if device.profile is not None:
-        device = load_device(measured_for(device.profile.device_name))
-    if not device.core:
-        return Machine()
-    core = load_core(device.core)
-    if core.fpu:
-        return Machine(registers=core.float_registers)
-    return Machine(
-        registers=_SOFT_REGISTERS,
-        flop_instructions=_SOFT_FLOP_INSTRUCTIONS,
-    )

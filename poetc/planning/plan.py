@@ -58,6 +58,7 @@ def plan_graph(
     write_schedule(view, report.steps)
     if block_bytes is not None:
         graph.attributes["block_bytes"] = IntegerAttr(block_bytes, i64)
+    if view.make_stream is not None:
         drop_kernels(graph, view.computes)
     placed = view_scheduled(graph, align=options.align)
     write_memory_plan(placed, report.memory, unit_bytes(options))

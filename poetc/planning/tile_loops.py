@@ -8,7 +8,6 @@ from xdsl.dialects import affine
 from xdsl.dialects.builtin import IndexType, TensorType
 from xdsl.ir import Block, Region, SSAValue
 
-from poetc.costmodel.slices import SliceCosts
 from poetc.ir.index import Index, Var, affine_map
 from poetc.ir.poet import (
     ComputeOp,
@@ -30,10 +29,11 @@ def stream_of(
     tiled: TiledKernel,
     names: Sequence[str],
     values: Sequence[SSAValue],
-    costs: SliceCosts,
+    cost: CostAttr,
 ) -> StreamOp:
     """The stream that runs a compute in tiles, with the `names` of the tile functions. `values` are
-    its operands, pages where they are on storage; the compute is left as it is."""
+    its operands, pages where they are on storage; it has that `cost`. The compute is left as it
+    is."""
     types = [
         PageType(result.type)
         if n in tiled.streamed and isinstance(result.type, TensorType)
@@ -45,7 +45,7 @@ def stream_of(
         values,
         types,
         compute.body.clone(),
-        cost=tiled.cost(compute.cost or CostAttr(0), costs),
+        cost=cost,
         attributes=dict(compute.attributes),
     )
     block = stream.tiles.block

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +13,6 @@ from xdsl.dialects.func import FuncOp
 from poetc.costmodel.slices import SliceCosts
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
-from poetc.ir.poet import CostAttr
 from poetc.kernels.analysis import buffer_bytes, buffers
 from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.positions import with_positions
@@ -42,9 +40,11 @@ _PRECISION = 32
 
 @dataclass(frozen=True)
 class TiledNest:
-    """A nest in tiles, and what its slices are: bytes that are moved, and the time of that."""
+    """A nest in tiles (places and sizes as `tile` takes them), and what its slices are: bytes that
+    are moved, and the time of that."""
 
     tiled: Tiled
+    tiles: tuple[tuple[int, int], ...]
     read_bytes: int
     written_bytes: int
     transfer_ns: float
@@ -68,15 +68,6 @@ class TiledKernel:
     def transfer_ns(self) -> float:
         """The time of all transfers."""
         return self.clear_ns + sum(nest.transfer_ns for nest in self.nests)
-
-    def cost(self, whole: CostAttr, costs: SliceCosts) -> CostAttr:
-        """What the kernel costs in tiles with its transfers, if it costs `whole` without."""
-        return CostAttr(
-            whole.energy_nj + math.ceil(self.transfer_ns * costs.power_w),
-            whole.time_ns + math.ceil(self.transfer_ns),
-            self.workspace_bytes,
-            whole.flops,
-        )
 
     @property
     def read_bytes(self) -> int:
@@ -251,9 +242,9 @@ class _NestTiles:
             if tiled is None or slice_places(tiled, 0)[1] > limit_bytes:
                 continue
             if weighed is None:
-                return TiledNest(tiled, 0, 0, 0.0)
+                return TiledNest(tiled, tiles, 0, 0, 0.0)
             moved = weighed.read_bytes, weighed.written_bytes
-            return TiledNest(tiled, *moved, weighed.transfer_ns)
+            return TiledNest(tiled, tiles, *moved, weighed.transfer_ns)
         return None
 
     def _tile(self, tiles: tuple[tuple[int, int], ...], on_storage: frozenset[int]) -> Tiled | None:

@@ -34,8 +34,8 @@ class Step:
 @dataclass(frozen=True)
 class Tiles:
     """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
-    if that were not asked for (`possible`), the bytes of a block of a page, and the step with its
-    kernels as they are lowered, ordered."""
+    if that were not asked for (`possible`), the bytes of a block of a page, and the step with the
+    kernels that tiles are made of, ordered."""
 
     refused: str
     possible: bool

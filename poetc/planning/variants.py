@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -15,6 +16,9 @@ from poetc.costmodel.slices import SliceCosts, slice_costs
 from poetc.ir.graph import GraphView, graphs, widest_element_bytes
 from poetc.ir.poet import ComputeOp, CostAttr, GraphOp, RunOp, StreamOp
 from poetc.kernels.analysis import buffers, may_alias
+from poetc.kernels.arrange.tile_functions import lowered_kernels
+from poetc.kernels.tiles import Tiled
+from poetc.planning.tile_code import TileCode
 from poetc.planning.tile_loops import stream_of
 from poetc.planning.tile_search import KernelTiles, TiledKernel
 from poetc.schedule.arena.pack import round_up
@@ -36,26 +40,28 @@ _WAYS = 3
 def with_variants(view: GraphView, device: Device, ram_bytes: int, align: int) -> GraphView:
     """`view`, of an unscheduled graph whose kernels are lowered, with variants that run within
     `ram_bytes` at the costs of `device`. Raises InputError where it has no storage."""
-    made = _Variants(view, slice_costs(device), align)
+    made = _Variants(view, device, slice_costs(device), align)
     return made.view_with(lambda k: made.of(k, ram_bytes))
 
 
 def with_smallest_variants(view: GraphView, device: Device, align: int) -> GraphView:
     """The same with variants that need as little RAM as is known to be possible, where it is they
     that need most, whatever they cost."""
-    made = _Variants(view, slice_costs(device), align)
+    made = _Variants(view, device, slice_costs(device), align, arranges=False)
     needed_bytes, _ = ram_needed_in_any_order(Instance(made.problem(made.least)))
     return made.view_with(lambda k: made.smallest(k, needed_bytes))
 
 
 def drop_kernels(graph: GraphOp, before: Iterable[RunOp]) -> None:
-    """Erases the kernels of the runs `before` that no compute runs any more."""
+    """Erases the kernels of the runs `before` that no compute runs any more, and all that tiles are
+    made of."""
     module = graph.parent_op()
     if not isinstance(module, ModuleOp):
         return
     used = {compute.kernel for each in graphs(module) for compute in each.computes}
     old = {op.kernel for op in before if isinstance(op, ComputeOp)} - used
     names = {kernel.string_value() for kernel in old if kernel is not None}
+    names.update(op.sym_name.data for op, _ in lowered_kernels(module.ops).values())
     for op in list(module.ops):
         if isinstance(op, FuncOp) and op.sym_name.data in names:
             op.detach()
@@ -67,18 +73,22 @@ class _Variants:
     """The variants of the operations of a view, by their numbers."""
 
     view: GraphView
+    device: Device
     costs: SliceCosts
     align: int
+    arranges: bool = True
     tiles: dict[str, KernelTiles] = field(default_factory=dict)
+    codes: dict[str, TileCode] = field(default_factory=dict)
     ways: dict[int, list[TiledKernel]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
-    """Of tile functions that are in the module, by their identities."""
+    """Of tile functions that are in the module, by the identities of what they are made of."""
 
     def __post_init__(self) -> None:
         module = self.view.graph.parent_op()
         assert isinstance(module, ModuleOp)
         self.module = module
         self.functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+        self.lowered = lowered_kernels(module.ops)
 
     def problem(self, variants: Callable[[int], tuple[Variant, ...]]) -> Problem:
         """The problem with these variants of each operation."""
@@ -164,13 +174,12 @@ class _Variants:
 
     def _variant(self, k: int, streamed: frozenset[int], way: TiledKernel) -> Variant:
         """A kernel in tiles as a variant of operation `k`."""
-        compute, operation = self.view.computes[k], self.view.problem.operations[k]
-        cost = way.cost(compute.cost or CostAttr(0), self.costs)
+        cost = self._code(k).cost(way, self.costs)
         return Variant(
             streamed,
             round_up(cost.workspace, self._unit(k)),
             cost.time_ns,
-            cost.time_ns - operation.time_ns,
+            math.ceil(way.transfer_ns),
             cost.energy_nj,
             way.read_bytes,
             way.written_bytes,
@@ -215,7 +224,11 @@ class _Variants:
         if function is None:
             return None
         if name not in self.tiles:
-            self.tiles[name] = KernelTiles(function, self.costs)
+            lowered, price = self.lowered.get(name, (function, None))
+            self.tiles[name] = KernelTiles(lowered, self.costs)
+            self.codes[name] = TileCode.of(
+                function, compute.cost or CostAttr(0), self.device, price if self.arranges else None
+            )
         return self.tiles[name]
 
     def _streamable(
@@ -272,13 +285,21 @@ class _Variants:
         """The stream of a variant, whose tile functions are in the module then."""
         compute, way = self.view.computes[k], self.ways[k][variant]
         assert isinstance(compute, ComputeOp)
-        kernel = way.kernel.sym_name.data
-        names = [self._name(kernel, nest.tiled.function) for nest in way.nests]
-        return stream_of(compute, way, names, operands, self.costs)
+        assert compute.kernel is not None
+        kernel, code = compute.kernel.string_value(), self._code(k)
+        names = [self._name(kernel, code, nest.tiled) for nest in way.nests]
+        return stream_of(compute, way, names, operands, code.cost(way, self.costs))
 
-    def _name(self, kernel: str, function: FuncOp) -> str:
+    def _code(self, k: int) -> TileCode:
+        """How the tiles of operation `k`, whose kernel is known, become code."""
+        compute = self.view.computes[k]
+        assert isinstance(compute, ComputeOp) and compute.kernel is not None
+        return self.codes[compute.kernel.string_value()]
+
+    def _name(self, kernel: str, code: TileCode, tiled: Tiled) -> str:
         """The name of a tile function in the module."""
-        if id(function) not in self.names:
+        key = id(tiled.function)
+        if key not in self.names:
             taken = {
                 name.data
                 for op in self.module.ops
@@ -288,11 +309,11 @@ class _Variants:
             while name in taken:
                 number += 1
                 name = f"{kernel}_tile{number}"
-            copy = function.clone()
+            copy = code.function(tiled).clone()
             copy.properties["sym_name"] = StringAttr(name)
             self.module.body.block.add_op(copy)
-            self.names[id(function)] = name
-        return self.names[id(function)]
+            self.names[key] = name
+        return self.names[key]
 
 
 def _positions(compute: ComputeOp, operation: Operation) -> dict[int, frozenset[int]]:

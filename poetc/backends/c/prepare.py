@@ -47,7 +47,8 @@ def inline_single_iterations(function: func.FuncOp) -> None:
         if not low < high <= low + op.step.value.data:
             continue
         start = arith.ConstantOp.from_int_and_width(low, IndexType())
-        Rewriter.insert_op(start, InsertPoint.before(op))
+        # Where bounds of loops that depend on it may be known.
+        Rewriter.insert_op(start, InsertPoint.at_start(function.body.block))
         body = op.body.block
         last = body.last_op
         results = yielded(body)

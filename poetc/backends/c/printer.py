@@ -63,7 +63,7 @@ from poetc.backends.c.text import INDENT, WIDTH, c_identifier
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.ir.types import computed_dtype
-from poetc.kernels.analysis import tiles_of
+from poetc.kernels.access import tiles_of
 from poetc.kernels.dependences import yielded
 
 

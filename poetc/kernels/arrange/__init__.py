@@ -6,37 +6,48 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import affine, func
 
-from poetc.kernels.analysis import TILES, buffers, is_sequential, may_alias
+from poetc.kernels.analysis import buffers, is_sequential, may_alias
 from poetc.kernels.arrange.choice import Choice, Machine, price_of
 from poetc.kernels.arrange.copies import jam, unroll
 
 
-def arranged_step(calls: Sequence[tuple[func.FuncOp, int]], machine: Machine) -> list[func.FuncOp]:
-    """The kernels of a step with their loops arranged for a core, in order; each is given with the
-    number of its calls. More code goes to the kernels in which it saves most."""
+def arranged_step(
+    calls: Sequence[tuple[func.FuncOp, int]], machine: Machine
+) -> tuple[list[func.FuncOp], float]:
+    """The kernels of a step with their loops arranged for a core, in order, and the instructions of
+    a step that each operation of more code saves; kernels are given with the number of their calls.
+    More code goes to the kernels in which it saves most."""
     kernels = [(Choice(function, machine), count) for function, count in calls]
     price = price_of(kernels, machine)
-    return [
+    functions = [
         _arranged(function, kernel, price / count)
         for (function, _), (kernel, count) in zip(calls, kernels, strict=True)
     ]
+    return functions, price
 
 
-def arranged(function: func.FuncOp, machine: Machine, price: float = 0.0) -> func.FuncOp:
+def arranged(
+    function: func.FuncOp, machine: Machine, price: float = 0.0, keeps: bool = False
+) -> func.FuncOp:
     """A kernel that computes the same bits with its loops arranged for a core, or the kernel itself
-    where there is nothing to gain; each operation of more code is to save `price` instructions.
+    where there is nothing to gain; each operation of more code is to save `price` instructions,
+    which are those of the kernel as it is, too, if one `keeps` it beside.
 
     Each element is made by the same operations in the same order. A result that may take over the
     buffer of an operand may still do so.
     """
-    return _arranged(function, Choice(function, machine), price)
+    return _arranged(function, Choice(function, machine), price, keeps)
 
 
-def _arranged(function: func.FuncOp, kernel: Choice, price: float) -> func.FuncOp:
-    if is_sequential(function) or TILES in function.attributes:
+def _arranged(
+    function: func.FuncOp, kernel: Choice, price: float, keeps: bool = False
+) -> func.FuncOp:
+    if is_sequential(function):
         return function
+    plain = kernel.plain
+    worth = plain.instructions - (price * plain.code if keeps else 0.0)
     for way, arrangement in kernel.arrange(price):
-        if way is kernel.plain and not arrangement.copies:
+        if (way is plain and not arrangement.copies) or arrangement.instructions > worth:
             break
         copy, copies = way.function, arrangement.copies
         for loop in _from_inside(copy, copies):

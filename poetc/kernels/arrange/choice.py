@@ -343,11 +343,11 @@ class Kernel:
         for op in self.inside[number]:
             loops = self._loops_of(op.results or op.operands)
             if isinstance(op, _LOADS):
-                steps, at = self._address(op)
+                steps, at, tile = self._address(op)
                 if steps is None:
                     loads[op] = tuple(loops), None, {at}
                 else:
-                    key = (op.memref, *steps.items())
+                    key = (op.memref, *steps.items(), *tile.items())
                     loads.setdefault(key, (tuple(steps), tuple(steps.values()), set()))[2].add(at)
             elif op is not guard:
                 instructions[loops] += self._instructions(op)
@@ -362,22 +362,27 @@ class Kernel:
             guard is not None,
         )
 
-    def _address(self, op: affine.LoadOp | memref.LoadOp) -> tuple[Mapping[int, int] | None, int]:
-        """What loop variables move a load by, and where it is when all of them are 0, in
-        elements."""
+    def _address(
+        self, op: affine.LoadOp | memref.LoadOp
+    ) -> tuple[Mapping[int, int] | None, int, Mapping[SSAValue, int]]:
+        """What loop variables move a load by, where it is when all of them are 0, and what the
+        starts of a tile move it by, in elements."""
         assert isinstance(op.memref.type, MemRefType)
         stride, at = 1, 0
         steps: dict[int, int] = {}
+        tile: dict[SSAValue, int] = {}
         shape = op.memref.type.get_shape()
         for index, size in zip(linear_indices(op)[::-1], shape[::-1], strict=True):
             if index is None:
-                return None, 0
+                return None, 0, {}
             at += index.const * stride
             for variable, factor in index.terms.items():
-                loop = self.numbers[variable]
-                steps[loop] = steps.get(loop, 0) + factor * stride
+                if (loop := self.numbers.get(variable)) is not None:
+                    steps[loop] = steps.get(loop, 0) + factor * stride
+                elif factor:
+                    tile[variable] = tile.get(variable, 0) + factor * stride
             stride *= size
-        return steps, at
+        return steps, at, tile
 
     def _instructions(self, op: Operation) -> int:
         if isinstance(op, (arith.ConstantOp, affine.YieldOp, affine.ApplyOp, Loop)):

@@ -36,10 +36,11 @@ def _apart(loop: affine.ForOp, store: Place, other: Place) -> bool:
     """Whether two accesses in a loop are at different addresses in different iterations of it."""
     if isinstance(store.op, memref.StoreOp) or isinstance(other.op, memref.StoreOp):
         return False
-    variables = [each.body.block.args[0] for each in store.loops if each in other.loops]
+    common = (each.body.block.args[0] for each in store.loops if each in other.loops)
+    variables = [*store.starts, *common]
     inside = variables.index(loop.body.block.args[0])
     maps = list(zip(store.indices, other.indices, strict=True))
-    # What is reordered is in one iteration of the loops around.
+    # What is reordered is in one tile, and in one iteration of the loops around.
     fixed: set[SSAValue] = {*variables[:inside], *(v for v in variables if extent_of(v) <= 1)}
     same = all_pinned(maps, variables, fixed)
     return loop.body.block.args[0] in same or any(

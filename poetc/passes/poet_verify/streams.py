@@ -23,8 +23,8 @@ from poetc.ir.poet import (
     TileBufferOp,
     TileOp,
 )
-from poetc.kernels.access import Access, access_indices, loops_around, map_indices
-from poetc.kernels.analysis import IN_ALL, STARTS, extent, tiles_of
+from poetc.kernels.access import Access, access_indices, loops_around, map_indices, tiles_of
+from poetc.kernels.analysis import IN_ALL, STARTS, extent
 from poetc.passes.poet_verify.messages import fault
 
 _MOST_ELEMENTS = 1 << 24

@@ -1,0 +1,41 @@
+"""What the loops of kernels are arranged for on a device."""
+
+from __future__ import annotations
+
+from poetc.costmodel.device import Device, known_devices, load_core, load_device
+from poetc.kernels.arrange import Machine
+
+DEFAULT_DEVICE = "host"
+"""What kernels are arranged for where nothing is asked for, or known."""
+
+_SOFT_FLOP_INSTRUCTIONS = 60
+"""Of an operation that a library does."""
+_SOFT_REGISTERS = 8
+"""Of a core that has floats in the registers for integers."""
+
+
+def measured_for(device_name: str) -> str:
+    """The device that kernels are arranged for when they are measured on this one: one with the
+    same core, if it is not known itself."""
+    known = known_devices()
+    if device_name in known:
+        return device_name
+    # Of boards, cores are called the same with floating point and without.
+    cores = {name: load_device(name).core.removesuffix("f") for name in known}
+    alike = (name for name, core in cores.items() if core and device_name.endswith(f"-{core}"))
+    return next(alike, DEFAULT_DEVICE)
+
+
+def machine_of(device: Device) -> Machine:
+    """What kernels are arranged for on a device; where its core is not known, one with floats."""
+    if device.profile is not None:
+        device = load_device(measured_for(device.profile.device_name))
+    if not device.core:
+        return Machine()
+    core = load_core(device.core)
+    if core.fpu:
+        return Machine(registers=core.float_registers)
+    return Machine(
+        registers=_SOFT_REGISTERS,
+        flop_instructions=_SOFT_FLOP_INSTRUCTIONS,
+    )

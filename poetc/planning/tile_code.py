@@ -1,0 +1,78 @@
+"""The functions of tiles as they become code, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from xdsl.dialects.func import FuncOp
+
+from poetc.costmodel.cost import Cost, kernel_cost
+from poetc.costmodel.device import Device
+from poetc.costmodel.machine import machine_of
+from poetc.costmodel.slices import SliceCosts
+from poetc.ir.poet import CostAttr
+from poetc.kernels.analysis import work
+from poetc.kernels.arrange import Machine
+from poetc.kernels.arrange.tile_functions import arranged_tile
+from poetc.kernels.tiles import Tiled
+from poetc.planning.tile_search import TiledKernel
+
+
+@dataclass
+class TileCode:
+    """How the functions of the tiles of a kernel become code for a core, and what they cost.
+
+    As a `whole` the kernel costs that. Loops are arranged for the `machine`, so that each operation
+    of more code saves `price` instructions of a run; without one they stay as they are. `scale` is
+    the measured time of the whole kernel for the time that is counted.
+    """
+
+    device: Device
+    whole: CostAttr
+    machine: Machine | None = None
+    price: float = 0.0
+    scale: float = 1.0
+    known: dict[object, Cost] = field(default_factory=dict)
+
+    @staticmethod
+    def of(kernel: FuncOp, whole: CostAttr, device: Device, price: float | None) -> TileCode:
+        """That for tiles of a kernel; without a price for one whose loops are as they are
+        lowered."""
+        machine = None if price is None else machine_of(device)
+        scale = 1.0
+        if device.profile is not None:
+            scale = whole.time_ns / kernel_cost(work(kernel), device).time_ns
+        return TileCode(device, whole, machine, price or 0.0, scale)
+
+    def function(self, tiled: Tiled) -> FuncOp:
+        """The function of tiles as it becomes code."""
+        if self.machine is None:
+            return tiled.function
+        return arranged_tile(tiled.function, self.machine, self.price)
+
+    def cost(self, way: TiledKernel, costs: SliceCosts) -> CostAttr:
+        """What the kernel costs in tiles with its transfers: no less than as a whole."""
+        time_ns = energy_nj = 0
+        for nest, own in zip(way.distributed.nests, way.nests, strict=True):
+            # What is on storage makes next to no difference.
+            key = nest, own.tiles
+            if key not in self.known:
+                self.known[key] = self._computing(own.tiled)
+            time_ns += self.known[key].time_ns
+            energy_nj += self.known[key].energy_nj
+        return CostAttr(
+            max(energy_nj, self.whole.energy_nj) + math.ceil(way.transfer_ns * costs.power_w),
+            max(time_ns, self.whole.time_ns) + math.ceil(way.transfer_ns),
+            way.workspace_bytes,
+            self.whole.flops,
+        )
+
+    def _computing(self, tiled: Tiled) -> Cost:
+        """What all tiles cost without transfers; each is a call of their function."""
+        done = work(self.function(tiled))
+        calls = prod(-(-v.extent // t) for v, t in zip(tiled.variables, tiled.tiles, strict=True))
+        done = replace(done, loops=done.loops + calls, iterations=done.iterations + calls)
+        time_ns, energy_nj = kernel_cost(done, self.device)
+        return Cost(math.ceil(time_ns * self.scale), math.ceil(energy_nj * self.scale))
