@@ -10,7 +10,10 @@ but the problem.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from itertools import count
 
 from poetc.schedule.model.problem import Place, Problem, Variant
@@ -22,6 +25,22 @@ def cheapest(problem: Problem, *, remat: bool = True, paging: bool = True) -> in
     """Least energy (nJ), idle power included, or None if there is no schedule. Without DMA."""
     assert not problem.dma
     return _Oracle(problem, remat, paging).search()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A way to run an operation, with sets of tensors as masks: what has to be in RAM and what must
+    not, the same for storage, and what is made in both. `ends`: for each choice of buffers that are
+    shared the bytes that are needed more, and what is gone from RAM after it."""
+
+    energy_nj: int
+    time_ns: int
+    read: int
+    unread: int
+    read_stored: int
+    made: int
+    made_stored: int
+    ends: tuple[tuple[int, int], ...]
 
 
 class _Oracle:
@@ -53,10 +72,18 @@ class _Oracle:
             ]
             for o in problem.operations
         ]
+        self.bytes_of = cache(self._bytes_of)
+        self.storage_fits = cache(self._storage_fits)
+        # Of each operation the last stage in which all that it reads is there.
+        self.until = [
+            min((self.gone_after.get(v, self.n) for v in o.inputs), default=self.n)
+            for o in problem.operations
+        ]
+        self.runs = [[self._run(k, way) for way in ways] for k, ways in enumerate(self.ways)]
         self.least_energy = [min(way.energy_nj for way in ways) for ways in self.ways]
         self.least_time = [min(way.time_ns for way in ways) for ways in self.ways]
 
-    def bytes_of(self, mask: int) -> int:
+    def _bytes_of(self, mask: int) -> int:
         return sum(size for v, size in enumerate(self.size) if mask >> v & 1)
 
     def fits(self, used: int) -> bool:
@@ -79,19 +106,27 @@ class _Oracle:
         queue: list[tuple[float, int, int, int, State]] = []
         heapq.heappush(queue, (self.price(energy, time), next(order), energy, time, start))
         settled: dict[State, list[int]] = {}
+        least: dict[State, float] = {}
+        deadline_ns = self.problem.deadline_ns
         while queue:
             _, _, energy, time, state = heapq.heappop(queue)
             times = settled.setdefault(state, [])
             # Labels are popped by rising price: a later one is of use only if it is faster.
-            if times and (self.problem.deadline_ns is None or min(times) <= time):
+            if times and (deadline_ns is None or min(times) <= time):
                 continue
             times.append(time)
             if state[0] == self.n and self.at_end(state):
                 return energy - (-self.problem.idle_power_nw * time // 10**9)
             for more_energy, more_time, following in self.moves(state):
                 e, t = energy + more_energy, time + more_time
-                if self.problem.deadline_ns is None or t <= self.problem.deadline_ns:
-                    heapq.heappush(queue, (self.price(e, t), next(order), e, t, following))
+                price = self.price(e, t)
+                if deadline_ns is None:
+                    if least.get(following, math.inf) <= price:
+                        continue
+                    least[following] = price
+                elif t > deadline_ns or min(settled.get(following, ()), default=t + 1) <= t:
+                    continue
+                heapq.heappush(queue, (price, next(order), e, t, following))
         return None
 
     def price(self, energy: int, time: int) -> float:
@@ -102,7 +137,7 @@ class _Oracle:
         needed, pages = self.ends[Place.RAM], self.ends[Place.STORAGE]
         return ram & needed == needed and stored & pages == pages
 
-    def storage_fits(self, stored: int) -> bool:
+    def _storage_fits(self, stored: int) -> bool:
         limit = self.problem.storage_bytes
         tensors = self.problem.tensors
         used = sum(t.stored_bytes for v, t in enumerate(tensors) if stored >> v & 1)
@@ -132,54 +167,56 @@ class _Oracle:
                     (stage, last, ram | bit, stored),
                 )
         for k in range(last + 1, min(stage + 1, self.n)):
-            operation = self.problem.operations[k]
             first = k == stage
-            if not first and not (self.remat and operation.repeatable):
+            if not first and not (self.remat and self.problem.operations[k].repeatable):
                 continue
-            for way in self.ways[k]:
-                if any(self.gone_after.get(v, self.n) < stage for v in operation.inputs):
+            if self.until[k] < stage:
+                continue
+            for run in self.runs[k]:
+                if ram & run.read != run.read or ram & run.unread:
                     continue
-                for after, pages in self.runs(k, way, ram, stored):
+                if stored & run.read_stored != run.read_stored or stored & run.made_stored:
+                    continue
+                pages = stored | run.made_stored
+                if not self.storage_fits(pages):
+                    continue
+                for more_bytes, gone in run.ends:
+                    if not self.fits(used + more_bytes):
+                        continue
+                    after = ram & ~gone | run.made
                     if first:
-                        energy = way.energy_nj - self.least_energy[k]
-                        time = way.time_ns - self.least_time[k]
+                        energy = run.energy_nj - self.least_energy[k]
+                        time = run.time_ns - self.least_time[k]
                         yield energy, time, (stage + 1, -1, after, pages)
                     else:
-                        yield way.energy_nj, way.time_ns, (stage, k, after, pages)
+                        yield run.energy_nj, run.time_ns, (stage, k, after, pages)
 
-    def runs(self, k: int, way: Variant, ram: int, stored: int) -> Iterator[tuple[int, int]]:
-        """What may be in RAM and on storage after operation `k` has run in that way."""
-        operation = self.problem.operations[k]
+    def _run(self, k: int, way: Variant) -> _Run:
+        """Operation `k` in that way."""
+        operation, tensors = self.problem.operations[k], self.problem.tensors
 
         def bits(found: Iterable[int], streamed: bool) -> int:
             return sum(1 << v for v in set(found) if (v in way.streamed) is streamed)
 
         inputs, outputs = bits(operation.inputs, False), bits(operation.outputs, False)
         read, written = bits(operation.inputs, True), bits(operation.outputs, True)
-        if ram & inputs != inputs or ram & (outputs | written):
-            return
-        if stored & read != read or stored & written or not self.storage_fits(stored | written):
-            return
-        forced = {
-            (v, old)
-            for v in operation.outputs
-            if (old := self.problem.tensors[v].replaces) is not None and outputs >> v & 1
-        }
-        needed = self.bytes_of(ram) + self.bytes_of(outputs) + way.workspace_bytes
+        replaced = {v: old for v in operation.outputs if (old := tensors[v].replaces) is not None}
+        forced = {(v, old) for v, old in replaced.items() if outputs >> v & 1}
         pairs = [
             (o, i)
             for o, i in dict.fromkeys(operation.inplace)
             if outputs >> o & 1 and inputs >> i & 1
         ]
+        needed = self.bytes_of(outputs) + way.workspace_bytes
+        ends: list[tuple[int, int]] = []
         for chosen in _matchings(tuple(pairs)):
-            if not forced <= set(chosen):
-                continue
-            shared = sum(self.size[o] for o, _ in chosen)
-            if self.fits(needed - shared):
+            if forced <= set(chosen):
                 # What a streamed output replaces is of no more use.
-                old = (self.problem.tensors[v].replaces for v in operation.outputs)
-                gone = {i for _, i in chosen} | {v for v in old if v is not None}
-                yield ram & ~sum(1 << i for i in gone) | outputs, stored | written
+                gone = {i for _, i in chosen} | {*replaced.values()}
+                shared = sum(self.size[o] for o, _ in chosen)
+                ends.append((needed - shared, sum(1 << i for i in gone)))
+        unread = outputs | written
+        return _Run(way.energy_nj, way.time_ns, inputs, unread, read, outputs, written, tuple(ends))
 
 
 def _matchings(pairs: tuple[tuple[int, int], ...]) -> Iterator[tuple[tuple[int, int], ...]]:
