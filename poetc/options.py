@@ -197,7 +197,7 @@ _TABLE = (
     Option(
         "stream",
         "kernels in tiles, with operands and results on storage: {default} (default), where the "
-        "step does not fit otherwise",
+        "step does not fit otherwise, or takes less energy",
         choices=("auto", "never"),
         default="auto",
     ),

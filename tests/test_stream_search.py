@@ -63,7 +63,7 @@ def test_random_steps_keep_their_bits(program: Program, share: float) -> None:
 def test_more_ram_never_takes_more_energy() -> None:
     """From the least in which kernels run in tiles to where they are whole again."""
     text, energies, streams = Path(GESTURE).read_text(), [], []
-    for ram_bytes in (2400, 3072, 3800, 5200, 7200):
+    for ram_bytes in (2400, 3072, 3800, 5200, 6880, 7200, 8192, 9400):
         options = options_of(Given.of({"ram": ram_bytes, "split": "off"}), lambda _: None)
         compiled = compile_step(parse_module(text, GESTURE), GESTURE, options).compiled
         assert compiled.report is not None and compiled.ram_bytes <= ram_bytes
@@ -71,6 +71,23 @@ def test_more_ram_never_takes_more_energy() -> None:
         streams.append(sum(isinstance(op, StreamOp) for op in compiled.graph.block.ops))
     assert energies == sorted(energies, reverse=True) and energies[-1] < energies[0] / 10
     assert streams[0] > streams[-1] == 0
+
+
+def test_tiles_where_whole_kernels_take_more_energy() -> None:
+    """Whole kernels fit, but leave too little RAM for what else it pays to keep there."""
+    path = str(Path(__file__).parent / "models" / "lenet5.mlir")
+    found: dict[str, tuple[int, int]] = {}
+    for stream in ("never", "auto"):
+        given = {"ram": "220KB", "split": "off", "stream": stream}
+        options = options_of(Given.of(given), lambda _: None)
+        compiled = compile_step(parse_module(Path(path).read_text(), path), path, options).compiled
+        assert compiled.report is not None and compiled.ram_bytes <= 220 << 10
+        streams = sum(isinstance(op, StreamOp) for op in compiled.graph.block.ops)
+        found[stream] = compiled.report.use.energy_nj, streams
+        bounds = [tried.bound_nj for tried in compiled.report.tried if tried.bound_nj is not None]
+        assert compiled.report.bound_nj == min(bounds)
+    assert found["never"][1] == 0 < found["auto"][1]
+    assert found["auto"][0] < 0.99 * found["never"][0]
 
 
 GRADIENT = """

@@ -1,8 +1,8 @@
 """The search for a schedule of a step: with kernels whole, with kernels in tiles, and with
 parameters split into shards.
 
-Kernels run in tiles where there is no schedule without. Parameters are split where that may be of
-use: where there is no schedule without, and where one may take less energy. All of it takes one
+Kernels run in tiles, and parameters are split, where that may be of use: where there is no schedule
+without, and where one may take less energy. All of it takes one
 time limit.
 """
 
@@ -31,8 +31,16 @@ from poetc.planning.split_candidates import (
     ends_bytes,
     in_time,
 )
-from poetc.planning.tiles import Step, Tiles, beside_tiles, least_ram_in_tiles, step_of
+from poetc.planning.tiles import (
+    Step,
+    Tiles,
+    beside_tiles,
+    least_in_tiles_nj,
+    least_ram_in_tiles,
+    step_of,
+)
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
+from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram
 from poetc.splits import Split, splits_text
 
@@ -40,8 +48,9 @@ PATIENCE = 0.5
 """Share of the time after which a search without a schedule leaves the rest to parameters in
 shards, or to finer ones."""
 
-SHARDS_SHARE = 0.2
-"""Share of the time that the search with whole parameters leaves to shards in any case."""
+OTHERS_SHARE = 0.2
+"""Share of the time that the search with whole kernels and parameters leaves to tiles and shards in
+any case."""
 
 BETTER_SHARE = 0.8
 """Share of the time that is left, where there is a schedule, for shards that may be better."""
@@ -144,13 +153,14 @@ class _Search:
     def run(self) -> Found:
         """What `search` returns."""
         unsplit = self._unsplit()
-        if unsplit is None:
-            self._try(self.step, None, 1.0)
-        else:
-            self._try(self.step, None, PATIENCE, 1 - SHARDS_SHARE)
+        tiles = None if self.tiles is None or self.tiles.refused else self.tiles
+        patience = 1.0 if unsplit is None else PATIENCE
+        alone = unsplit is None and tiles is None
+        self._try(self.step, None, patience, 1.0 if alone else 1 - OTHERS_SHARE)
         failure = self.failures[-1].diagnosis if self.failures else None
-        if failure is not None and self.tiles is not None and not self.tiles.refused:
-            self._in_tiles(self.tiles)
+        late = self.best is not None and not self._left_s
+        if tiles is not None and not late and self._is_less(_least_nj(self.best, unsplit)):
+            self._in_tiles(tiles)
         if self.source is not None and unsplit is not None:
             failure = self._in_shards(self.source, unsplit)
         if self.best is not None:
@@ -183,11 +193,21 @@ class _Search:
         describe(best.step.graph, report)
         return Found(best.step, report)
 
+    def _is_less(self, energy_nj: float) -> bool:
+        """Whether the best schedule takes more, beyond the gap, and the user waits for others."""
+        if self.best is None:
+            return True
+        report = self.best.report
+        return not report.interrupted and energy_nj < report.use.energy_nj * (1 - self.asked.gap)
+
     def _in_tiles(self, tiles: Tiles) -> None:
-        """Schedules the step with kernels in tiles, and leaves some of the time to shards."""
+        """Schedules the step with kernels in tiles, unless they take too much whatever comes of it,
+        and takes that if it is better by more than the gap. Shards get some of the time."""
         share = PATIENCE if self.source is not None else 1.0
         try:
             step = tiles.build()
+            if not self._is_less(least_in_tiles_nj(step)):
+                return
             asked = replace(self.asked, time_limit_s=share * self._left_s, clock=self.clock)
             step = tiles.limited(step, asked)
             self.least_in_tiles = least_ram_in_tiles(step.graph, step.asked)
@@ -199,7 +219,8 @@ class _Search:
         else:
             if report is not None:
                 self.tried += report.tried
-                self._offer(Found(step, replace(report, least_in_tiles=self.least_in_tiles)))
+                if self._is_less(report.use.energy_nj):
+                    self._offer(Found(step, replace(report, least_in_tiles=self.least_in_tiles)))
 
     def _offer(self, found: Found) -> None:
         """Takes what was found if it is better than what there is."""
@@ -398,6 +419,15 @@ class _Search:
         if known_bytes is None or (tiled.known_bytes or math.inf) < known_bytes:
             least = replace(tiled, bound_bytes=least.bound_bytes)
         return replace(least, bound_bytes=min(least.bound_bytes, tiled.bound_bytes))
+
+
+def _least_nj(best: Found | None, unsplit: Candidate | None) -> int:
+    """Energy without which there is no schedule with kernels in tiles, as far as that is known from
+    that with whole ones: in tiles, parameters are on storage."""
+    least_nj = 0 if unsplit is None else int(unsplit.least_nj)
+    if best is None or best.report.params != "storage":
+        return least_nj
+    return max(least_nj, Instance(best.report.problem).least_energy_nj)
 
 
 def _makespan_ns(diagnosis: Diagnosis) -> float:

@@ -65,6 +65,14 @@ def step_of(module: ModuleOp, asked: ScheduleOptions) -> Step:
     return Step(module, found[0], asked)
 
 
+def least_in_tiles_nj(step: Step) -> int:
+    """Energy of each kernel as it is lowered, and of moving all parameters that every schedule
+    moves once; slices take no less than whole pages, but where a table is read by rows."""
+    budget = replace(step.asked.budget, total_bytes=None, block_bytes=0)
+    asked = replace(step.asked, budget=budget, deadline_ns=None, params="storage")
+    return instance_of(problem_view(step.graph, asked).problem, asked).least_energy_nj
+
+
 def least_ram_in_tiles(graph: GraphOp, options: ScheduleOptions) -> LeastRam:
     """The least RAM for which there is a schedule of an unscheduled graph whose kernels are as they
     are lowered, and what is proven necessary in any tiles, whatever time and energy it takes.
