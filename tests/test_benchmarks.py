@@ -3,16 +3,19 @@
 import ast
 import csv
 import dataclasses
+import itertools
 import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from benchmarks import document, optimiser
+from benchmarks import document, optimiser, streaming_curve
 from benchmarks.instances import (
     SHAPES,
     WIDTHS,
@@ -301,3 +304,17 @@ def test_the_optimiser_with_a_run_that_crashed(
 def crashed(runs: list[Run], cache: Cache, jobs: int) -> list[dict]:
     said = {"status": "crashed", "message": "KeyError: 2496", "seconds": 1.0, "rss_bytes": 1}
     return [said for _ in runs]
+
+
+def test_the_curve_tells_where_more_ram_takes_more_energy() -> None:
+    def point(ram_bytes: int, energy_nj: int) -> streaming_curve.Point:
+        summary: Any = SimpleNamespace(energy_nj=energy_nj)
+        return streaming_curve.Point(ram_bytes, summary)
+
+    points = [point(1, 500), point(2, 300), point(3, 302), point(4, 304), point(5, 299)]
+    # Within the gap of 1% of the least before it.
+    assert streaming_curve.rises(points) == [points[3]]
+    budgets = streaming_curve.budgets(100_000)
+    assert budgets[0] == 8192 and budgets[-1] == 100_000 and budgets == sorted(set(budgets))
+    assert all(b <= 1.5 * a for a, b in itertools.pairwise(budgets))
+    assert streaming_curve.budgets(5000) == [5000]

@@ -66,8 +66,8 @@ def step_of(module: ModuleOp, asked: ScheduleOptions) -> Step:
 
 
 def least_in_tiles_nj(step: Step) -> int:
-    """Energy of each kernel as it is lowered, and of moving all parameters that every schedule
-    moves once; slices take no less than whole pages, but where a table is read by rows."""
+    """Energy of each kernel as it is, and of moving once all parameters that every schedule
+    moves; slices take no less than whole pages, but where a table is read by rows."""
     budget = replace(step.asked.budget, total_bytes=None, block_bytes=0)
     asked = replace(step.asked, budget=budget, deadline_ns=None, params="storage")
     return instance_of(problem_view(step.graph, asked).problem, asked).least_energy_nj
