@@ -58,6 +58,14 @@ def run(capsys: pytest.CaptureFixture[str]):
     return call
 
 
+@pytest.fixture(scope="module")
+def scheduled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of scheduled IR, which nobody writes to."""
+    path = tmp_path_factory.mktemp("scheduled") / "scheduled.mlir"
+    assert main([GESTURE, "--ram=32KB", "-q", "-o", str(path)]) == 0
+    return path
+
+
 @pytest.mark.slow
 def test_scheduled_ir_on_stdout_and_summary_on_stderr(run) -> None:
     code, out, err = run(GESTURE, "--ram=32KB")
@@ -337,26 +345,24 @@ def test_ctrl_c_while_buffers_are_packed_keeps_the_schedule(
 
 
 @pytest.mark.slow
-def test_scheduled_input_must_fit_too(run, tmp_path: Path) -> None:
-    scheduled = tmp_path / "scheduled.mlir"
-    assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
+def test_scheduled_input_must_fit_too(run, scheduled: Path) -> None:
     code, out, err = run(str(scheduled), "--ram=9600")
     assert (code, out) == (2, "") and "scheduled already" in err
     code, out, err = run(str(scheduled), "--deadline=1ms")
     assert (code, out) == (2, "") and "longer than the deadline" in err
     assert run(str(scheduled), "--deadline=1.5x", "-q")[0] == 0
+    assert run(str(scheduled), "--device=nrf52840", "--params=ram", "--io=arena", "-q")[0] == 0
     code, _, err = run(str(scheduled), "--ram=32KB", "--json")
     assert code == 0 and json.loads(err)["ram"]["total_bytes"] <= 32 * 1024
 
 
 @pytest.mark.slow
-def test_a_broken_schedule_of_the_user_is_bad_input(run, tmp_path: Path) -> None:
-    scheduled = tmp_path / "scheduled.mlir"
-    assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
+def test_a_broken_schedule_of_the_user_is_bad_input(run, scheduled: Path, tmp_path: Path) -> None:
     lines = scheduled.read_text().splitlines(keepends=True)
     freed = next(i for i, line in enumerate(lines) if "poet.free" in line)
-    scheduled.write_text("".join(lines[:freed] + lines[freed + 1 :]))
-    code, out, err = run(str(scheduled))
+    broken = tmp_path / "broken.mlir"
+    broken.write_text("".join(lines[:freed] + lines[freed + 1 :]))
+    code, out, err = run(str(broken))
     assert (code, out) == (2, "") and "overlaps %arg7" in err
 
 
@@ -413,10 +419,7 @@ def test_the_command_line_knows_every_strategy(run) -> None:
         ("--io=caller", "but --io=caller"),
     ],
 )
-def test_scheduled_input_is_not_searched(option: str, expected: str, run, tmp_path: Path) -> None:
-    scheduled = tmp_path / "scheduled.mlir"
-    assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
-    assert run(str(scheduled), "--device=nrf52840", "--params=ram", "--io=arena", "-q")[0] == 0
+def test_scheduled_input_is_not_searched(option: str, expected: str, run, scheduled: Path) -> None:
     code, out, err = run(str(scheduled), option)
     assert (code, out) == (2, "") and err.count("\n") == 1
     assert "scheduled already" in err and expected in err
@@ -434,12 +437,10 @@ def test_scheduled_input_is_reported_for_its_device(run, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["align=2", "align=3", "align=6", "align=-4", "unit=3"])
-def test_memory_plans_that_nothing_could_run(option: str, run, tmp_path: Path) -> None:
-    scheduled = tmp_path / "scheduled.mlir"
-    assert run(GESTURE, "--ram=32KB", "-q", "-o", str(scheduled))[0] == 0
-    code, out, err = run(str(scheduled), f"--passes=poet-plan-memory{{{option}}}")
-    assert (code, out) == (2, "") and "must be" in err and err.count("\n") == 1
+def test_memory_plans_that_nothing_could_run(run, scheduled: Path) -> None:
+    for option in ("align=2", "align=3", "align=6", "align=-4", "unit=3"):
+        code, out, err = run(str(scheduled), f"--passes=poet-plan-memory{{{option}}}")
+        assert (code, out) == (2, "") and "must be" in err and err.count("\n") == 1, option
     assert run(str(scheduled), "--passes=poet-plan-memory{align=8 unit=16}")[0] == 0
 
 
