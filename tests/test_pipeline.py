@@ -28,7 +28,7 @@ CASES = [
         marks=pytest.mark.slow,
     ),
     ("gesture_mlp", ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--split=off")),
-    ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host")),
+    ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host", "--stop=work")),
     *(pytest.param(name, (), marks=pytest.mark.slow) for name in LARGE),
     *(
         pytest.param(name, ("--ram=700KB", "--gap=10%"), marks=pytest.mark.slow)
