@@ -15,6 +15,7 @@ from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from poetc.backends.c.printer import Signature, print_function
 from poetc.ir.text import module_text, parse_module
 from poetc.kernels.addresses import extent
 from poetc.kernels.analysis import work
@@ -22,6 +23,7 @@ from poetc.kernels.arrange import Machine, arranged, arranged_step
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
+from poetc.kernels.lanes import lanes_of
 from poetc.kernels.lower import lower_kernel
 
 MACHINE = Machine()
@@ -239,6 +241,83 @@ def test_a_product_in_c():
     for pairs in ((), [(0, 2)]):
         (found,) = run(library, new, args, pairs)
         assert same_bits(found, want)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (3, 8, 7), (2, 5, 33), (4, 32, 96)])
+@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("across", [False, True])
+def test_sums_in_lanes(m: int, n: int, k: int, lanes: int, across: bool):
+    """Sums of lanes are those of one number each, whether these are side by side or not."""
+    rng = np.random.default_rng(m * n)
+    text = PRODUCT.format(m=m, n=n, k=k)
+    args = [floats(rng, m, k), floats(rng, k, n), floats(rng, m, n)]
+    if across:
+        text = text.replace(f"memref<{k}x{n}xf32>", f"memref<{n}x{k}xf32>")
+        text = text.replace("%b[%r, %j]", "%b[%j, %r]")
+        args[1] = floats(rng, n, k)
+    function = next(op for op in parse_module(text, "x").walk() if isinstance(op, func.FuncOp))
+    new = arranged(function, replace(MACHINE, lanes=lanes))
+    assert_same(function, new)
+    wide = [lanes_of(loop) for loop in loops_of(new) if lanes_of(loop) > 1]
+    assert wide and all(each <= min(lanes, n) for each in wide)
+    (want,) = run(compile_functions([function]), function, args)
+    for flags in (["-O2"], ["-O3", "-march=native"]):
+        library = compile_functions([new], flags)
+        for pairs in ((), [(0, 2)]):
+            (found,) = run(library, new, args, pairs)
+            assert same_bits(found, want)
+
+
+RELU = """
+func.func private @relu(%a: memref<6x40xf32>, %b: memref<40x16xf32>, %o: memref<6x16xf32>)
+    attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+  %zero = arith.constant 0.0 : f32
+  affine.for %i = 0 to 6 {
+    affine.for %j = 0 to 16 {
+      %e = affine.load %b[%i, %j] : memref<40x16xf32>
+      %c = arith.cmpf ogt, %e, %zero : f32
+      %s = affine.for %r = 0 to 40 iter_args(%acc = %zero) -> (f32) {
+        %q = "affine.if"(%i, %r) <{condition = affine_set<(d0, d1) : (d0 + d1 - 3 >= 0)>}> ({
+          %x = affine.load %a[%i, %r] : memref<6x40xf32>
+          %y = affine.load %b[%r, %j] : memref<40x16xf32>
+          %p = arith.mulf %x, %y : f32
+          %t = arith.addf %acc, %p : f32
+          affine.yield %t : f32
+        }, {
+          affine.yield %acc : f32
+        }) : (index, index) -> f32
+        affine.yield %q : f32
+      }
+      %m = arith.maximumf %s, %zero : f32
+      %n = arith.select %c, %m, %s : f32
+      affine.store %n, %o[%i, %j] : memref<6x16xf32>
+    } {poet.lanes = 8 : i64}
+  }
+  func.return
+}
+"""
+
+
+def test_what_is_not_done_in_lanes_is_done_for_each():
+    """Comparisons, choices and maxima beside a sum with a guard; and no lanes where a loop has
+    other bounds than they divide, as it may have in a text."""
+    rng = np.random.default_rng(5)
+    args = [floats(rng, 6, 40), floats(rng, 40, 16)]
+    plain, eight, odd = (
+        next(op for op in parse_module(text, "x").walk() if isinstance(op, func.FuncOp))
+        for text in (
+            RELU.replace(" {poet.lanes = 8 : i64}", ""),
+            RELU,
+            RELU.replace("lanes = 8", "lanes = 3"),
+        )
+    )
+    (want,) = run(compile_functions([plain]), plain, args)
+    for function in (eight, odd, arranged(plain, replace(MACHINE, lanes=8))):
+        (found,) = run(compile_functions([function], ["-O2"]), function, args)
+        assert same_bits(found, want)
+    signature = Signature("kernel")
+    assert "lanes8 acc" in print_function(eight, signature)
+    assert "lanes" not in print_function(odd, signature)
 
 
 def operations(function: func.FuncOp) -> int:

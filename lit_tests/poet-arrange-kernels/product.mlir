@@ -1,6 +1,8 @@
-// RUN: xdsl-opt %s -p poet-arrange-kernels | filecheck %s
+// RUN: xdsl-opt %s -p 'poet-arrange-kernels{device=nrf52840}' | filecheck %s
+// RUN: xdsl-opt %s -p poet-arrange-kernels | filecheck %s --check-prefix LANES
 
-// Four columns at a time, for which the row is loaded once, and the terms of each sum, one after the other.
+// Four columns at a time, for which the row is loaded once, and the terms of each sum, one after the other. With vectors
+// the columns are their lanes.
 poet.graph @main(%x: tensor<1x3xf32>, %w: tensor<3x4xf32>) -> tensor<1x4xf32> {
   %h = poet.compute "dot" (%a = %x : tensor<1x3xf32>, %c = %w : tensor<3x4xf32>) -> tensor<1x4xf32> kernel @dot {
     %0 = stablehlo.dot_general %a, %c, contracting_dims = [1] x [0] : (tensor<1x3xf32>, tensor<3x4xf32>) -> tensor<1x4xf32>
@@ -74,3 +76,7 @@ func.func private @dot(%in0: memref<1x3xf32>, %in1: memref<3x4xf32>, %out0: memr
 // CHECK-NEXT:         affine.store %3, %out0[0, %i * 4 + 3] : memref<1x4xf32>
 // CHECK-NEXT:       }
 // CHECK-NEXT:       func.return
+
+// LANES:        affine.for %i = 0 to 4 {
+// LANES:          affine.store %0, %out0[0, %i] : memref<1x4xf32>
+// LANES-NEXT:   } {poet.lanes = 4 : i64}

@@ -79,7 +79,8 @@ class Cycles:
 class Core:
     """What a core does in a cycle, on the average of generated kernels.
 
-    `fpu` says whether it has float32 in hardware, with so many `float_registers`. Without
+    `fpu` says whether it has float32 in hardware, with so many `float_registers`, and
+    `vector_floats` in each of these. Without
     `memory_bytes_per_cycle`, `cycles_per_instruction` (zero) or `cycles`, those are not the core's
     to say, or not known.
     """
@@ -90,6 +91,7 @@ class Core:
     memory_bytes_per_cycle: float = 0.0
     cycles_per_instruction: float = 0.0
     float_registers: int = 0
+    vector_floats: int = 1
     cycles: Cycles | None = None
 
     def slower(self, ratio: float) -> "Core":

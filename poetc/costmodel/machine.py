@@ -34,7 +34,7 @@ def machine_of(device: Device) -> Machine:
         return Machine()
     core = load_core(device.core)
     if core.fpu:
-        return Machine(registers=core.float_registers)
+        return Machine(registers=core.float_registers, lanes=core.vector_floats)
     return Machine(
         registers=_SOFT_REGISTERS,
         flop_instructions=_SOFT_FLOP_INSTRUCTIONS,

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from poetc.backends.c.expressions import Expression, Level, index_level, scalar_c_type
+from poetc.backends.c.expressions import Expression, Level, index_level, scalar_c_type, vector_type
 from poetc.backends.c.indexing import NO_FACTS, Facts, Index, Variable, mapped, to_c
 from poetc.backends.c.text import INDENT, KEYWORDS, broken, c_identifier
 from poetc.errors import InputError
@@ -38,6 +38,8 @@ class Bindings:
         # The value of the program that an assigned variable has now; None: nothing of use yet.
         self.holds: dict[str, SSAValue | None] = {}
         self.facts = NO_FACTS
+        # Values that are vectors, and of how many numbers.
+        self.vectors: dict[SSAValue, int] = {}
         self.lines: list[str] = []
         self.depth = 1
 
@@ -75,10 +77,37 @@ class Bindings:
         yield
         self.facts = outer
 
+    @contextmanager
+    def aside(self) -> Iterator[list[str]]:
+        """What is printed and bound inside is not kept; gives the lines that it takes."""
+        names, lines, pending = self.names, self.lines, self.pending
+        values, indices, holds = self.values, self.indices, self.holds
+        self.names, self.lines, self.pending = set(names), [], {}
+        self.values, self.indices, self.holds = dict(values), dict(indices), dict(holds)
+        yield self.lines
+        self.names, self.lines, self.pending = names, lines, pending
+        self.values, self.indices, self.holds = values, indices, holds
+
     def expression(self, value: SSAValue) -> Expression:
         """The expression of an operand, which is no longer pending then."""
         self.pending.pop(value, None)
         return self.peek(value)
+
+    def c_type(self, value: SSAValue) -> str:
+        """The type of a variable for a value."""
+        lanes = self.vectors.get(value)
+        return scalar_c_type(value.type) if lanes is None else vector_type(lanes)
+
+    def given(self, value: SSAValue, like: SSAValue) -> Expression:
+        """The expression of an operand that is handed on to a value, which may be a vector where
+        the operand is one number for all of it."""
+        expression = self.expression(value)
+        lanes = self.vectors.get(like)
+        if lanes is None or value in self.vectors:
+            return expression
+        # Nothing changes if +0 is taken away.
+        text = f"{expression.at(Level.SUM)} - ({vector_type(lanes)}){{0.0f}}"
+        return Expression(text, Level.SUM, expression.reads)
 
     def assignment(self, target: str, expression: Expression) -> str:
         left, operator, right = expression.operation or ("", "", "")
@@ -134,7 +163,7 @@ class Bindings:
         """Prints a pending value as a variable."""
         expression = self.expression(value)
         name = self.name(value, "t")
-        self.line(f"const {scalar_c_type(value.type)} {name} = {expression.text};")
+        self.line(f"const {self.c_type(value)} {name} = {expression.text};")
         self.bind(value, name, changing=False)
 
     def flush(self, changed: Collection[str]) -> None:

@@ -48,8 +48,11 @@ class Bounds:
         names = [name for name in (self.start, self.stop) if name is not None]
         return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
-    def head(self, op: affine.ForOp, name: str, bindings: Bindings) -> tuple[str, Facts]:
-        """The first line of the loop, whose variable has that name then, and what holds in it."""
+    def head(
+        self, op: affine.ForOp, name: str, bindings: Bindings, lanes: int = 1
+    ) -> tuple[str, Facts]:
+        """The first line of the loop, whose variable has that name then, and what holds in it; it
+        does so many iterations at a time."""
         first, ends = _given(op, bindings)
         highs = [high for end in ends if (high := end.bounds[1]) is not None]
         last = min(highs) - 1 if highs else None
@@ -59,7 +62,7 @@ class Bounds:
             stop = _chosen(end, other, other - end, f"{name}_end", bindings)
         counter = Index.of(Variable(name, first.bounds[0], last))
         bindings.indices[op.body.block.args[0]] = counter
-        step = op.step.value.data
+        step = op.step.value.data * lanes
         advance = f"++{name}" if step == 1 else f"{name} += {step}"
         start = self.start or to_c(first, bindings.facts)
         inside = [counter * factor + rest for factor, rest in self.conditions]

@@ -160,6 +160,16 @@ def index_level(index: Index) -> Level:
     return Level.ATOM if single and isinstance(index.terms[0][0], Variable) else Level.SUM
 
 
+def vector_type(lanes: int) -> str:
+    """The type of vectors; functions that use them define it."""
+    return f"lanes{lanes}"
+
+
+def place_type(lanes: int) -> str:
+    """The type of vectors where they are in memory, at any float."""
+    return f"place{lanes}"
+
+
 def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:
     def call(name: str) -> tuple[str, Level]:
         return f"{name}({', '.join(part.text for part in parts)})", Level.ATOM

@@ -17,7 +17,7 @@ What is outside this subset is an `InputError` that names the operation.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,9 @@ from poetc.backends.c.expressions import (
     element_c_type,
     float_literal,
     integer_literal,
+    place_type,
     scalar_c_type,
+    vector_type,
 )
 from poetc.backends.c.indexing import (
     Facts,
@@ -52,6 +54,7 @@ from poetc.backends.c.indexing import (
     flat_index,
     to_c,
 )
+from poetc.backends.c.lanes import lanes_in
 from poetc.backends.c.prepare import (
     check_order,
     erase_unused,
@@ -64,7 +67,9 @@ from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.ir.types import computed_dtype
 from poetc.kernels.access import tiles_of
+from poetc.kernels.addresses import extent
 from poetc.kernels.dependences import yielded
+from poetc.kernels.lanes import Parts, lanes_of, step_of
 
 
 @dataclass(frozen=True)
@@ -168,6 +173,8 @@ class _Function:
         self.stored = stored_arguments(function)
         self.block = self.function.body.block
         self.bindings = Bindings(map(c_identifier, self.tables))
+        self.lanes = lanes_in(function)
+        self.bindings.vectors = self.lanes.vectors
         # Constant tables that are stored as bits.
         self.bit_tables: set[SSAValue] = set()
         # Bounds of loops that are known already, and where those of which loops will be.
@@ -215,14 +222,16 @@ class _Function:
         for argument in self.block.args:
             if not argument.uses.get_length():
                 self.bindings.line(f"(void){self.bindings.values[argument].text};")
-        self.operations(self.block)
-        return "\n".join([head, "{", *self.bindings.lines, "}"]) + "\n"
+        self.operations(self.block.ops)
+        lines = self.bindings.lines
+        types = [f"{INDENT}{line}" for line in self.lanes.types("\n".join(lines))]
+        return "\n".join([head, "{", *types, *lines, "}"]) + "\n"
 
     # Operations
 
-    def operations(self, block: Block) -> None:
-        """Prints all operations of a block but its terminator, unless that is a return."""
-        for op in block.ops:
+    def operations(self, ops: Iterable[Operation]) -> None:
+        """Prints operations, all but the terminator of a block, unless that is a return."""
+        for op in ops:
             match op:
                 case affine.YieldOp():
                     pass
@@ -236,12 +245,17 @@ class _Function:
                 case affine.IfOp():
                     self.guard(op)
                 case affine.StoreOp():
-                    self.store(op.value, op.memref, self.bindings.map(op.map.data, op.indices))
+                    indices = self.bindings.map(op.map.data, op.indices)
+                    self.store(op.value, op.memref, indices, self.lanes.loops.get(op))
                 case memref.StoreOp():
                     indices = [self.bindings.index(i) for i in op.indices]
                     self.store(op.value, op.memref, indices)
                 case affine.LoadOp():
-                    self.load(op.result, op.memref, self.bindings.map(op.map.data, op.indices))
+                    indices = self.bindings.map(op.map.data, op.indices)
+                    if op in self.lanes.loops:
+                        _load_vector(self, op, indices)
+                    else:
+                        self.load(op.result, op.memref, indices)
                 case memref.LoadOp():
                     self.load(op.res, op.memref, [self.bindings.index(i) for i in op.indices])
                 case memref.GetGlobalOp():
@@ -256,8 +270,8 @@ class _Function:
                 case _:
                     define_scalar(self.bindings, op)
 
-    def element(self, buffer: SSAValue, indices: Sequence[Index]) -> str:
-        flat = flat_index(buffer, indices)
+    def element(self, buffer: SSAValue, indices: Sequence[Index], further: int = 0) -> str:
+        flat = flat_index(buffer, indices) + Index((), further)
         text = f"{self.bindings.values[buffer].text}[{to_c(flat, self.bindings.facts)}]"
         return f"{text}.value" if buffer in self.bit_tables else text
 
@@ -269,7 +283,13 @@ class _Function:
         else:
             self.bindings.define(result, Expression(text, Level.ATOM, reads))
 
-    def store(self, value: SSAValue, buffer: SSAValue, indices: Sequence[Index]) -> None:
+    def store(
+        self,
+        value: SSAValue,
+        buffer: SSAValue,
+        indices: Sequence[Index],
+        in_lanes: affine.ForOp | None = None,
+    ) -> None:
         expression = self.bindings.expression(value)
         text = expression.text
         if value.type == IntegerType(1):
@@ -281,17 +301,20 @@ class _Function:
         overlapping = self.signature.overlapping
         changed = overlapping if position in overlapping else {position}
         self.bindings.flush({self.bindings.values[self.block.args[i]].text for i in changed})
-        self.bindings.line(f"{self.element(buffer, indices)} = {text};")
+        place = self.element(buffer, indices)
+        if in_lanes is not None:
+            place = f"*({place_type(lanes_of(in_lanes))} *)&{place}"
+        self.bindings.line(f"{place} = {text};")
 
     def loop(self, op: affine.ForOp) -> None:
         variable, *carried = op.body.block.args
         targets: list[str] = []
         for init, argument, result in zip(op.inits, carried, op.results, strict=True):
-            target = self.reusable(op, result, init)
-            text = self.bindings.expression(init).text
+            target = _reusable(self, op, result, init)
+            text = self.bindings.given(init, argument).text
             if target is None:
                 target = self.bindings.name(argument, "acc")
-                self.bindings.line(f"{scalar_c_type(argument.type)} {target} = {text};")
+                self.bindings.line(f"{self.bindings.c_type(argument)} {target} = {text};")
             else:
                 self.bindings.flush({target})
                 if self.bindings.holds[target] is not init:
@@ -302,11 +325,16 @@ class _Function:
         bounds = self.bounds.get(op) or bounds_of(op, self.bindings)
         with self.bindings.scope():
             name = self.bindings.name(variable, "i")
-            head, facts = bounds.head(op, name, self.bindings)
+            parts = self.lanes.parts.get(op)
+            lanes = 1 if parts is None else lanes_of(op)
+            head, facts = bounds.head(op, name, self.bindings, lanes)
             self.bindings.line(head, depth=self.bindings.depth - 1)
             inner = declared(self.ranges.get(op, ()), self.bounds, self.bindings)
             with inner, self.bindings.known(facts):
-                self.assigning(op.body.block, targets)
+                if parts is None:
+                    self.assigning(op.body.block, targets, carried)
+                else:
+                    _print_lanes(self, op, parts, name)
         self.bindings.line("}")
         for target, result in zip(targets, op.results, strict=True):
             self.bindings.holds[target] = result
@@ -319,8 +347,10 @@ class _Function:
             if taken.blocks:
                 self.inline(taken.block, op.results)
             return
-        reused = [self.reusable(op, result, None) for result in op.results]
-        if len(op.results) == 1 and not _keeps(op, self.bindings.holds, reused[0]):
+        reused = [_reusable(self, op, result, None) for result in op.results]
+        is_vector = any(result in self.lanes.vectors for result in op.results)
+        keeps = len(op.results) == 1 and _keeps(op, self.bindings.holds, reused[0])
+        if len(op.results) == 1 and not is_vector and not keeps:
             choice = self.choice(op, conditions, facts)
             if choice is not None:
                 self.bindings.define(op.results[0], choice)
@@ -329,19 +359,19 @@ class _Function:
         for target, result in zip(reused, op.results, strict=True):
             if target is None:
                 target = self.bindings.name(result, "t")
-                self.bindings.line(f"{scalar_c_type(result.type)} {target};")
+                self.bindings.line(f"{self.bindings.c_type(result)} {target};")
                 self.bindings.holds[target] = None
             self.bindings.flush({target})
             targets.append(target)
         before = dict(self.bindings.holds)
         self.bindings.line(f"if ({' && '.join(conditions)}) {{")
         with self.bindings.scope(), self.bindings.known(facts):
-            self.assigning(op.then_region.block, targets)
+            self.assigning(op.then_region.block, targets, op.results)
         if op.else_region.blocks:
             self.bindings.holds = dict(before)
             outer, self.bindings.lines = self.bindings.lines, []
             with self.bindings.scope():
-                self.assigning(op.else_region.block, targets)
+                self.assigning(op.else_region.block, targets, op.results)
             inner, self.bindings.lines = self.bindings.lines, outer
             if inner:
                 self.bindings.line("} else {")
@@ -357,38 +387,13 @@ class _Function:
         if any(_nested_guards(region) > 1 for region in op.regions):
             # Too long, and it would take time that doubles with each level.
             return None
-        saved = (
-            self.bindings.values,
-            self.bindings.indices,
-            self.bindings.pending,
-            self.bindings.names,
-            self.bindings.lines,
-        )
-        holds = self.bindings.holds
-        self.bindings.values, self.bindings.indices, self.bindings.holds = (
-            dict(self.bindings.values),
-            dict(self.bindings.indices),
-            dict(holds),
-        )
-        self.bindings.pending, self.bindings.names, self.bindings.lines = (
-            {},
-            set(self.bindings.names),
-            [],
-        )
         branches: list[Expression] = []
-        for region, known in zip(op.regions, (facts, self.bindings.facts), strict=True):
-            with self.bindings.known(known):
-                self.operations(region.block)
-                branches.append(self.bindings.expression(yielded(region.block)[0]))
-        short = not self.bindings.lines
-        (
-            self.bindings.values,
-            self.bindings.indices,
-            self.bindings.pending,
-            self.bindings.names,
-            self.bindings.lines,
-        ) = saved
-        self.bindings.holds = holds
+        with self.bindings.aside() as lines:
+            for region, known in zip(op.regions, (facts, self.bindings.facts), strict=True):
+                with self.bindings.known(known):
+                    self.operations(region.block.ops)
+                    branches.append(self.bindings.expression(yielded(region.block)[0]))
+        short = not lines
         yes, no = branches
         text, level = conditional(op.results[0].type, " && ".join(conditions), yes, no)
         if not short or len(text) > LONG:
@@ -403,60 +408,111 @@ class _Function:
             # What it hands on is handed on at once: the same variables are assigned.
             if tuple(use.operands) == tuple(results) and block.last_op is not None:
                 self.targets[block.last_op] = self.targets[use]
-        self.operations(block)
+        self.operations(block.ops)
         for result, value in zip(results, yielded(block), strict=True):
-            self.bindings.define(result, self.bindings.expression(value))
+            self.bindings.define(result, self.bindings.given(value, result))
 
     # Assigned variables
 
-    def assigning(self, block: Block, targets: Sequence[str]) -> None:
-        """Prints a block and assigns what it yields to `targets`."""
+    def assigning(self, block: Block, targets: Sequence[str], assigned: Sequence[SSAValue]) -> None:
+        """Prints a block and assigns what it yields to `targets`, which are those of the values
+        `assigned`."""
         yield_op = block.last_op
         if targets:
             assert yield_op is not None
             self.targets[yield_op] = targets
-        self.operations(block)
+        self.operations(block.ops)
         values = yielded(block)
-        changes = []
-        for target, value in zip(targets, values, strict=True):
+        changes: list[tuple[str, SSAValue, SSAValue]] = []
+        for target, value, like in zip(targets, values, assigned, strict=True):
             if self.bindings.text(value) != target:
-                changes.append((target, value))
+                changes.append((target, value, like))
             else:
                 self.bindings.pending.pop(value, None)
         # A new value that reads a variable is computed before that variable changes.
-        for i, (_, value) in enumerate(changes):
-            changed = {target for target, _ in changes[:i]}
+        for i, (_, value, _) in enumerate(changes):
+            changed = {target for target, _, _ in changes[:i]}
             if not self.bindings.peek(value).reads.isdisjoint(changed):
                 self.bindings.materialize(value)
-        for target, value in changes:
-            self.bindings.line(self.bindings.assignment(target, self.bindings.expression(value)))
+        for target, value, like in changes:
+            self.bindings.line(self.bindings.assignment(target, self.bindings.given(value, like)))
 
-    def reusable(self, op: Operation, result: SSAValue, init: SSAValue | None) -> str | None:
-        """The variable of the enclosing block that may be assigned to compute `result`.
 
-        That is the one the result ends up in, if nothing else reads its old value from here on.
-        A loop (with an `init`) may read the old value only as the initial value.
-        """
-        uses = list(result.uses)
-        if len(uses) != 1 or uses[0].operation not in self.targets:
-            return None
-        if uses[0].operation.parent is not op.parent:
-            return None
-        target: str = self.targets[uses[0].operation][uses[0].index]
-        held = self.bindings.holds[target]
-        if held is None:
-            return target
-        if init is not None and held is not init:
-            return None
-        inside = 0
-        for use in held.uses:
-            place = _common(op, use.operation)
-            if place is None or place[0] is not place[1]:
-                if place is not None and place[0].is_before_in_block(place[1]):
-                    return None
-            elif init is not None and place[0] is op:
-                inside += 1
-        return target if inside <= 1 else None
+def _load_vector(printer: _Function, op: affine.LoadOp, indices: Sequence[Index]) -> None:
+    """A load by all lanes of a loop: of what is side by side, or number by number."""
+    loop = printer.lanes.loops[op]
+    lanes, step = lanes_of(loop), step_of(op, loop)
+    assert step is not None
+    reads = frozenset({printer.bindings.values[op.memref].text})
+    reads |= printer.bindings.changing(*indices)
+    if step == 1 and op.memref not in printer.bit_tables:
+        text = f"*(const {place_type(lanes)} *)&{printer.element(op.memref, indices)}"
+    else:
+        # In a table of bits numbers are where its elements say.
+        numbers = [printer.element(op.memref, indices, step * lane) for lane in range(lanes)]
+        if op.memref not in printer.bit_tables:
+            first = printer.bindings.fresh("first")
+            printer.bindings.line(f"const float *const {first} = &{numbers[0]};")
+            numbers = [f"{first}[{step * lane}]" for lane in range(lanes)]
+        text = f"({vector_type(lanes)}){{{', '.join(numbers)}}}"
+    printer.bindings.define(op.result, Expression(text, Level.UNARY, reads))
+
+
+def _print_lanes(printer: _Function, op: affine.ForOp, parts: Parts, first: str) -> None:
+    """Prints the body of a loop in lanes, of which the variable `first` is the first one."""
+    printer.operations(parts.vectors)
+    if not parts.singly:
+        return
+    used = {value for each in parts.singly for inner in each.walk() for value in inner.operands}
+    for value in [value for value in printer.bindings.pending if value in used]:
+        printer.bindings.materialize(value)
+    variable = op.body.block.args[0]
+    with printer.bindings.scope():
+        name = printer.bindings.name(variable, "i")
+        head = f"for (int32_t {name} = {first}; {name} < {first} + {lanes_of(op)}; ++{name}) {{"
+        printer.bindings.line(head, depth=printer.bindings.depth - 1)
+        printer.bindings.indices[variable] = Index.of(Variable(name, 0, extent(op) - 1))
+        # What was said of the first one is said of each.
+        printer.operations(each for each in parts.vectors if isinstance(each, affine.ApplyOp))
+        for value in used & printer.lanes.vectors.keys():
+            text = f"{printer.bindings.text(value)}[{name} - {first}]"
+            printer.bindings.values[value] = Expression(text)
+        printer.operations(parts.singly)
+    printer.bindings.line("}")
+
+
+def _reusable(
+    printer: _Function, op: Operation, result: SSAValue, init: SSAValue | None
+) -> str | None:
+    """The variable of the enclosing block that may be assigned to compute `result`.
+
+    That is the one the result ends up in, if nothing else reads its old value from here on.
+    A loop (with an `init`) may read the old value only as the initial value.
+    """
+    uses = list(result.uses)
+    if len(uses) != 1 or uses[0].operation not in printer.targets:
+        return None
+    if uses[0].operation.parent is not op.parent:
+        return None
+    parent = op.parent_op()
+    ends_in = parent.results[uses[0].index] if parent is not None else result
+    if (ends_in in printer.lanes.vectors) != (result in printer.lanes.vectors):
+        return None
+    target: str = printer.targets[uses[0].operation][uses[0].index]
+    held = printer.bindings.holds[target]
+    if held is None:
+        return target
+    if init is not None and held is not init:
+        return None
+    inside = 0
+    for use in held.uses:
+        place = _common(op, use.operation)
+        if place is None or place[0] is not place[1]:
+            if place is not None and place[0].is_before_in_block(place[1]):
+                return None
+        elif init is not None and place[0] is op:
+            inside += 1
+    return target if inside <= 1 else None
 
 
 def _conditions(op: affine.IfOp, bindings: Bindings) -> tuple[list[str] | None, Facts]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import affine, func
 
+from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import buffers, is_sequential, may_alias
 from poetc.kernels.arrange.choice import Choice, Machine, price_of
 from poetc.kernels.arrange.copies import jam, unroll
+from poetc.kernels.arrange.vectors import in_lanes
 
 
 def arranged_step(
@@ -17,7 +19,7 @@ def arranged_step(
     """The kernels of a step with their loops arranged for a core, in order, and the instructions of
     a step that each operation of more code saves; kernels are given with the number of their calls.
     More code goes to the kernels in which it saves most."""
-    kernels = [(Choice(function, machine), count) for function, count in calls]
+    kernels = [(Choice(_in_lanes(function, machine), machine), count) for function, count in calls]
     price = price_of(kernels, machine)
     functions = [
         _arranged(function, kernel, price / count)
@@ -36,7 +38,16 @@ def arranged(
     Each element is made by the same operations in the same order. A result that may take over the
     buffer of an operand may still do so.
     """
-    return _arranged(function, Choice(function, machine), price, keeps)
+    return _arranged(function, Choice(_in_lanes(function, machine), machine), price, keeps)
+
+
+def _in_lanes(function: func.FuncOp, machine: Machine) -> func.FuncOp:
+    """A kernel with loops in lanes, if it has some that may be, and the machine has vectors. Not
+    what runs in tiles."""
+    if machine.lanes == 1 or is_sequential(function) or tiles_of(function):
+        return function
+    new = in_lanes(function, machine.lanes)
+    return new if new is not None and _may_alias_too(new, function) else function
 
 
 def _arranged(
@@ -54,7 +65,7 @@ def _arranged(
             (unroll if loop.inits else jam)(loop, copies[loop])
         if _may_alias_too(copy, function):
             return copy
-    return function
+    return kernel.function
 
 
 def _may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:

@@ -26,6 +26,7 @@ from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
 from poetc.kernels.dependences import dependences
 from poetc.kernels.guards import only_guard
+from poetc.kernels.lanes import lanes_of
 
 Loop = affine.ForOp
 _LOADS = (affine.LoadOp, memref.LoadOp)
@@ -33,10 +34,11 @@ _LOADS = (affine.LoadOp, memref.LoadOp)
 
 @dataclass(frozen=True)
 class Machine:
-    """What kernels are arranged for: registers for floats, what takes how many instructions, and
-    how much code may be added."""
+    """What kernels are arranged for: registers for floats, and how many floats are in one, what
+    takes how many instructions, and how much code may be added."""
 
     registers: int = 32
+    lanes: int = 1
     flop_instructions: int = 1
     """Of an addition, multiplication or comparison."""
     loop_instructions: int = 2
@@ -92,6 +94,8 @@ class _Load:
     loops: tuple[int, ...]
     steps: tuple[int, ...] | None
     distances: tuple[int, ...]
+    instructions: int = 1
+    """Of each load."""
 
     def count(self, copies: Sequence[int]) -> int:
         """Loads that remain of copies, as what is at one address is loaded once."""
@@ -178,7 +182,10 @@ class Kernel:
         """Operations with the loops around them."""
         self.leaves: list[int] = []
         self._walk(function.body.block, ())
-        self.extents = [extent(loop) for loop in self.loops]
+        self.lanes = [lanes_of(loop) for loop in self.loops]
+        self.extents = [
+            extent(loop) // lanes for loop, lanes in zip(self.loops, self.lanes, strict=True)
+        ]
         self.sums = [bool(loop.inits) for loop in self.loops]
         numbers = {loop: number for number, loop in enumerate(self.loops)}
         self.depends = {
@@ -246,7 +253,7 @@ class Kernel:
         key = (leaf, *(chosen.get(loop) for loop in around))
         if key not in self.found:
             free = [loop for loop in around if loop not in chosen and self.extents[loop] > 1]
-            free = [loop for loop in free if self._may_jam(loop)]
+            free = [loop for loop in free if self.lanes[loop] == 1 and self._may_jam(loop)]
             given = {loop: chosen[loop] for loop in around if loop in chosen}
             tiles: list[Mapping[int, int]] = [given]
             for count in (1, 2, 3):
@@ -330,7 +337,7 @@ class Kernel:
         if self.sums[loop] and unroll > 1:
             counts = [*copies]
             counts[loop] = unroll
-        body += sum(load.count(counts) for load in level.loads) / unroll
+        body += sum(load.instructions * load.count(counts) for load in level.loads) / unroll
         pointers = sum(load.pointers(counts, machine.reach) for load in level.loads)
         carried = sum(_count(loops, copies) for loops in level.carried)
         moving = machine.loop_instructions + pointers
@@ -355,11 +362,20 @@ class Kernel:
         return _Level(
             tuple(instructions.items()),
             tuple(
-                _Load(loops, steps, tuple(sorted(distances)))
+                _Load(
+                    loops, steps, tuple(sorted(distances)), self._one_by_one(number, loops, steps)
+                )
                 for loops, steps, distances in loads.values()
             ),
             tuple(carried),
             guard is not None,
+        )
+
+    def _one_by_one(self, loop: int, moved_by: Sequence[int], steps: Sequence[int] | None) -> int:
+        """The loads that a load in a loop is in all, where lanes are not side by side."""
+        apart = dict(zip(moved_by, steps or (), strict=False))
+        return prod(
+            self.lanes[around] for around in self.paths[loop] if apart.get(around, 0) not in (0, 1)
         )
 
     def _address(

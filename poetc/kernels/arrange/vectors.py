@@ -1,0 +1,49 @@
+"""Chooses the loops whose iterations are the lanes of vectors."""
+
+from __future__ import annotations
+
+from xdsl.dialects import affine, func
+from xdsl.dialects.builtin import IntegerAttr
+
+from poetc.kernels.addresses import extent
+from poetc.kernels.arrange.copies import split
+from poetc.kernels.arrange.legality import may_jam
+from poetc.kernels.dependences import dependences
+from poetc.kernels.lanes import LANES, parts_of
+
+_FEWEST_LANES = 4
+
+
+def in_lanes(function: func.FuncOp, lanes: int) -> func.FuncOp | None:
+    """A copy of a kernel in which parallel loops around sums run so many iterations at a time, or
+    half as many where there are no more, and those that remain one by one; None if none may."""
+    copy = function.clone()
+    depends = dependences(copy)
+    guarded = {
+        loop
+        for op in copy.walk()
+        if isinstance(op, affine.IfOp)
+        for value in op.args
+        for loop in depends.get(value, ())
+    }
+    chosen = [
+        (loop, count)
+        for loop in copy.walk()
+        if isinstance(loop, affine.ForOp) and not loop.inits and loop not in guarded
+        if (count := _lanes_for(extent(loop), lanes)) and parts_of(loop, depends) and may_jam(loop)
+    ]
+    # Inner ones first: those around are copied with them.
+    for loop, count in reversed(chosen):
+        rest = extent(loop) % count
+        whole = extent(loop) - rest
+        ranges = [(whole, 1, 0), *([(rest, 1, whole)] if rest else [])]
+        made = split(loop, ranges)[0] if rest else loop
+        made.attributes[LANES] = IntegerAttr(count, 64)
+    return copy if chosen else None
+
+
+def _lanes_for(positions: int, lanes: int) -> int:
+    """The lanes for a loop of so many positions; 0 where there are too few."""
+    while lanes >= _FEWEST_LANES and lanes > positions:
+        lanes //= 2
+    return lanes if lanes >= _FEWEST_LANES else 0
