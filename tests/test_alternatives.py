@@ -178,7 +178,7 @@ def test_a_search_for_parts_without_time_proves_nothing(
         ("6KB", "1.05x", 3),
         ("8KB", "1.06x", 3),
         ("8KB", "8x", 0),
-        ("9600B", "1.6x", 0),
+        ("9600B", "1.3x", 0),
     ],
 )
 def test_budgets_and_deadlines(

@@ -265,7 +265,7 @@ def test_no_parts_meet_a_deadline_that_is_too_short(
 ) -> None:
     """That all computing takes less proves nothing: transfers begin before it and end after it."""
     model = str(MODELS / "gesture_mlp.mlir")
-    words = [f"--ram={ram}", "--deadline=1.02x"]
+    words = [f"--ram={ram}", "--deadline=1.02x", "--stream=never"]
     status = main([model, *words, "-o", "/dev/null"])
     text = capsys.readouterr().err
     assert status == 3, text

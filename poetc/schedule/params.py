@@ -36,6 +36,8 @@ class SearchParams:
     serial: bool = _technique("models in which some of the transfers do not overlap")
     hurry: bool = _technique("moves transfers and frees at random to overlap more")
     anneal: bool = _technique("changes order, evictions and transfers together at random")
+    # With a deadline.
+    relaxed: bool = _technique("begins with the problem without its deadline")
     # Bounds, by the relaxation over all slots.
     cuts: bool = _technique("write cuts: what a use wants was kept, made or written")
     lasting: bool = _technique("the write cuts of what nothing recomputes, from the start")
@@ -121,6 +123,8 @@ class SearchParams:
     """Moves of transfers at random, for each step, and ..."""
     shuffle_steps: int = 40_000
     """... steps that all of them go through at most."""
+    relaxed_share: float = 0.2
+    """For the problem without its deadline."""
     anneal_share: float = 0.25
     anneal_work: float = 3.0
     """For annealing where no schedule meets a deadline, and its most work, each time ..."""

@@ -416,6 +416,8 @@ def _refuse_deadline(search: Search, seconds: float, in_any_order: bool = False)
     limit = problem.deadline_ns
     assert limit is not None
     least = fastest(search.instance, seconds)
+    known = [ns for ns in (least.known, search.fastest_ns) if ns is not None]
+    least = dataclasses.replace(least, known=min(known, default=None))
     if in_any_order:
         least = dataclasses.replace(least, bound=max(least.bound, limit + 1))
     place, needs = _needs(least, "ns", limit, "the fastest possible is")

@@ -56,8 +56,7 @@ def _with_variants(search: Search) -> bool:
         plain.counted = True
         several_orders(plain)
         search.note(f"schedule {plain.energy_nj} nJ without variants")
-        events = events_of(plain.steps or ())
-        order = list(dict.fromkeys(e.operation for e in events if isinstance(e, Run)))
+        events, order = _in_own_order(plain)
         if order == list(range(instance.n)):
             search.offer(events, "without variants")
         elif plain.energy_nj < search.energy_nj and _continue(search, events, order):
@@ -71,20 +70,13 @@ def _with_variants(search: Search) -> bool:
 
 
 def _continue(search: Search, events: Sequence[Event], order: Sequence[int]) -> bool:
-    """Goes on from events in another order, and takes what that leads to; whether it did."""
+    """Goes on from events in another order (`_in_own_order`), and takes what that leads to; whether
+    it did."""
     instance = search.instance
-    place = {k: at for at, k in enumerate(order)}
     other = search.inner(
         dataclasses.replace(instance, problem=permuted(instance.problem, order)), search.part()
     )
-    other.offer(
-        [
-            dataclasses.replace(event, operation=place[event.operation])
-            if isinstance(event, Run)
-            else event
-            for event in events
-        ]
-    )
+    other.offer(events)
     other.raise_bound(other.instance.base_energy)
     improve(other)
     if other.steps is None or not other.better_than(search):
@@ -92,6 +84,20 @@ def _continue(search: Search, events: Sequence[Event], order: Sequence[int]) -> 
     steps = tuple(renamed(step, order) for step in other.steps)
     search.adopt(steps, min(search.bound_nj, other.bound_nj))
     return True
+
+
+def _in_own_order(found: Search) -> tuple[list[Event], list[int]]:
+    """The events of a search's best schedule, and the order of their first runs, by whose places
+    they name the operations; both are empty where there is no schedule."""
+    events = events_of(found.steps or ())
+    order = list(dict.fromkeys(e.operation for e in events if isinstance(e, Run)))
+    place = {k: at for at, k in enumerate(order)}
+    return [
+        dataclasses.replace(event, operation=place[event.operation])
+        if isinstance(event, Run)
+        else event
+        for event in events
+    ], order
 
 
 class _Lane(Search):
@@ -139,7 +145,7 @@ class _Orders:
     def run(self) -> bool:
         """Looks until the gap or the time limit is reached; True when there provably is no schedule
         in the given order and none is found in another."""
-        proven = self._search() or self._go_on()
+        proven = self._without_deadline() or self._search() or self._go_on()
         while not (proven or self.search.optimal) and self.search.extend():
             # Where the whole model is settled nothing is left but more orders.
             if self.tiny and _solved(self.given) and _solved(self.best):
@@ -149,6 +155,31 @@ class _Orders:
         if not (settled or self.search.stop.is_set()):
             self._construct(late=True)
         return proven and self.search.steps is None
+
+    def _without_deadline(self) -> bool:
+        """Begins with the problem without its deadline, whose bound holds here, too, and whose
+        schedule is often in time; True when even that provably has no schedule."""
+        search, instance = self.search, self.search.instance
+        problem = instance.problem
+        if problem.deadline_ns is None or not self.params.relaxed:
+            return False
+        free = dataclasses.replace(problem, deadline_ns=None)
+        relaxed = search.inner(
+            dataclasses.replace(instance, problem=free), search.part(self.params.relaxed_share)
+        )
+        relaxed.counted = True
+        if several_orders(relaxed):
+            return True
+        self.given.raise_bound(relaxed.bound_nj)
+        if relaxed.report is not None:
+            search.fastest_ns = relaxed.report.makespan_ns
+        events, order = _in_own_order(relaxed)
+        if events:
+            lane = self.given if order == list(range(instance.n)) else self._lane(order)
+            lane.raise_bound(relaxed.bound_nj)
+            lane.offer(events, "without the deadline")
+            search.log += lane.log
+        return False
 
     def _construct(self, late: bool = False) -> None:
         """Makes the schedules of the constructive strategies, so that none of them is better."""

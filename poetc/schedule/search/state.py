@@ -80,6 +80,8 @@ class Search:
         self.steps: tuple[Step, ...] | None = None
         self.events: tuple[Event, ...] = ()
         self.report: Report | None = None
+        # The makespan of the fastest schedule known of those that miss the deadline.
+        self.fastest_ns: int | None = None
         self.log: list[str] = []
         # Bounds are of no interest beyond this.
         self.most_nj = math.inf
