@@ -21,7 +21,7 @@ from benchmarks.boards import results
 from benchmarks.streaming import run_c, write_steps
 from poetc.backends.c.boards import load_board
 from poetc.errors import UnscheduledError
-from poetc.options import default
+from poetc.page import BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def main(words: list[str]) -> None:
 def _row(case: Case, directory: Path) -> str:
     board = load_board(case.board)
     assert board is not None
-    limit_bytes = case.ram_kib * 1024 - board.static_bytes - case.stack_bytes - default("block")
+    limit_bytes = case.ram_kib * 1024 - board.static_bytes - case.stack_bytes - BLOCK_BYTES
     streams = write_steps(case.model, limit_bytes, directory)
     data, firmware = directory / "step.npz", directory / "firmware"
     options = (f"--board={case.board}", f"--ram={case.ram_kib}KB", f"--stack={case.stack_bytes}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from poetc.budget import SCOPES, Deadline
 from poetc.errors import InputError
-from poetc.page import check_block_bytes
+from poetc.page import BLOCK_BYTES, LEAST_BLOCK_BYTES, check_block_bytes
 from poetc.schedule import strategies
 from poetc.units import parse_bytes, parse_count, parse_fraction, parse_seconds
 
@@ -204,9 +204,8 @@ _TABLE = (
     Option(
         "block",
         "bytes of a block of a page, where kernels run in tiles, of which one is in RAM (default "
-        "{default})",
+        f"{BLOCK_BYTES}, or {LEAST_BLOCK_BYTES} where the step does not fit otherwise)",
         "SIZE",
-        default="512",
         parse=lambda text, option: check_block_bytes(parse_bytes(text, option), option),
         unit="bytes",
     ),

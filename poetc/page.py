@@ -34,6 +34,9 @@ _TAG_OF_BLOCK = 0x9E3779B1
 LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES = 64, 1 << 16
 """Of a block of a page, with its trailer; it is a multiple of `PAGE_ALIGN_BYTES`."""
 
+BLOCK_BYTES = 512
+"""The same where nothing is said of it: what a transfer starts with costs little beside so many."""
+
 
 def check_block_bytes(size: int, option: str) -> int:
     """`size`, if blocks can have it; raises InputError naming the option if not."""

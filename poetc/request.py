@@ -44,8 +44,8 @@ class Options(SearchOptions):
     given, for a `board` with the page store that it has; with `flash_compiler` the flash is. The
     program that `executor` makes has more static data, which depends on the model; None: the
     schedule is printed as code. Without `arrange`, loops of kernels are left as they are lowered.
-    Kernels run in tiles as `stream` says, with pages in blocks of `block_bytes`; not where what is
-    to be written has none, which `untiled` names.
+    Kernels run in tiles as `stream` says, with pages in blocks of `block_bytes` (None: of a size
+    that is tried); not where what is to be written has none, which `untiled` names.
     """
 
     device: Device
@@ -67,7 +67,7 @@ class Options(SearchOptions):
     split: tuple[Split, ...] | str = default("split")
     arrange: bool = True
     stream: str = default("stream")
-    block_bytes: int = default("block")
+    block_bytes: int | None = default("block")
     untiled: str = ""
 
     @property

@@ -20,7 +20,7 @@ from poetc.interpreter import InterpreterError, run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, StreamOp, YieldOp
 from poetc.ir.text import make_context, module_text, parse_module
-from poetc.options import default
+from poetc.page import BLOCK_BYTES
 from poetc.passes.poet_annotate import annotate
 from poetc.passes.poet_lower_kernels import lower_kernels
 from poetc.passes.poet_stream import PoetStreamPass
@@ -28,8 +28,6 @@ from poetc.passes.poet_verify import verify_graph
 from poetc.passes.poet_verify.messages import VerificationError
 from poetc.passes.poet_verify.streams import counted_once, covers
 from poetc.planning.memory import plan_graph_memory
-
-BLOCK_BYTES = default("block")
 
 LIT_TESTS = Path(__file__).parents[1] / "lit_tests"
 

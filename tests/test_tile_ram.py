@@ -176,4 +176,7 @@ def test_messages_and_summaries_count_tiles(capsys: pytest.CaptureFixture[str]) 
     assert code == 0
     (told,) = found["ram"]["least"]
     assert told["tiles"] and told["known_bytes"] == least["known_bytes"]
+    # It does not fit in larger blocks. What is proven of some is not said of all.
+    code, found = run(capsys, words, "--block=512")
+    assert code == 3 and found["least_ram"]["bound_bytes"] > least["bound_bytes"]
     assert run(capsys, f"--ram={least['bound_bytes'] - 4}")[0] == 3

@@ -19,7 +19,7 @@ from poetc.costmodel.device import load_device
 from poetc.errors import InputError
 from poetc.ir.graph import ALIGN_BYTES, graphs
 from poetc.options import default
-from poetc.page import check_block_bytes
+from poetc.page import BLOCK_BYTES, check_block_bytes
 from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions
 
@@ -34,7 +34,7 @@ class PoetStreamPass(ModulePass):
     ram: int
     device: str = default("device")
     align: int = ALIGN_BYTES
-    block: int = default("block")
+    block: int = BLOCK_BYTES
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InfeasibleError where it is proven that no schedule fits, and TimeLimitError where

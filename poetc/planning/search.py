@@ -15,7 +15,7 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.diagnosis import Diagnosis, LeastRam, SplitSearch, Tried
+from poetc.diagnosis import Diagnosis, LeastRam, Reason, SplitSearch, Tried
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import GraphView
 from poetc.ir.poet import GraphOp
@@ -120,6 +120,10 @@ def search(
     return _Search(step, source, progress, tiles).run()
 
 
+_OF_RAM = (Reason.RAM, Reason.RESERVED, Reason.ARENA, Reason.SEARCH)
+"""Why there may be no schedule in large blocks, and one in small ones."""
+
+
 class _Search:
     def __init__(
         self,
@@ -201,16 +205,30 @@ class _Search:
         return not report.interrupted and energy_nj < report.use.energy_nj * (1 - self.asked.gap)
 
     def _in_tiles(self, tiles: Tiles) -> None:
-        """Schedules the step with kernels in tiles, unless they take too much whatever comes of it,
-        and takes that if it is better by more than the gap. Shards get some of the time."""
+        """Schedules the step with kernels in tiles, in smaller blocks only where it does not fit
+        with larger ones."""
+        for block_bytes in tiles.sizes:
+            self._in_blocks(tiles, block_bytes)
+            failure = self.in_tiles
+            may_help = failure is not None and failure.reason in _OF_RAM
+            if not may_help or self.best is not None or not self._left_s:
+                return
+
+    def _in_blocks(self, tiles: Tiles, block_bytes: int) -> None:
+        """Schedules the step with kernels in tiles and pages in such blocks, unless that takes too
+        much whatever comes of it, and takes that if it is better by more than the gap. Shards get
+        some of the time."""
         share = PATIENCE if self.source is not None else 1.0
+        self.in_tiles = None
         try:
             step = tiles.build()
             if not self._is_less(least_in_tiles_nj(step)):
                 return
             asked = replace(self.asked, time_limit_s=share * self._left_s, clock=self.clock)
-            step = tiles.limited(step, asked)
-            self.least_in_tiles = least_ram_in_tiles(step.graph, step.asked)
+            if self.least_in_tiles is None:
+                smallest = tiles.limited(step, asked, tiles.sizes[-1]).asked
+                self.least_in_tiles = least_ram_in_tiles(step.graph, smallest)
+            step = tiles.limited(step, asked, block_bytes)
             report = self._planned(step)
         except InputError as error:
             self.tiles = replace(tiles, refused=error.message)

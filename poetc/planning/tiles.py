@@ -12,6 +12,7 @@ from poetc.diagnosis import Diagnosis, LeastRam, Reason
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
+from poetc.page import BLOCK_BYTES, LEAST_BLOCK_BYTES
 from poetc.planning.problem import ScheduleOptions, instance_of, problem_view
 from poetc.planning.solver import kernel_of
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
@@ -34,20 +35,26 @@ class Step:
 @dataclass(frozen=True)
 class Tiles:
     """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
-    if that were not asked for (`possible`), the bytes of a block of a page, and the step with the
-    kernels that tiles are made of, ordered."""
+    if that were not asked for (`possible`), the bytes of a block of a page (None: of a size that is
+    tried), and the step with the kernels that tiles are made of, ordered."""
 
     refused: str
     possible: bool
-    block_bytes: int
+    block_bytes: int | None
     build: Callable[[], Step]
 
-    def limited(self, step: Step, whole: ScheduleOptions) -> Step:
-        """The built step within the limits of time of the one with `whole` kernels: a deadline that
-        is a multiple is one of their time."""
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of blocks to try: the last ones are for steps that do not fit with others."""
+        asked = self.block_bytes
+        return (BLOCK_BYTES, LEAST_BLOCK_BYTES) if asked is None else (asked,)
+
+    def limited(self, step: Step, whole: ScheduleOptions, block_bytes: int) -> Step:
+        """The built step with such blocks, within the limits of time of the one with `whole`
+        kernels: a deadline that is a multiple is one of their time."""
         asked = replace(
             step.asked,
-            budget=replace(step.asked.budget, block_bytes=self.block_bytes),
+            budget=replace(step.asked.budget, block_bytes=block_bytes),
             params="storage",
             deadline_ns=whole.deadline_ns,
             time_limit_s=whole.time_limit_s,
@@ -128,7 +135,8 @@ def _told(tiles: Tiles, asked: ScheduleOptions) -> LeastRam | None:
         return None
     try:
         step = tiles.build()
-        return least_ram_in_tiles(step.graph, tiles.limited(step, asked).asked)
+        asked = tiles.limited(step, asked, tiles.sizes[-1]).asked
+        return least_ram_in_tiles(step.graph, asked)
     except InputError:
         # Not even by other options.
         return None
