@@ -98,6 +98,13 @@ def test_blocks_at_another_place(tensor: Pages) -> None:
     assert tensor.read() == tensor.read_slice(3, 9) == tensor.write_slice(3, 9) == CORRUPT
 
 
+def test_no_block_of_another_tag_is_one_that_is_incomplete(tensor: Pages) -> None:
+    """Tags of one step differ little, and the difference is no number of bytes that remain."""
+    for difference in range(1, 60):
+        tensor.store.bytes[:] = page_content(PAYLOAD, TAG ^ difference, BLOCK)
+        assert tensor.write_slice(0, difference) == tensor.read() == CORRUPT
+
+
 def test_what_has_not_been_written(tensor: Pages) -> None:
     """No part of a block is read before all of it is there, and none is written twice."""
     assert tensor.clear() == OK and tensor.read_slice(0, 1) == CORRUPT

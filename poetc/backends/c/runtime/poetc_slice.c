@@ -5,6 +5,12 @@
 #define TAG_OF_BLOCK 0x9e3779b1u
 #define NO_BLOCK UINT32_MAX
 
+/* The trailer of a block of which bytes remain to be written has their number times this. Tags of
+ * one step differ little: were it the number itself, a block of another page, or of the step before,
+ * could look like one that is incomplete. OF_REMAINING is the inverse modulo 2^32. */
+#define REMAINING 0x27d4eb2fu
+#define OF_REMAINING 0xa0fe3bcfu
+
 /* The block of a page that is in RAM. */
 typedef struct {
     poetc_store *store;
@@ -51,7 +57,7 @@ static poetc_status read_page_block(place *at, uint32_t number)
         return status;
     }
     at->number = number;
-    at->remaining = poetc_get_u32(page->block + length) ^ trailer_of(at, length);
+    at->remaining = (poetc_get_u32(page->block + length) ^ trailer_of(at, length)) * OF_REMAINING;
     if (at->remaining > length) {
         at->number = NO_BLOCK;
         return POETC_CORRUPT;
@@ -68,7 +74,7 @@ static poetc_status flush_page_block(place *at)
     const poetc_block_page *page = at->page;
     const uint32_t length = length_of(page, at->number);
     at->changed = false;
-    poetc_put_u32(page->block + length, trailer_of(at, length) ^ at->remaining);
+    poetc_put_u32(page->block + length, trailer_of(at, length) ^ (at->remaining * REMAINING));
     const poetc_status status
         = poetc_write(at->store, page->offset + at->number * page->block_bytes, page->block,
                       length + POETC_TRAILER_BYTES);
