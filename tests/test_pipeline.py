@@ -21,13 +21,16 @@ LARGE = ("mlp_mnist", "ae_mnist", "lenet5", "bert_micro", "dscnn", "resnet8")
 
 CASES = [
     *((name, words) for name in SMALL for words in ((), ("--ram=80KB", "--io=caller"))),
-    ("gesture_mlp", ("--ram=8KB", "--split=off")),
+    ("gesture_mlp", ("--ram=8KB", "--split=off", "--stream=never")),
     pytest.param(
         "gesture_mlp",
-        ("--ram=9KB", "--params=storage", "--deadline=6x", "--split=off"),
+        ("--ram=9KB", "--params=storage", "--deadline=6x", "--split=off", "--stream=never"),
         marks=pytest.mark.slow,
     ),
-    ("gesture_mlp", ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--split=off")),
+    (
+        "gesture_mlp",
+        ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--split=off", "--stream=never"),
+    ),
     ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host", "--stop=work")),
     *(pytest.param(name, (), marks=pytest.mark.slow) for name in LARGE),
     *(
@@ -67,7 +70,7 @@ def test_the_printed_pipeline_makes_the_same_module(
 
 def test_xdsl_opt_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     path = MODELS / "gesture_mlp.mlir"
-    wanted, pipeline = driven(capsys, str(path), "--ram=8KB", "--split=off")
+    wanted, pipeline = driven(capsys, str(path), "--ram=8KB", "--split=off", "--stream=never")
     command = [str(Path(sys.executable).with_name("xdsl-opt")), "-p", pipeline, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     # xDSL's printer writes no locations, as ours does.
