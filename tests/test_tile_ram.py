@@ -31,8 +31,9 @@ from poetc.kernels.tiles import nest_loops, tile
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, problem_view
+from poetc.planning.search import _Search
 from poetc.planning.tile_search import KernelTiles, outside, padded_bytes, slice_places
-from poetc.planning.tiles import least_ram_in_tiles
+from poetc.planning.tiles import Tiles, least_ram_in_tiles
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place
@@ -180,3 +181,22 @@ def test_messages_and_summaries_count_tiles(capsys: pytest.CaptureFixture[str]) 
     code, found = run(capsys, words, "--block=512")
     assert code == 3 and found["least_ram"]["bound_bytes"] > least["bound_bytes"]
     assert run(capsys, f"--ram={least['bound_bytes'] - 4}")[0] == 3
+
+
+def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found = run(capsys, "--ram=1600")
+    words = f"--ram={found['least_ram']['known_bytes']}"
+    in_blocks, over = _Search._in_blocks, False
+
+    def in_blocks_until_the_time_is_over(search: _Search, tiles: Tiles, block_bytes: int) -> None:
+        nonlocal over
+        in_blocks(search, tiles, block_bytes)
+        over = True
+
+    monkeypatch.setattr(_Search, "_in_blocks", in_blocks_until_the_time_is_over)
+    monkeypatch.setattr(_Search, "_left_s", property(lambda _: 0.0 if over else 10.0))
+    code, found = run(capsys, words)
+    assert code == 4 and "without a proof" in found["message"]
+    assert found["least_ram"]["known_bytes"] == int(words.removeprefix("--ram="))

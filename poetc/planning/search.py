@@ -210,8 +210,14 @@ class _Search:
         for block_bytes in tiles.sizes:
             self._in_blocks(tiles, block_bytes)
             failure = self.in_tiles
-            may_help = failure is not None and failure.reason in _OF_RAM
-            if not may_help or self.best is not None or not self._left_s:
+            if failure is None or failure.reason not in _OF_RAM or self.best is not None:
+                return
+            if not self._left_s:
+                if block_bytes != tiles.sizes[-1]:
+                    # Of smaller blocks nothing is proven.
+                    self.in_tiles = replace(
+                        failure, reason=Reason.SEARCH, proven=False, needed_bytes=None, kernel=None
+                    )
                 return
 
     def _in_blocks(self, tiles: Tiles, block_bytes: int) -> None:
