@@ -67,7 +67,7 @@ def test_what_is_proven_is_so(problem: Problem) -> None:
 
 @pytest.mark.slow
 def test_a_deadline_that_no_order_meets_is_refused_with_a_proof(capsys) -> None:
-    words = ["examples/gesture_mlp.mlir", "--ram=9600", "-q", "-o", "/dev/null"]
+    words = ["examples/gesture_mlp.mlir", "--ram=9600", "--stream=never", "-q", "-o", "/dev/null"]
     assert main([*words, "--deadline=1.05x"]) == 3
     text = capsys.readouterr().err
     assert "no schedule meets the deadline of" in text and "within 9,600 B" in text

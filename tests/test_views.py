@@ -31,7 +31,7 @@ CASES = {
 @cache
 def compiled(model: str, case: int) -> CompiledStep:
     path = MODELS / f"{model}.mlir"
-    given = Given({"device": "nrf52840", "time_limit": "5"} | CASES[model][case])
+    given = Given({"device": "nrf52840", "time_limit": "5", "stream": "never"} | CASES[model][case])
     options = options_of(given, warn=lambda message: None)
     return compile_step(read_module(path.read_bytes(), path.name), path.name, options)
 

@@ -81,17 +81,18 @@ def run(arguments: argparse.Namespace) -> int:
     from poetc.request import options_of
 
     options = options_of(asked, warn)
+    pictures = {name: path for name in views.PICTURES if (path := getattr(arguments, name))}
     if arguments.passes is not None:
         refuse_others(arguments)
     else:
         executor = emit.executor(asked, backend, options)
-        arrange, untiled = not backend.keeps_loops(asked), backend.untiled(asked)
+        arrange = not backend.keeps_loops(asked)
+        untiled = backend.untiled(asked) or views.untiled(pictures)
         options = replace(options, executor=executor, arrange=arrange, untiled=untiled)
     emit.refuse_others(asked, backend)
     backend.check(asked, arguments.output)
     arguments.output = file_name(arguments.output)
     check_writable(arguments.output)
-    pictures = {name: path for name in views.PICTURES if (path := getattr(arguments, name))}
     taken = {} if arguments.output is None else {os.path.realpath(arguments.output): "-o"}
     for name, path in pictures.items():
         views.check(name, path)

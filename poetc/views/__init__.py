@@ -4,7 +4,7 @@ from the scheduled graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -75,6 +75,12 @@ def check(name: str, path: str) -> None:
         raise InputError(f"--{name}={path}: the name ends with one of {known}")
     if picture.needs is not None and find_spec(picture.needs) is None:
         raise InputError(f"--{name} needs pip install 'poetc[report]'")
+
+
+def untiled(pictures: Iterable[str]) -> str:
+    """Why no kernels run in tiles where these pictures are asked for; empty where none is."""
+    flags = " and ".join(f"--{name}" for name in pictures)
+    return f"{flags} can't show them" if flags else ""
 
 
 def draw(step: CompiledStep, paths: Mapping[str, str]) -> dict[str, str | bytes]:

@@ -145,7 +145,7 @@ class _Orders:
     def run(self) -> bool:
         """Looks until the gap or the time limit is reached; True when there provably is no schedule
         in the given order and none is found in another."""
-        proven = self._without_deadline() or self._search() or self._go_on()
+        proven = _without_deadline(self) or self._search() or self._go_on()
         while not (proven or self.search.optimal) and self.search.extend():
             # Where the whole model is settled nothing is left but more orders.
             if self.tiny and _solved(self.given) and _solved(self.best):
@@ -155,31 +155,6 @@ class _Orders:
         if not (settled or self.search.stop.is_set()):
             self._construct(late=True)
         return proven and self.search.steps is None
-
-    def _without_deadline(self) -> bool:
-        """Begins with the problem without its deadline, whose bound holds here, too, and whose
-        schedule is often in time; True when even that provably has no schedule."""
-        search, instance = self.search, self.search.instance
-        problem = instance.problem
-        if problem.deadline_ns is None or not self.params.relaxed:
-            return False
-        free = dataclasses.replace(problem, deadline_ns=None)
-        relaxed = search.inner(
-            dataclasses.replace(instance, problem=free), search.part(self.params.relaxed_share)
-        )
-        relaxed.counted = True
-        if several_orders(relaxed):
-            return True
-        self.given.raise_bound(relaxed.bound_nj)
-        if relaxed.report is not None:
-            search.fastest_ns = relaxed.report.makespan_ns
-        events, order = _in_own_order(relaxed)
-        if events:
-            lane = self.given if order == list(range(instance.n)) else self._lane(order)
-            lane.raise_bound(relaxed.bound_nj)
-            lane.offer(events, "without the deadline")
-            search.log += lane.log
-        return False
 
     def _construct(self, late: bool = False) -> None:
         """Makes the schedules of the constructive strategies, so that none of them is better."""
@@ -441,6 +416,29 @@ class _Orders:
         lane.bound_nj = instance.base_energy
         lane.order = order
         return lane
+
+
+def _without_deadline(orders: _Orders) -> bool:
+    """Begins with the problem without its deadline, whose bound holds here, too, and whose schedule
+    is often in time; True when even that provably has no schedule."""
+    search, instance = orders.search, orders.search.instance
+    problem = dataclasses.replace(instance.problem, deadline_ns=None)
+    if problem == instance.problem or not search.params.relaxed:
+        return False
+    free = dataclasses.replace(instance, problem=problem)
+    relaxed = search.inner(free, search.part(search.params.relaxed_share))
+    relaxed.counted = True
+    if several_orders(relaxed):
+        return True
+    orders.given.raise_bound(relaxed.bound_nj)
+    events, order = _in_own_order(relaxed)
+    if relaxed.report is not None:
+        search.fastest_ns = relaxed.report.makespan_ns
+        lane = orders.given if order == list(range(instance.n)) else orders._lane(order)
+        lane.raise_bound(relaxed.bound_nj)
+        lane.offer(events, "without the deadline")
+        search.log += lane.log
+    return False
 
 
 def _repair(search: Search, seed: int) -> None:

@@ -20,7 +20,7 @@ typedef struct {
     bool changed;
 } place;
 
-static void copy(uint8_t *restrict to, const uint8_t *restrict from, uint32_t length)
+static void copy_part(uint8_t *restrict to, const uint8_t *restrict from, uint32_t length)
 {
     for (uint32_t i = 0; i != length; ++i) {
         to[i] = from[i];
@@ -104,7 +104,7 @@ static poetc_status run_in(place *at, uint32_t first, uint8_t *data, uint32_t le
         if (at->remaining != 0u) {
             return POETC_CORRUPT;
         }
-        copy(data, at->page->block + begin, part);
+        copy_part(data, at->page->block + begin, part);
         first += part;
         data += part;
         length -= part;
@@ -135,7 +135,7 @@ static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint
             /* What was written before is not what should be there. */
             return POETC_CORRUPT;
         }
-        copy(at->page->block + begin, data, part);
+        copy_part(at->page->block + begin, data, part);
         at->remaining -= part;
         at->changed = true;
         first += part;
