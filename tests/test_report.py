@@ -485,11 +485,12 @@ def test_a_search_that_the_clock_ended_is_told(
     assert stop or seconds >= 0.75 * limit_s
 
 
+@pytest.mark.slow
 def test_that_the_clock_cuts_work_short_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A machine that is too slow for --stop=work has a schedule of its own."""
-    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=7KB", "--split=off", "--stream=never"]
+    words = [str(MODELS / "lenet5.mlir"), "--ram=210KB", "--split=off", "--stream=never"]
     words += ["--stop=work", "--emit=report", "-o", "-"]
     for seconds, status in ((0.0, "optimal"), (60.0, "feasible")):
         monkeypatch.setattr(Clock, "seconds", seconds)

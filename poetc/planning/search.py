@@ -328,7 +328,7 @@ class _Search:
                 # What is said to be optimal covers them, too.
                 least_nj = int(unsplit.least_nj)
                 self.tried.append(Tried("storage", "any", None, least_nj, searched=False))
-        return None if self.best is not None else self._failure(unsplit, least_ns)
+        return None if self.best is not None else _failure(self, unsplit, least_ns)
 
     def _too_late(self, time_ns: int) -> bool:
         deadline_ns = self.asked.deadline_ns
@@ -385,35 +385,6 @@ class _Search:
                 step = Step(candidate.module, candidate.graph, candidate.asked)
             self._try(step, candidate, share)
 
-    def _failure(self, unsplit: Candidate, least_ns: int) -> Diagnosis:
-        """The diagnosis where there is no schedule, with or without shards, which take `least_ns`
-        at least: that of what was tried last without a proof; else, where the deadline is what is
-        missed, that of the fastest; else the last. It is a proof if no shards can change what is
-        proven."""
-        first = next(f.diagnosis for f in self.failures if f.candidate is None)
-        total_bytes = self.asked.budget.total_bytes
-        assert total_bytes is not None
-        if self._too_late(least_ns) and first.proven:
-            if least_ns >= (first.time_bound_ns or math.inf):
-                return first
-            return replace(first, splits=SplitSearch(least_time_ns=least_ns))
-        if unsplit.ends_bytes > total_bytes and first.proven:
-            return replace(first, splits=SplitSearch(ends_bytes=unsplit.ends_bytes))
-        unproven = [f for f in self.failures if not f.diagnosis.proven]
-        late = [f for f in self.failures if f.diagnosis.is_about_time]
-        told = (unproven or self.failures)[-1]
-        fastest = bool(late) and not unproven
-        if fastest:
-            told = min(late, key=lambda f: _makespan_ns(f.diagnosis))
-        if not self.is_splittable:
-            return replace(told.diagnosis, splits=SplitSearch(splittable=False))
-        splits = SplitSearch(
-            tried=len(self.failures) - 1,
-            shown="" if told.candidate is None else splits_text(told.candidate.splits),
-            fastest=fastest,
-        )
-        return replace(told.diagnosis, proven=False, splits=splits)
-
     def _least_ram(self) -> LeastRam | None:
         """What is known and what is proven of the RAM that is needed, whatever time it takes."""
         asked = self.asked
@@ -443,6 +414,36 @@ class _Search:
         if known_bytes is None or (tiled.known_bytes or math.inf) < known_bytes:
             least = replace(tiled, bound_bytes=least.bound_bytes)
         return replace(least, bound_bytes=min(least.bound_bytes, tiled.bound_bytes))
+
+
+def _failure(search: _Search, unsplit: Candidate, least_ns: int) -> Diagnosis:
+    """The diagnosis where there is no schedule, with or without shards, which take `least_ns`
+    at least: that of what was tried last without a proof; else, where the deadline is what is
+    missed, that of the fastest; else the last. It is a proof if no shards can change what is
+    proven."""
+    first = next(f.diagnosis for f in search.failures if f.candidate is None)
+    total_bytes = search.asked.budget.total_bytes
+    assert total_bytes is not None
+    if search._too_late(least_ns) and first.proven:
+        if least_ns >= (first.time_bound_ns or math.inf):
+            return first
+        return replace(first, splits=SplitSearch(least_time_ns=least_ns))
+    if unsplit.ends_bytes > total_bytes and first.proven:
+        return replace(first, splits=SplitSearch(ends_bytes=unsplit.ends_bytes))
+    unproven = [f for f in search.failures if not f.diagnosis.proven]
+    late = [f for f in search.failures if f.diagnosis.is_about_time]
+    told = (unproven or search.failures)[-1]
+    fastest = bool(late) and not unproven
+    if fastest:
+        told = min(late, key=lambda f: _makespan_ns(f.diagnosis))
+    if not search.is_splittable:
+        return replace(told.diagnosis, splits=SplitSearch(splittable=False))
+    splits = SplitSearch(
+        tried=len(search.failures) - 1,
+        shown="" if told.candidate is None else splits_text(told.candidate.splits),
+        fastest=fastest,
+    )
+    return replace(told.diagnosis, proven=False, splits=splits)
 
 
 def _least_nj(best: Found | None, unsplit: Candidate | None) -> int:
