@@ -166,7 +166,7 @@ def test_a_search_for_parts_without_time_proves_nothing(
     adam: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("poetc.planning.split_candidates._parameters", lambda candidate: [])
-    status, text = run(capsys, adam, "--ram=1KB", *SMALL, "--time-limit=2")
+    status, text = run(capsys, adam, "--ram=1KB", *SMALL, "--stream=never", "--time-limit=2")
     assert status == 4 and "of others nothing is proven" in text
 
 
