@@ -20,6 +20,7 @@ from xdsl.dialects.func import FuncOp
 from poetc.budget import Budget
 from poetc.cli import main
 from poetc.costmodel.device import load_device
+from poetc.diagnosis import Diagnosis
 from poetc.errors import InfeasibleError, TimeLimitError
 from poetc.ir.graph import GraphView, graphs
 from poetc.ir.poet import ComputeOp, GraphOp
@@ -33,7 +34,7 @@ from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.search import _Search
 from poetc.planning.tile_search import KernelTiles, outside, padded_bytes, slice_places
-from poetc.planning.tiles import Tiles, least_ram_in_tiles
+from poetc.planning.tiles import Step, Tiles, least_ram_in_tiles
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place
@@ -190,10 +191,13 @@ def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
     words = f"--ram={found['least_ram']['known_bytes']}"
     in_blocks, over = _Search._in_blocks, False
 
-    def in_blocks_until_the_time_is_over(search: _Search, tiles: Tiles, block_bytes: int) -> None:
+    def in_blocks_until_the_time_is_over(
+        search: _Search, tiles: Tiles, step: Step, block_bytes: int
+    ) -> Diagnosis | None:
         nonlocal over
-        in_blocks(search, tiles, block_bytes)
+        found = in_blocks(search, tiles, step, block_bytes)
         over = True
+        return found
 
     monkeypatch.setattr(_Search, "_in_blocks", in_blocks_until_the_time_is_over)
     monkeypatch.setattr(_Search, "_left_s", property(lambda _: 0.0 if over else 10.0))

@@ -205,46 +205,47 @@ class _Search:
         return not report.interrupted and energy_nj < report.use.energy_nj * (1 - self.asked.gap)
 
     def _in_tiles(self, tiles: Tiles) -> None:
-        """Schedules the step with kernels in tiles, in smaller blocks only where it does not fit
-        with larger ones."""
-        for block_bytes in tiles.sizes:
-            self._in_blocks(tiles, block_bytes)
-            failure = self.in_tiles
-            if failure is None or failure.reason not in _OF_RAM or self.best is not None:
-                return
-            if not self._left_s:
-                if block_bytes != tiles.sizes[-1]:
-                    # Of smaller blocks nothing is proven.
-                    self.in_tiles = replace(
-                        failure, reason=Reason.SEARCH, proven=False, needed_bytes=None, kernel=None
-                    )
-                return
-
-    def _in_blocks(self, tiles: Tiles, block_bytes: int) -> None:
-        """Schedules the step with kernels in tiles and pages in such blocks, unless that takes too
-        much whatever comes of it, and takes that if it is better by more than the gap. Shards get
-        some of the time."""
-        share = PATIENCE if self.source is not None else 1.0
-        self.in_tiles = None
+        """Schedules the step with kernels in tiles, unless they take too much whatever comes of it,
+        in smaller blocks only where it does not fit with larger ones."""
         try:
             step = tiles.build()
             if not self._is_less(least_in_tiles_nj(step)):
                 return
-            asked = replace(self.asked, time_limit_s=share * self._left_s, clock=self.clock)
-            if self.least_in_tiles is None:
-                smallest = tiles.limited(step, asked, tiles.sizes[-1]).asked
-                self.least_in_tiles = least_ram_in_tiles(step.graph, smallest)
-            step = tiles.limited(step, asked, block_bytes)
-            report = self._planned(step)
+            smallest = tiles.limited(step, self.asked, tiles.sizes[-1]).asked
+            self.least_in_tiles = least_ram_in_tiles(step.graph, smallest)
+            for block_bytes in tiles.sizes:
+                failure = self.in_tiles = self._in_blocks(tiles, step, block_bytes)
+                if failure is None or failure.reason not in _OF_RAM or self.best is not None:
+                    return
+                if not self._left_s:
+                    if block_bytes != tiles.sizes[-1]:
+                        # Of smaller blocks nothing is proven.
+                        self.in_tiles = replace(
+                            failure,
+                            reason=Reason.SEARCH,
+                            proven=False,
+                            needed_bytes=None,
+                            kernel=None,
+                        )
+                    return
         except InputError as error:
             self.tiles = replace(tiles, refused=error.message)
+
+    def _in_blocks(self, tiles: Tiles, step: Step, block_bytes: int) -> Diagnosis | None:
+        """Schedules the step of tiles with pages in such blocks, and takes that if it is better by
+        more than the gap; the diagnosis if there is no schedule. Shards get some of the time."""
+        share = PATIENCE if self.source is not None else 1.0
+        asked = replace(self.asked, time_limit_s=share * self._left_s, clock=self.clock)
+        step = tiles.limited(step, asked, block_bytes)
+        try:
+            report = self._planned(step)
         except UnscheduledError as error:
-            self.in_tiles = error.diagnosis
-        else:
-            if report is not None:
-                self.tried += report.tried
-                if self._is_less(report.use.energy_nj):
-                    self._offer(Found(step, replace(report, least_in_tiles=self.least_in_tiles)))
+            return error.diagnosis
+        if report is not None:
+            self.tried += report.tried
+            if self._is_less(report.use.energy_nj):
+                self._offer(Found(step, replace(report, least_in_tiles=self.least_in_tiles)))
+        return None
 
     def _offer(self, found: Found) -> None:
         """Takes what was found if it is better than what there is."""
