@@ -14,7 +14,7 @@ from typing import Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, memref
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -170,6 +170,19 @@ def linear_indices(op: Access) -> list[Linear | None]:
     starts of a tile; None where that is not linear in them, and another number at each
     evaluation."""
     return _linear_reader(op).access(op)
+
+
+def linear_address(op: Access) -> Linear | None:
+    """Where a load or store is in its buffer, which is row-major, in elements; None where one of
+    the `linear_indices` is."""
+    assert isinstance(op.memref.type, MemRefType)
+    address, stride = Linear(), 1
+    for index, size in zip(linear_indices(op)[::-1], op.memref.type.get_shape()[::-1], strict=True):
+        if index is None:
+            return None
+        address += index * stride
+        stride *= size
+    return address
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import affine, arith
-from xdsl.dialects.builtin import Float32Type, IntegerAttr, MemRefType
+from xdsl.dialects.builtin import Float32Type, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from poetc.kernels.access import STORES, Access, linear_indices
+from poetc.kernels.access import STORES, Access, linear_address
 
 LANES = "poet.lanes"
 """Attribute of a parallel `affine.for`: how many iterations are done at a time, a divisor of their
@@ -36,15 +36,8 @@ def lanes_of(loop: affine.ForOp) -> int:
 def step_of(op: Access, loop: affine.ForOp) -> int | None:
     """The elements that an iteration of a loop moves an access by; None where that is not the
     same for all."""
-    assert isinstance(op.memref.type, MemRefType)
-    variable = loop.body.block.args[0]
-    step, stride = 0, 1
-    for index, size in zip(linear_indices(op)[::-1], op.memref.type.get_shape()[::-1], strict=True):
-        if index is None:
-            return None
-        step += index.terms.get(variable, 0) * stride
-        stride *= size
-    return step
+    address = linear_address(op)
+    return None if address is None else address.terms.get(loop.body.block.args[0], 0)
 
 
 @dataclass(frozen=True)
@@ -114,6 +107,3 @@ def _is_vector(op: Operation, loop: affine.ForOp, depends: Depends) -> bool:
         or (not isinstance(each, affine.StoreOp) and _is_vector(each, loop, depends))
         for each in inside
     )
-
-
-__all__ = ["LANES", "Parts", "lanes_of", "parts_of", "step_of"]

@@ -16,11 +16,10 @@ from itertools import combinations, product
 from math import ceil, prod
 
 from xdsl.dialects import affine, arith, func, memref
-from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.ir import mathlib
-from poetc.kernels.access import linear_indices
+from poetc.kernels.access import linear_address
 from poetc.kernels.addresses import IN_ALL, extent
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
@@ -383,22 +382,17 @@ class Kernel:
     ) -> tuple[Mapping[int, int] | None, int, Mapping[SSAValue, int]]:
         """What loop variables move a load by, where it is when all of them are 0, and what the
         starts of a tile move it by, in elements."""
-        assert isinstance(op.memref.type, MemRefType)
-        stride, at = 1, 0
+        address = linear_address(op)
+        if address is None:
+            return None, 0, {}
         steps: dict[int, int] = {}
         tile: dict[SSAValue, int] = {}
-        shape = op.memref.type.get_shape()
-        for index, size in zip(linear_indices(op)[::-1], shape[::-1], strict=True):
-            if index is None:
-                return None, 0, {}
-            at += index.const * stride
-            for variable, factor in index.terms.items():
-                if (loop := self.numbers.get(variable)) is not None:
-                    steps[loop] = steps.get(loop, 0) + factor * stride
-                elif factor:
-                    tile[variable] = tile.get(variable, 0) + factor * stride
-            stride *= size
-        return steps, at, tile
+        for variable, step in address.terms.items():
+            if (loop := self.numbers.get(variable)) is not None:
+                steps[loop] = step
+            elif step:
+                tile[variable] = step
+        return steps, address.const, tile
 
     def _instructions(self, op: Operation) -> int:
         if isinstance(op, (arith.ConstantOp, affine.YieldOp, affine.ApplyOp, Loop)):
