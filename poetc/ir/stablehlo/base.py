@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, Region, SSAValue
-from xdsl.irdl import IRDLOperation, result_def, traits_def
+from xdsl.irdl import IRDLOperation, opt_prop_def, result_def, traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
@@ -322,6 +322,36 @@ class StablehloOp(IRDLOperation):
 
     def _verify_result(self, expected: TensorType) -> None:
         check_type("result", self.result.type, expected)
+
+
+class WindowedOp(StablehloOp):
+    """An operation over windows of an operand."""
+
+    window_strides = opt_prop_def(INTS)
+    padding_attr = opt_prop_def(DenseIntOrFPElementsAttr, prop_name="padding")
+
+    @property
+    def _rank(self) -> int:
+        """Dimensions of a window."""
+        raise NotImplementedError
+
+    @property
+    def strides(self) -> Dims:
+        """Distance between windows in each dimension."""
+        return ints(self.window_strides) or (1,) * self._rank
+
+    @property
+    def padding(self) -> Padding:
+        """Low and high padding of each dimension; may be negative."""
+        return padding_pairs(self.padding_attr, self._rank)
+
+    def _verify_windows(self, rank: int, *names: str) -> None:
+        """Raises VerifyException unless the padding, and what has these names, is for so many
+        dimensions, and all but the padding is positive."""
+        check_padding(self.padding_attr, rank)
+        for name in names:
+            check_rank(name, getattr(self, name), rank)
+            check_positive(name, getattr(self, name))
 
 
 class PrettyOp(StablehloOp):

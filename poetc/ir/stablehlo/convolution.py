@@ -25,11 +25,10 @@ from poetc.ir.stablehlo.base import (
     Along,
     Array,
     Head,
-    Padding,
     Value,
     Walk,
+    WindowedOp,
     check,
-    check_padding,
     check_positive,
     check_rank,
     dilated,
@@ -38,7 +37,6 @@ from poetc.ir.stablehlo.base import (
     int_attr,
     ints,
     padding_attr,
-    padding_pairs,
     parse_operands,
     shape_of,
     window_count,
@@ -77,12 +75,10 @@ def _conv_type(
     return TensorType(element_type or element_type_of(lhs), shape)
 
 
-class ConvolutionBase(ContractionOp):
+class ConvolutionBase(WindowedOp, ContractionOp):
     """Sums over kernel positions and the input features of a group."""
 
     dimension_numbers = prop_def(ConvDimsAttr)
-    window_strides = opt_prop_def(INTS)
-    padding_attr = opt_prop_def(DenseIntOrFPElementsAttr, prop_name="padding")
     lhs_dilation_attr = opt_prop_def(INTS, prop_name="lhs_dilation")
     rhs_dilation_attr = opt_prop_def(INTS, prop_name="rhs_dilation")
     window_reversal = opt_prop_def(DenseArrayBase.constr(i1))
@@ -161,16 +157,6 @@ class ConvolutionBase(ContractionOp):
     @property
     def _rank(self) -> int:
         return len(self.dims.input_spatial)
-
-    @property
-    def strides(self) -> Dims:
-        """Distance between windows in each spatial dimension."""
-        return ints(self.window_strides) or (1,) * self._rank
-
-    @property
-    def padding(self) -> Padding:
-        """Low and high padding of each spatial dimension of lhs; may be negative."""
-        return padding_pairs(self.padding_attr, self._rank)
 
     @property
     def lhs_dilation(self) -> Dims:
@@ -269,10 +255,7 @@ class ConvolutionBase(ContractionOp):
                 len(spatial) == rank and len(shape) == rank + 2,
                 f"{name} dimension numbers do not fit a tensor of rank {len(shape)}",
             )
-        check_padding(self.padding_attr, rank)
-        for name in ("strides", "lhs_dilation", "rhs_dilation"):
-            check_rank(name, getattr(self, name), rank)
-            check_positive(name, getattr(self, name))
+        self._verify_windows(rank, "strides", "lhs_dilation", "rhs_dilation")
         check_rank("window reversal", self.reversal, rank)
         features, batch = lhs[dims.input_feature], lhs[dims.input_batch]
         outputs = rhs[dims.kernel_output_feature]

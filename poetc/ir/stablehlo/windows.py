@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Region
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, region_def
 
@@ -18,21 +18,17 @@ from poetc.ir.stablehlo.base import (
     Along,
     Array,
     FloatFacts,
-    Padding,
     Value,
     Walk,
+    WindowedOp,
     check,
     check_elements,
-    check_padding,
-    check_positive,
-    check_rank,
     check_type,
     dilated,
     element_type_of,
     i64s,
     ints,
     padding_attr,
-    padding_pairs,
     shape_of,
     tensor_type,
     window_count,
@@ -70,17 +66,15 @@ def _reduce_window_type(
 
 
 @irdl_op_definition
-class ReduceWindowOp(ReductionOp):
+class ReduceWindowOp(WindowedOp, ReductionOp):
     """Combines the elements of each window, starting from `init`."""
 
     name = "stablehlo.reduce_window"
     operand = operand_def(TensorType)
     init = operand_def(TensorType)
     window_dimensions = prop_def(INTS)
-    window_strides = opt_prop_def(INTS)
     base_dilations_attr = opt_prop_def(INTS, prop_name="base_dilations")
     window_dilations_attr = opt_prop_def(INTS, prop_name="window_dilations")
-    padding_attr = opt_prop_def(DenseIntOrFPElementsAttr, prop_name="padding")
     body = region_def()
 
     def __init__(
@@ -122,9 +116,8 @@ class ReduceWindowOp(ReductionOp):
         return ints(self.window_dimensions)
 
     @property
-    def strides(self) -> Dims:
-        """Distance between windows in each dimension."""
-        return ints(self.window_strides) or (1,) * len(self.window)
+    def _rank(self) -> int:
+        return len(self.window)
 
     @property
     def base_dilations(self) -> Dims:
@@ -135,11 +128,6 @@ class ReduceWindowOp(ReductionOp):
     def window_dilations(self) -> Dims:
         """Distance between elements of the window in each dimension."""
         return ints(self.window_dilations_attr) or (1,) * len(self.window)
-
-    @property
-    def padding(self) -> Padding:
-        """Low and high padding of each dimension."""
-        return padding_pairs(self.padding_attr, len(self.window))
 
     @property
     def kind(self) -> str:
@@ -161,10 +149,7 @@ class ReduceWindowOp(ReductionOp):
 
     def verify_op(self) -> None:
         rank = len(shape_of(self.operand))
-        check_padding(self.padding_attr, rank)
-        for name in ("window", "strides", "base_dilations", "window_dilations"):
-            check_rank(name, getattr(self, name), rank)
-            check_positive(name, getattr(self, name))
+        self._verify_windows(rank, "window", "strides", "base_dilations", "window_dilations")
         check_type("init", self.init.type, with_shape(self.operand, ()))
         check_reducer(self.body, element_type_of(self.operand), tuple(REDUCERS))
         self._verify_result(
@@ -252,7 +237,7 @@ def _selector(direction: str, element_type: Attribute) -> Region:
 
 
 @irdl_op_definition
-class SelectAndScatterOp(ReductionOp):
+class SelectAndScatterOp(WindowedOp, ReductionOp):
     """Adds each source element to the element of the operand that its window selects."""
 
     name = "stablehlo.select_and_scatter"
@@ -260,8 +245,6 @@ class SelectAndScatterOp(ReductionOp):
     source = operand_def(TensorType)
     init = operand_def(TensorType)
     window_dimensions = opt_prop_def(INTS)
-    window_strides = opt_prop_def(INTS)
-    padding_attr = opt_prop_def(DenseIntOrFPElementsAttr, prop_name="padding")
     select_body = region_def()
     scatter_body = region_def()
 
@@ -298,16 +281,6 @@ class SelectAndScatterOp(ReductionOp):
         return ints(self.window_dimensions) or (1,) * self._rank
 
     @property
-    def strides(self) -> Dims:
-        """Distance between windows in each dimension."""
-        return ints(self.window_strides) or (1,) * self._rank
-
-    @property
-    def padding(self) -> Padding:
-        """Low and high padding of each dimension."""
-        return padding_pairs(self.padding_attr, self._rank)
-
-    @property
     def select_direction(self) -> str:
         """The comparison under which the current choice is kept: GE, GT, LE or LT."""
         return cast(CompareOp, body_op(self.select_body)).direction
@@ -320,10 +293,7 @@ class SelectAndScatterOp(ReductionOp):
     def verify_op(self) -> None:
         allowed = types.with_arithmetic("float", "signed", "unsigned")
         check_elements("operand 0", self.operand, allowed)
-        check_padding(self.padding_attr, self._rank)
-        for name in ("window", "strides"):
-            check_rank(name, getattr(self, name), self._rank)
-            check_positive(name, getattr(self, name))
+        self._verify_windows(self._rank, "window", "strides")
         select = body_op(self.select_body)
         check(
             isinstance(select, CompareOp)
