@@ -151,6 +151,19 @@ def test_refused_before_the_search(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_step_that_is_shown_has_whole_kernels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where one with kernels in tiles takes less energy."""
+    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=8KB", "--split=off", "--emit=ir", "-q"]
+    assert main(words) == 0
+    assert "poet.stream" in capsys.readouterr().out
+    trace = tmp_path / "trace.json"
+    assert main([*words, f"--trace={trace}"]) == 0
+    assert "poet.stream" not in capsys.readouterr().out
+    assert json.loads(trace.read_text())["traceEvents"]
+
+
 def test_library_that_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
