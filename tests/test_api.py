@@ -195,7 +195,7 @@ def test_what_does_not_fit_the_step() -> None:
 def test_a_budget_that_cannot_be_met() -> None:
     """The exception has what the message says as data."""
     with pytest.raises(poetc.InfeasibleError) as caught:
-        compiled(step, start(), ram="2KB", split=False)
+        compiled(step, start(), ram="2KB", split=False, stream="never")
     diagnosis = caught.value.diagnosis
     assert isinstance(diagnosis, poetc.Diagnosis) and diagnosis.reason is Reason.RAM
     assert diagnosis.ram_bytes == 2048 and diagnosis.least_ram is not None

@@ -424,7 +424,7 @@ def test_input_that_is_in_parts_already(
     assert (
         main([dense, '--passes=stablehlo-simplify,stablehlo-split{params="1:2"}', "-o", split]) == 0
     )
-    small = "--ram=600", "--stack=4", "--static=4"
+    small = "--ram=600", "--stack=4", "--static=4", "--stream=never"
     status, text = refused([split, *small], capsys)
     assert status == 4 and "at least 1,320 B" in text
     assert "no parameters in shards that may do were found; of others nothing is proven" in text
