@@ -180,7 +180,7 @@ def _schedule(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.predicted_time_ns is not None:
         text = format_time(summary.predicted_time_ns)
         yield "  with pages placed", f"{text}, by the profile"
-    if summary.timeline is not None and summary.timeline.transfers:
+    if summary.timeline is not None and summary.timeline.bus_ns:
         yield from _timeline_text(summary.timeline)
     if summary.energy_nj is not None:
         text = format_energy(summary.energy_nj)
@@ -202,14 +202,19 @@ def _schedule(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
-    total = max(1, timeline.makespan_ns)
-    text = f"{format_time(timeline.stall_ns)} ({timeline.stall_ns / total:.2%} of the time)"
-    longest = max(timeline.transfers, key=lambda transfer: transfer.stall_ns)
-    if longest.stall_ns:
-        text += f", most {format_time(longest.stall_ns)} for the page-{longest.direction} of "
-        text += longest.tensor
-    yield "  stalls", text
-    yield "  bus in use", f"{format_time(timeline.bus_ns)} ({timeline.bus_use:.2%} of the time)"
+    def share(time_ns: int) -> str:
+        return f"{format_time(time_ns)} ({time_ns / max(1, timeline.makespan_ns):.2%} of the time)"
+
+    if timeline.slices_ns:
+        yield "  slices of tiles", share(timeline.slices_ns)
+    if timeline.transfers:
+        text = share(timeline.stall_ns)
+        longest = max(timeline.transfers, key=lambda transfer: transfer.stall_ns)
+        if longest.stall_ns:
+            text += f", most {format_time(longest.stall_ns)} for the page-{longest.direction} of "
+            text += longest.tensor
+        yield "  stalls", text
+    yield "  bus in use", share(timeline.bus_ns)
 
 
 def tried_text(tried: Tried) -> str:

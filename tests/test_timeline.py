@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from conftest import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
@@ -13,6 +14,7 @@ from xdsl.dialects import test
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, TensorType, f32
 from xdsl.ir import Operation, SSAValue
 
+from poetc.compilation import compile_step
 from poetc.errors import InputError
 from poetc.ir import transfers
 from poetc.ir.graph import Storage, graphs, view_scheduled
@@ -24,10 +26,12 @@ from poetc.ir.poet import (
     GraphOp,
     PageInOp,
     PageOutOp,
+    PageType,
     ReturnOp,
+    StreamOp,
     YieldOp,
 )
-from poetc.ir.text import parse_module
+from poetc.ir.text import parse_module, read_module
 from poetc.ir.timeline import simulate, simulate_events
 from poetc.ir.transfers import (
     FEW,
@@ -37,7 +41,10 @@ from poetc.ir.transfers import (
     split_transfers,
     transfer_slots,
 )
+from poetc.options import Given
 from poetc.passes.poet_verify import verify_graph
+from poetc.planning.problem import alignment_of, storage_of
+from poetc.request import options_of
 from poetc.schedule.model.checker import replay
 from poetc.schedule.model.problem import Compute, Free, PageIn, PageOut
 
@@ -307,3 +314,28 @@ def test_split_at_once() -> None:
     assert simulate(graph, storage()).makespan_ns == 24 + 40
     join_transfers(graph)
     assert str(graph) == before
+
+
+def test_kernels_in_tiles() -> None:
+    """The bus is in use while slices move, as the checker has it; they are read where an operand is
+    on storage, and written where a result is."""
+    path = MODELS / "gesture_mlp.mlir"
+    given = Given({"device": "nrf52840", "ram": "3KB", "split": "off"})
+    options = options_of(given, warn=lambda message: None)
+    graph = compile_step(
+        read_module(path.read_bytes(), path.name), path.name, options
+    ).compiled.graph
+    device, align = storage_of(options.device, graph.block_bytes), alignment_of(options.device)
+    view = view_scheduled(graph, storage=device, align=align)
+    report, timeline = replay(view.problem, view.steps), simulate(graph, device, align)
+    assert timeline.compute_ns == report.busy_ns and timeline.bus_ns == report.bus_ns
+    moved_ns = sum(transfer.end_ns - transfer.start_ns for transfer in timeline.transfers)
+    assert timeline.slices_ns == timeline.bus_ns - moved_ns > 0
+    assert timeline.makespan_ns == report.makespan_ns
+    assert timeline.makespan_ns == timeline.compute_ns + timeline.slices_ns + timeline.stall_ns
+    streams = [op for op in graph.block.ops if isinstance(op, StreamOp)]
+    assert len({any(isinstance(r.type, PageType) for r in op.results) for op in streams}) == 2
+    for op in streams:
+        assert op.cost is not None
+        assert bool(op.cost.read_ns) == any(isinstance(o.type, PageType) for o in op.operands)
+        assert bool(op.cost.write_ns) == any(isinstance(r.type, PageType) for r in op.results)

@@ -181,6 +181,16 @@ poet.graph @g(%x: tensor<f32>) {
 
 // -----
 
+// CHECK: slices are moved for 3 ns of a cost that has 1 ns
+poet.graph @g(%x: tensor<f32>) {
+  %z = poet.compute "c" (%a = %x : tensor<f32>) -> tensor<f32> cost #poet.cost<energy_nj = 1, time_ns = 1, workspace = 0, flops = 0, read_ns = 2, write_ns = 1> {
+    poet.yield %a : tensor<f32>
+  }
+  poet.return
+}
+
+// -----
+
 // CHECK: poet.pagein between a tensor of type tensor<2xf32> and a page !poet.page<tensor<f32>>
 poet.graph @g(%p: !poet.page<tensor<f32>>) {
   %z = poet.pagein %p : !poet.page<tensor<f32>> -> tensor<2xf32>

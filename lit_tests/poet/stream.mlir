@@ -8,7 +8,7 @@
 builtin.module {
   poet.graph @main(%x: tensor<2x6xf32> {poet.role = "input", poet.offset = 0 : i64}, %w: !poet.page<tensor<6x8xf32>> {poet.role = "param", poet.offset = 1024 : i64}) -> tensor<2x8xf32> attributes {schedule = {}, block_bytes = 512 : i64, arena_bytes = 160 : i64, storage_bytes = 1656 : i64, bank_bytes = 0 : i64, storage_unit = 512 : i64, ram = 160 : i64} {
     %0 = poet.pageout %x offset 1536 : tensor<2x6xf32> -> !poet.page<tensor<2x6xf32>>
-    %1 = poet.stream "dot" (%a = %0 : !poet.page<tensor<2x6xf32>>, %b = %w : !poet.page<tensor<6x8xf32>>) -> !poet.page<tensor<2x8xf32>> cost #poet.cost<energy_nj = 1486500, time_ns = 4504545, workspace = 112, flops = 0> offsets [1588] workspace_offset 48 {
+    %1 = poet.stream "dot" (%a = %0 : !poet.page<tensor<2x6xf32>>, %b = %w : !poet.page<tensor<6x8xf32>>) -> !poet.page<tensor<2x8xf32>> cost #poet.cost<energy_nj = 1486500, time_ns = 4504545, workspace = 112, flops = 0, read_ns = 3000000, write_ns = 1000000> offsets [1588] workspace_offset 48 {
       %2 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<2x6xf32>, tensor<6x8xf32>) -> tensor<2x8xf32>
       poet.yield %2 : tensor<2x8xf32>
     } tiles (%in0: !poet.page<tensor<2x6xf32>>, %in1: !poet.page<tensor<6x8xf32>>, %out0: !poet.page<tensor<2x8xf32>>) {
@@ -75,7 +75,7 @@ builtin.module {
 // CHECK:      poet.graph @main(%x: tensor<2x6xf32> {poet.role = "input", poet.offset = {{[0-9]+}} : i64}, %w: !poet.page<tensor<6x8xf32>>
 // CHECK-SAME:   arena_bytes = 160 : i64
 // CHECK-NEXT:   [[x:%.*]] = poet.pageout %x offset {{[0-9]+}}
-// CHECK-NEXT:   [[y:%.*]] = poet.stream "dot" (%a = [[x]] : !poet.page<tensor<2x6xf32>>, %b = %w : !poet.page<tensor<6x8xf32>>) -> !poet.page<tensor<2x8xf32>> cost #poet.cost<{{.*}} workspace = 112, {{.*}}> offsets [{{[0-9]+}}] workspace_offset 48 {
+// CHECK-NEXT:   [[y:%.*]] = poet.stream "dot" (%a = [[x]] : !poet.page<tensor<2x6xf32>>, %b = %w : !poet.page<tensor<6x8xf32>>) -> !poet.page<tensor<2x8xf32>> cost #poet.cost<{{.*}} workspace = 112, flops = 0, read_ns = 3000000, write_ns = 1000000> offsets [{{[0-9]+}}] workspace_offset 48 {
 // CHECK-NEXT:     stablehlo.dot_general %a, %b
 // CHECK-NEXT:     poet.yield
 // CHECK-NEXT:   } tiles (%in0: !poet.page<tensor<2x6xf32>>, %in1: !poet.page<tensor<6x8xf32>>, %out0: !poet.page<tensor<2x8xf32>>) {

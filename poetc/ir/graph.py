@@ -451,7 +451,7 @@ class _Numbering:
             streamed=frozenset(self.index[v] for v in values if isinstance(v.type, PageType)),
             workspace_bytes=round_up(cost.workspace, max(self.align, widest_element_bytes(op))),
             time_ns=cost.time_ns,
-            bus_ns=0,
+            bus_ns=cost.slices_ns,
             energy_nj=cost.energy_nj,
         )
 

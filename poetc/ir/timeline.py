@@ -6,7 +6,8 @@ in the order of their starts, on the one bus of the device. With DMA they run be
 of the transfer. Without DMA the processor moves the bytes itself, at once. A `poet.pageout` or
 `poet.pagein` is a start and a wait.
 
-All times are in nanoseconds, from the start of the step. Costs of kernels are those in the graph.
+A kernel in tiles moves its slices itself, between its tiles. All times are in nanoseconds, from the
+start of the step. Costs of kernels are those in the graph.
 """
 
 from __future__ import annotations
@@ -52,11 +53,12 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Timeline:
-    """How long a step takes: `makespan_ns` is `compute_ns` in kernels and `stall_ns` waiting for
-    transfers. `transfers` are in the order of their starts."""
+    """How long a step takes: `makespan_ns` is `compute_ns` in kernels, `slices_ns` moving slices of
+    those in tiles, and `stall_ns` waiting for transfers, which are in the order of their starts."""
 
     makespan_ns: int
     compute_ns: int
+    slices_ns: int
     transfers: tuple[Transfer, ...]
 
     @property
@@ -66,7 +68,8 @@ class Timeline:
     @property
     def bus_ns(self) -> int:
         """How long the bus is in use."""
-        return sum(transfer.end_ns - transfer.start_ns for transfer in self.transfers)
+        whole_ns = sum(transfer.end_ns - transfer.start_ns for transfer in self.transfers)
+        return self.slices_ns + whole_ns
 
     @property
     def bus_use(self) -> float:
@@ -75,12 +78,9 @@ class Timeline:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain data."""
-        sums = {name: getattr(self, name) for name in ("stall_ns", "bus_ns", "bus_use")}
-        return (
-            {"makespan_ns": self.makespan_ns, "compute_ns": self.compute_ns}
-            | sums
-            | {"transfers": [asdict(transfer) for transfer in self.transfers]}
-        )
+        names = ("makespan_ns", "compute_ns", "slices_ns", "stall_ns", "bus_ns", "bus_use")
+        sums = {name: getattr(self, name) for name in names}
+        return sums | {"transfers": [asdict(transfer) for transfer in self.transfers]}
 
 
 def simulate(graph: GraphOp, storage: Storage | None, align: int = ALIGN_BYTES) -> Timeline:
@@ -139,7 +139,8 @@ def simulate_events(
     machine = _Machine(graph, storage, align)
     for event in events:
         machine.take(event)
-    return Timeline(machine.clock_ns, machine.compute_ns, tuple(machine.transfers.values()))
+    transfers = tuple(machine.transfers.values())
+    return Timeline(machine.clock_ns, machine.compute_ns, machine.slices_ns, transfers)
 
 
 @dataclass
@@ -151,6 +152,7 @@ class _Machine:
     align: int
     clock_ns: int = 0
     compute_ns: int = 0
+    slices_ns: int = 0
     bus_free_ns: int = 0
     transfers: dict[AnyPageOut | AnyPageIn, Transfer] = field(default_factory=dict)
 
@@ -164,9 +166,10 @@ class _Machine:
                 pass
 
     def compute(self, op: RunOp) -> None:
-        time_ns = op.cost.time_ns if op.cost is not None else 0
+        time_ns, slices_ns = (0, 0) if op.cost is None else (op.cost.time_ns, op.cost.slices_ns)
         self.clock_ns += time_ns
-        self.compute_ns += time_ns
+        self.compute_ns += time_ns - slices_ns
+        self.slices_ns += slices_ns
 
     def start(self, op: AnyPageOut | AnyPageIn) -> None:
         if self.storage is None:

@@ -62,11 +62,15 @@ class TileCode:
                 self.known[key] = self._computing(own.tiled)
             time_ns += self.known[key].time_ns
             energy_nj += self.known[key].energy_nj
+        slices_ns = math.ceil(way.transfer_ns)
+        write_ns = min(math.ceil(way.write_ns), slices_ns)
         return CostAttr(
             max(energy_nj, self.whole.energy_nj) + math.ceil(way.transfer_ns * costs.power_w),
-            max(time_ns, self.whole.time_ns) + math.ceil(way.transfer_ns),
+            max(time_ns, self.whole.time_ns) + slices_ns,
             way.workspace_bytes,
             self.whole.flops,
+            slices_ns - write_ns,
+            write_ns,
         )
 
     def _computing(self, tiled: Tiled) -> Cost:

@@ -41,13 +41,14 @@ _PRECISION = 32
 @dataclass(frozen=True)
 class TiledNest:
     """A nest in tiles (places and sizes as `tile` takes them), and what its slices are: bytes that
-    are moved, and the time of that."""
+    are moved, the time of that, and of what is written."""
 
     tiled: Tiled
     tiles: tuple[tuple[int, int], ...]
     read_bytes: int
     written_bytes: int
     transfer_ns: float
+    write_ns: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,11 @@ class TiledKernel:
     def transfer_ns(self) -> float:
         """The time of all transfers."""
         return self.clear_ns + sum(nest.transfer_ns for nest in self.nests)
+
+    @property
+    def write_ns(self) -> float:
+        """The time of what is written."""
+        return self.clear_ns + sum(nest.write_ns for nest in self.nests)
 
     @property
     def read_bytes(self) -> int:
@@ -242,9 +248,9 @@ class _NestTiles:
             if tiled is None or slice_places(tiled, 0)[1] > limit_bytes:
                 continue
             if weighed is None:
-                return TiledNest(tiled, tiles, 0, 0, 0.0)
+                return TiledNest(tiled, tiles, 0, 0, 0.0, 0.0)
             moved = weighed.read_bytes, weighed.written_bytes
-            return TiledNest(tiled, tiles, *moved, weighed.transfer_ns)
+            return TiledNest(tiled, tiles, *moved, weighed.transfer_ns, weighed.write_ns)
         return None
 
     def _tile(self, tiles: tuple[tuple[int, int], ...], on_storage: frozenset[int]) -> Tiled | None:

@@ -48,7 +48,8 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Tiled:
-    """What a tiling takes: RAM of slices and sums, bytes and runs that are moved, time of that."""
+    """What a tiling takes: RAM of slices and sums, bytes and runs that are moved, time of that, and
+    of what is written."""
 
     tiling: Tiling
     ram_bytes: int
@@ -56,6 +57,7 @@ class Tiled:
     written_bytes: int
     runs: int
     transfer_ns: float
+    write_ns: float
     steps: int
 
 
@@ -332,6 +334,10 @@ class NestSearch:
         self, points: _Points, ram: Numbers, buffers: int, resident: frozenset[int]
     ) -> list[Tiled]:
         _, ns = self._totals(points, buffers, resident)
+        write_ns = np.zeros(ns.shape)
+        for number, stream in enumerate(self.streams):
+            if stream.stored and stream.buffer not in resident:
+                write_ns += points.ns[number]
         tiles, counts = self._tiles(points.index)
         sweeps = [self._sweep(n, points.index, tiles, counts) for n in range(len(self.streams))]
         moved = np.zeros((3, len(ram)))
@@ -361,6 +367,7 @@ class NestSearch:
                     round(written),
                     round(runs),
                     float(ns[column]),
+                    float(write_ns[column]),
                     prod(int(counts[loop][column]) for loop in parted),
                 )
             )

@@ -97,6 +97,8 @@ class Cost(NamedTuple):
     time_ns: int
     workspace: int
     flops: int
+    read_ns: int = 0
+    write_ns: int = 0
 
 
 @irdl_attr_definition
@@ -104,17 +106,25 @@ class CostAttr(Data[Cost]):
     """What one run of a kernel costs.
 
     `energy_nj` and `time_ns` are those of one run, `workspace` is scratch RAM in bytes beside the
-    operands and results, `flops` counts floating-point operations. All are plain integers.
+    operands and results, `flops` counts floating-point operations. Of the time, slices are read for
+    `read_ns` and written for `write_ns`, in tiles. All are plain integers.
     """
 
     name = "poet.cost"
 
     def __init__(
-        self, energy_nj: int | Cost, time_ns: int = 0, workspace: int = 0, flops: int = 0
+        self,
+        energy_nj: int | Cost,
+        time_ns: int = 0,
+        workspace: int = 0,
+        flops: int = 0,
+        read_ns: int = 0,
+        write_ns: int = 0,
     ) -> None:
         # The parser constructs an attribute from its data, here a whole `Cost`.
         is_whole = isinstance(energy_nj, Cost)
-        super().__init__(energy_nj if is_whole else Cost(energy_nj, time_ns, workspace, flops))
+        fields = time_ns, workspace, flops, read_ns, write_ns
+        super().__init__(energy_nj if is_whole else Cost(energy_nj, *fields))
 
     @property
     def energy_nj(self) -> int:
@@ -133,25 +143,48 @@ class CostAttr(Data[Cost]):
     def flops(self) -> int:
         return self.data.flops
 
+    @property
+    def read_ns(self) -> int:
+        """The part of the time in which slices are read."""
+        return self.data.read_ns
+
+    @property
+    def write_ns(self) -> int:
+        """The part of the time in which slices are written."""
+        return self.data.write_ns
+
+    @property
+    def slices_ns(self) -> int:
+        """The part of the time in which slices are moved."""
+        return self.read_ns + self.write_ns
+
     def verify(self) -> None:
         for field, value in self.data._asdict().items():
             verify_offset(value, f"{field} of a cost")
+        if self.slices_ns > self.time_ns:
+            raise VerifyException(
+                f"slices are moved for {self.slices_ns} ns of a cost that has {self.time_ns} ns"
+            )
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Cost:
         values: list[int] = []
         with parser.in_angle_brackets():
             for i, field in enumerate(Cost._fields):
-                if i:
+                if i and field not in Cost._field_defaults:
                     parser.parse_punctuation(",")
+                elif i and parser.parse_optional_punctuation(",") is None:
+                    break
                 parser.parse_keyword(field)
                 parser.parse_punctuation("=")
                 values.append(parser.parse_integer(allow_boolean=False))
         return Cost(*values)
 
     def print_parameter(self, printer: Printer) -> None:
+        fields = list(self.data._asdict().items())
+        if not self.slices_ns:
+            fields = [field for field in fields if field[0] not in Cost._field_defaults]
         with printer.in_angle_brackets():
-            fields = self.data._asdict().items()
             printer.print_list(fields, lambda f: printer.print_string(f"{f[0]} = {f[1]}"))
 
 
