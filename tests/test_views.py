@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,15 +18,24 @@ from conftest import MODELS
 from poetc import views
 from poetc.cli import main
 from poetc.compilation import CompiledStep, compile_step
+from poetc.ir.graph import view_scheduled
 from poetc.ir.text import read_module
 from poetc.options import Given
+from poetc.planning.problem import alignment_of, storage_of
 from poetc.request import options_of
+from poetc.schedule.model.checker import replay
 from poetc.units import format_time
 from poetc.views.step import live_bytes, stacked, step_view
 from poetc.views.trace import LANES
 
 CASES = {
-    "gesture_mlp": [{}, {"ram": "9600"}, {"ram": "8KB"}, {"ram": "4KB"}],
+    "gesture_mlp": [
+        {},
+        {"ram": "9600"},
+        {"ram": "8KB"},
+        {"ram": "4KB"},
+        {"ram": "3KB", "split": "off", "stream": "auto"},
+    ],
     "lenet5": [{"ram": "70KB"}, {"ram": "70KB", "device": "mkr1000"}],
 }
 
@@ -39,6 +51,9 @@ def compiled(model: str, case: int) -> CompiledStep:
 def drawn(step: CompiledStep, picture: str, path: str) -> str | bytes:
     return views.draw(step, {picture: path})[path]
 
+
+TILES = 4
+"""The case of gesture_mlp with kernels in tiles."""
 
 STEPS = [(model, case) for model, cases in CASES.items() for case in range(len(cases))]
 
@@ -57,15 +72,40 @@ def test_what_is_shown_is_what_is_scheduled(model: str, case: int) -> None:
     assert busy_ns + stalled_ns == view.makespan_ns == summary.time_ns
     assert stalled_ns == sum(move.stall_ns for move in view.moves)
     assert sum(run.recomputes for run in view.runs) == summary.recomputes
-    directions = [move.direction for move in view.moves]
-    assert (directions.count("in"), directions.count("out")) == (
-        summary.page_ins,
-        summary.page_outs,
-    )
+    tiles = [run.tiles for run in view.runs if run.tiles is not None]
+    assert len(tiles) == summary.streams
+    moved = [(move.direction, 1, move.bytes) for move in view.moves]
+    moved += [(each.direction, each.count, each.bytes) for t in tiles for each in t.slices]
+    for direction, count, size in (
+        ("in", summary.page_ins, summary.page_in_bytes),
+        ("out", summary.page_outs, summary.page_out_bytes),
+    ):
+        assert sum(n for d, n, _ in moved if d == direction) == count
+        assert sum(n for d, _, n in moved if d == direction) == size
     device = step.compiled.options.device
     idle_nj = round(device.idle_power_w * view.makespan_ns)
     spent_nj = sum(run.energy_nj for run in view.runs) + sum(m.energy_nj for m in view.moves)
     assert abs(spent_nj + idle_nj - (summary.energy_nj or 0)) <= 1
+
+
+@pytest.mark.parametrize(("model", "case"), STEPS)
+def test_what_is_shown_is_what_the_checker_counts(model: str, case: int) -> None:
+    """Which runs the steps of the graph on its own."""
+    compiled_step = compiled(model, case).compiled
+    graph, device = compiled_step.graph, compiled_step.options.device
+    storage, align = storage_of(device, graph.block_bytes), alignment_of(device)
+    checked_view = view_scheduled(graph, storage=storage, align=align)
+    report = replay(checked_view.problem, checked_view.steps)
+    view = step_view(compiled_step)
+    peak_bytes = max(sum(live.values()) for _, live in live_bytes(view))
+    assert peak_bytes == report.peak_bytes + (graph.block_bytes or 0)
+    assert view.makespan_ns == report.makespan_ns
+    tiles = [run.tiles for run in view.runs if run.tiles is not None]
+    slices_ns = sum(each.read_ns + each.write_ns for each in tiles)
+    assert sum(m.end_ns - m.begin_ns for m in view.moves) + slices_ns == report.bus_ns
+    spent_nj = sum(run.energy_nj for run in view.runs) + sum(m.energy_nj for m in view.moves)
+    assert spent_nj == report.energy_nj
+    assert all(0 <= r.tiles.slices_nj < r.energy_nj for r in view.runs if r.tiles is not None)
 
 
 @pytest.mark.parametrize(("model", "case"), STEPS)
@@ -100,9 +140,10 @@ def test_blocks_and_buffers_do_not_overlap(model: str, case: int) -> None:
         assert all(a[2:] == b[:2] for a, b in pairwise(own))
 
 
-def test_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", [3, TILES])
+def test_trace(case: int) -> None:
     """Events of a lane come one after the other, and the counter has the peak of the report."""
-    step = compiled("gesture_mlp", 3)
+    step = compiled("gesture_mlp", case)
     events = json.loads(drawn(step, "trace", "x"))["traceEvents"]
     assert {e["ph"] for e in events} == {"M", "X", "C"}
     for lane in range(1, len(LANES) + 1):
@@ -112,6 +153,9 @@ def test_trace(tmp_path: Path) -> None:
         assert all(e["ts"] >= end - 1e-6 for e, end in zip(own[1:], ends, strict=False))
     counters = [sum(e["args"].values()) for e in events if e["ph"] == "C"]
     assert max(counters) == step.summary.ram.peak.bytes
+    for lane, size in ((3, step.summary.page_in_bytes), (4, step.summary.page_out_bytes)):
+        own = [e["args"]["bytes"] for e in events if e["ph"] == "X" and e["tid"] == lane]
+        assert sum(own) == size
 
 
 def test_figure() -> None:
@@ -151,17 +195,26 @@ def test_refused_before_the_search(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_step_that_is_shown_has_whole_kernels(
+def test_pictures_do_not_change_the_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where one with kernels in tiles takes less energy."""
-    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=8KB", "--split=off", "--emit=ir", "-q"]
-    assert main(words) == 0
-    assert "poet.stream" in capsys.readouterr().out
-    trace = tmp_path / "trace.json"
-    assert main([*words, f"--trace={trace}"]) == 0
-    assert "poet.stream" not in capsys.readouterr().out
-    assert json.loads(trace.read_text())["traceEvents"]
+    """Where kernels in tiles take less energy than whole ones, they run so; the IR has the same
+    pictures, but for the places in the source."""
+    words = ["--emit=ir", "-q", "--device=nrf52840"]
+    source = [str(MODELS / "gesture_mlp.mlir"), "--ram=8KB", "--split=off"]
+    assert main([*source, *words]) == 0
+    text = capsys.readouterr().out
+    assert "poet.stream" in text
+    traces = tmp_path / "first.json", tmp_path / "second.json"
+    assert main([*source, *words, f"--trace={traces[0]}"]) == 0
+    assert capsys.readouterr().out == text
+    scheduled = tmp_path / "gesture_mlp.mlir"
+    scheduled.write_text(text)
+    assert main([str(scheduled), *words, f"--trace={traces[1]}"]) == 0
+    events = [json.loads(path.read_text())["traceEvents"] for path in traces]
+    for event in itertools.chain(*events):
+        event["args"].pop("source", None)
+    assert events[0][1:] == events[1][1:]
 
 
 def test_library_that_is_missing(
@@ -173,26 +226,34 @@ def test_library_that_is_missing(
     assert "--report needs pip install 'poetc[report]'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_page_in_a_browser(tmp_path: Path) -> None:
-    """In Chromium: no error, tooltips, a tensor picked with the mouse and with the keyboard, both
-    axes, and dark."""
+@contextmanager
+def opened(step: CompiledStep, page: Path) -> Iterator[Any]:
+    """The tab of Chromium with the page of a step, in dark, which may say nothing."""
     sync_api = pytest.importorskip("playwright.sync_api")
-    step = compiled("gesture_mlp", 1)
-    page = tmp_path / "page.html"
     page.write_text(str(drawn(step, "report", page.name)))
-    loss = step.summary.ram.peak.tensors[0].name
+    said: list[str] = []
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
         context = browser.new_context(color_scheme="dark", offline=True)
         tab = context.new_page()
-        said: list[str] = []
         tab.on("console", lambda message: said.append(message.text))
         tab.on("pageerror", lambda error: said.append(str(error)))
         tab.goto(page.as_uri())
         tab.wait_for_selector("body[data-drawn=time]")
+        yield tab
+        browser.close()
+    assert not said
+
+
+@pytest.mark.slow
+def test_page_in_a_browser(tmp_path: Path) -> None:
+    """In Chromium: no error, tooltips, a tensor picked with the mouse and with the keyboard, both
+    axes, and dark."""
+    step = compiled("gesture_mlp", 1)
+    loss = step.summary.ram.peak.tensors[0].name
+    with opened(step, tmp_path / "page.html") as tab:
         assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
         marks = tab.locator("#picture .mark-rect path")
         assert marks.count() > 3 * len(step_view(step.compiled).runs)
@@ -214,5 +275,27 @@ def test_page_in_a_browser(tmp_path: Path) -> None:
         costs = [c.cost.time_ns for c in step.compiled.graph.computes if c.cost is not None]
         assert times[0] == format_time(max(costs))
         assert "Kernels" in tab.inner_text("body")
-        browser.close()
-    assert not said
+
+
+@pytest.mark.slow
+def test_page_of_a_step_in_tiles(tmp_path: Path) -> None:
+    """In Chromium: how each kernel runs, where its time goes, and what it moves of which tensor."""
+    step = compiled("gesture_mlp", TILES)
+    runs = [run for run in step_view(step.compiled).runs if run.tiles is not None]
+    with opened(step, tmp_path / "page.html") as tab:
+        rows = tab.locator("#kernels tbody tr", has_text="in tiles")
+        titles = [row.get_attribute("title") for row in rows.all()]
+        assert len(titles) == len(runs)
+        for run in runs:
+            assert run.tiles is not None
+            assert any(f"tiles: {run.tiles.text}; computing" in title for title in titles)
+        moved = tab.locator("#tensors tbody tr td:nth-child(7)").all_inner_texts()
+        total = sum(int(text.replace(",", "")) for text in moved)
+        assert total == step.summary.page_in_bytes + step.summary.page_out_bytes
+        marks = tab.locator('#picture .mark-rect path[fill="#72b7b2"]')
+        assert marks.count() == len(runs)
+        marks.first.hover()
+        tab.wait_for_selector("#vg-tooltip-element.visible")
+        tip = tab.inner_text("#vg-tooltip-element")
+        assert runs[0].kernel in tip and "reading" in tip
+        assert "kernel in tiles reads is shown" in tab.inner_text("body")

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         executor = emit.executor(asked, backend, options)
         arrange = not backend.keeps_loops(asked)
-        untiled = backend.untiled(asked) or views.untiled(pictures)
+        untiled = backend.untiled(asked)
         options = replace(options, executor=executor, arrange=arrange, untiled=untiled)
     emit.refuse_others(asked, backend)
     backend.check(asked, arguments.output)

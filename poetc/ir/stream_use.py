@@ -21,6 +21,7 @@ from poetc.ir.poet import (
     SliceInOp,
     SliceOutOp,
     StreamOp,
+    TileOp,
     runs_of,
 )
 
@@ -43,14 +44,22 @@ class Moved:
     page_outs: int = 0
     page_out_bytes: int = 0
 
-    def add(self, size: int, *, out: bool) -> None:
-        """Counts one transfer."""
+    def add(self, size: int, *, out: bool, times: int = 1) -> None:
+        """Counts transfers, of `size` bytes together."""
         if out:
-            self.page_outs += 1
+            self.page_outs += times
             self.page_out_bytes += size
         else:
-            self.page_ins += 1
+            self.page_ins += times
             self.page_in_bytes += size
+
+
+@dataclass
+class Slices:
+    """How many slices of a page are moved in a kernel that runs in tiles, and their bytes."""
+
+    count: int = 0
+    bytes: int = 0
 
 
 def moved_in(graph: GraphOp, align: int = 1) -> Moved:
@@ -62,19 +71,55 @@ def moved_in(graph: GraphOp, align: int = 1) -> Moved:
             size = round_up(tensor_bytes(op.tensor.type), align)
             moved.add(size, out=isinstance(op, AnyPageOut))
         elif isinstance(op, StreamOp):
-            _count(op.tiles.block, {}, moved)
+            for value, slices in slices_of(op).items():
+                moved.add(slices.bytes, out=value in op.results, times=slices.count)
     return moved
 
 
-def _count(block: Block, at: Mapping[SSAValue, int], moved: Moved) -> None:
+def slices_of(stream: StreamOp) -> dict[SSAValue, Slices]:
+    """What a kernel in tiles moves of each of its operands and results that has slices, as far as
+    they are within their tensors: of operands it is read, of results written."""
+    found: dict[SSAValue, Slices] = {}
+    _count(stream.tiles.block, {}, found)
+    of_values: dict[SSAValue, Slices] = {}
+    values: dict[SSAValue, SSAValue] = dict(
+        zip(stream.tiles.block.args, (*stream.operands, *stream.results), strict=True)
+    )
+    for page, slices in found.items():
+        own = of_values.setdefault(values[page], Slices())
+        own.count += slices.count
+        own.bytes += slices.bytes
+    return of_values
+
+
+def loops_of(stream: StreamOp) -> list[list[tuple[int, int]]]:
+    """The loops around each tile of a kernel in tiles, from the outermost one on: iterations, and
+    how many of them are in a tile."""
+    found: list[list[tuple[int, int]]] = []
+    for tile in stream.tiles.walk():
+        if isinstance(tile, TileOp):
+            loops: list[tuple[int, int]] = []
+            around = tile.parent_op()
+            while isinstance(around, affine.ForOp):
+                loops.insert(0, (_end(around), around.step.value.data))
+                around = around.parent_op()
+            found.append(loops)
+    return found
+
+
+def _end(loop: affine.ForOp) -> int:
+    (end,) = loop.upperBoundMap.data.results
+    assert isinstance(end, AffineConstantExpr)
+    return end.value
+
+
+def _count(block: Block, at: Mapping[SSAValue, int], found: dict[SSAValue, Slices]) -> None:
     for op in block.ops:
         match op:
             case affine.ForOp():
-                (end,) = op.upperBoundMap.data.results
-                assert isinstance(end, AffineConstantExpr)
                 variable = op.body.block.args[0]
-                for start in range(0, end.value, op.step.value.data):
-                    _count(op.body.block, {**at, variable: start}, moved)
+                for start in range(0, _end(op), op.step.value.data):
+                    _count(op.body.block, {**at, variable: start}, found)
             case SliceInOp() | SliceOutOp():
                 positions = [at[position] for position in op.positions]
                 map_ = op.starts.data
@@ -87,7 +132,8 @@ def _count(block: Block, at: Mapping[SSAValue, int], moved: Moved) -> None:
                         starts, type_.get_shape(), op.extents(), strict=True
                     )
                 )
-                size = math.prod(sizes) * element_bytes(type_.element_type)
-                moved.add(size, out=isinstance(op, SliceOutOp))
+                slices = found.setdefault(op.page, Slices())
+                slices.count += 1
+                slices.bytes += math.prod(sizes) * element_bytes(type_.element_type)
             case _:
                 pass

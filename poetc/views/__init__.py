@@ -4,7 +4,7 @@ from the scheduled graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -77,20 +77,12 @@ def check(name: str, path: str) -> None:
         raise InputError(f"--{name} needs pip install 'poetc[report]'")
 
 
-def untiled(pictures: Iterable[str]) -> str:
-    """Why no kernels run in tiles where these pictures are asked for; empty where none is."""
-    flags = " and ".join(f"--{name}" for name in pictures)
-    return f"{flags} can't show them" if flags else ""
-
-
 def draw(step: CompiledStep, paths: Mapping[str, str]) -> dict[str, str | bytes]:
     """The content of each file, by its path, of pictures of a step; `paths` are those of the
     pictures by name. Raises InputError as `step_view`."""
     if not paths:
         return {}
-    from poetc.ir.stream_use import refuse_tiles
     from poetc.views.step import step_view
 
-    refuse_tiles(step.compiled.graph, " and ".join(f"--{name}" for name in paths))
     view = step_view(step.compiled)
     return {path: PICTURES[name].render(view, step, path) for name, path in paths.items()}

@@ -7,7 +7,7 @@ from the package vl-convert-python and stands in the page.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from poetc.report import Summary
 from poetc.report_ram import KINDS
 from poetc.report_rows import tried_text
 from poetc.units import format_bytes, format_energy, format_time
-from poetc.views.step import LIFE_KINDS, StepView, stacked
+from poetc.views.step import LIFE_KINDS, Run, StepView, Tiles, stacked
 
 if TYPE_CHECKING:
     from poetc.planning.report import ScheduleReport
@@ -85,6 +85,7 @@ def page_data(view: StepView, summary: Summary) -> dict[str, Any]:
             (
                 *(run.kernel, run.source, int(run.recomputes), run.begin_ns, run.end_ns),
                 *(run.energy_nj, run.step, run.reads, run.writes),
+                None if run.tiles is None else _tiles_data(run.tiles),
             )
             for run in view.runs
         ],
@@ -101,10 +102,15 @@ def page_data(view: StepView, summary: Summary) -> dict[str, Any]:
     }
 
 
+def _tiles_data(tiles: Tiles) -> tuple[Any, ...]:
+    slices = [(each.tensor, each.direction, each.count, each.bytes) for each in tiles.slices]
+    return tiles.text, tiles.read_ns, tiles.write_ns, slices
+
+
 def answers(view: StepView, summary: Summary) -> Iterator[str]:
     """Answers to the first questions about a schedule, one or two sentences each: which tensors are
-    live at the peak, which kernels are recomputed, how long computing waits for transfers, and how
-    far the schedule may be from optimal."""
+    live at the peak, which kernels are recomputed or run in tiles, how long computing waits for
+    transfers, and how far the schedule may be from optimal."""
     peak = summary.ram.peak
     largest = ", ".join(f"{t.name} ({format_bytes(t.bytes)})" for t in peak.tensors[:3])
     where = f", from {peak.location}" if peak.location else ""
@@ -123,22 +129,20 @@ def answers(view: StepView, summary: Summary) -> Iterator[str]:
         )
     again = [run for run in view.runs if run.recomputes]
     if again:
-        time_ns = sum(run.end_ns - run.begin_ns for run in again)
-        named = dict.fromkeys(f"{run.kernel} ({run.source})" for run in again)
-        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        share = time_ns / max(1, view.makespan_ns)
-        yield (
-            f"Kernels are recomputed {len(again)} times, {share:.2%} of the time: "
-            f"{', '.join([*named][:MOST_NAMED])}{more}."
-        )
+        yield f"Kernels are recomputed {len(again)} times, {_share(again, view)}."
     else:
         yield "No kernel is recomputed."
-    stall_ns = sum(stall.end_ns - stall.begin_ns for stall in view.stalls)
-    if view.moves:
+    tiled = [run for run in view.runs if run.tiles is not None]
+    if tiled:
+        yield f"Kernels run in tiles {len(tiled)} times, {_share(tiled, view)}."
+    waits_ns = sum(stall.end_ns - stall.begin_ns for stall in view.stalls)
+    waits_ns += sum(run.tiles.read_ns + run.tiles.write_ns for run in tiled if run.tiles)
+    if summary.page_ins or summary.page_outs:
         yield (
-            f"{summary.page_ins} page-ins and {summary.page_outs} page-outs move "
+            f"{summary.page_ins} page-ins and {summary.page_outs} page-outs"
+            f"{', with the slices of tiles,' if tiled else ''} move "
             f"{format_bytes(summary.page_in_bytes + summary.page_out_bytes)}; computing waits "
-            f"{stall_ns / max(1, view.makespan_ns):.2%} of the time for them."
+            f"{waits_ns / max(1, view.makespan_ns):.2%} of the time for them."
         )
     if summary.gap is not None and summary.bound_nj is not None:
         bound = format_energy(summary.bound_nj)
@@ -148,11 +152,26 @@ def answers(view: StepView, summary: Summary) -> Iterator[str]:
         )
 
 
+def _share(runs: Sequence[Run], view: StepView) -> str:
+    """The share of the time that some runs of kernels take, and which kernels they are."""
+    time_ns = sum(run.end_ns - run.begin_ns for run in runs)
+    named = dict.fromkeys(f"{run.kernel} ({run.source})" for run in runs)
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    share = time_ns / max(1, view.makespan_ns)
+    return f"{share:.2%} of the time: {', '.join([*named][:MOST_NAMED])}{more}"
+
+
 def energy_rows(view: StepView, summary: Summary) -> Iterator[tuple[str, str, float]]:
     """Where the energy goes: what, how much, and its share."""
+
+    def computing_nj(recomputes: bool) -> int:
+        found = (run for run in view.runs if run.recomputes is recomputes)
+        return sum(r.energy_nj - (r.tiles.slices_nj if r.tiles else 0) for r in found)
+
     spent = {
-        "kernels, first runs": sum(r.energy_nj for r in view.runs if not r.recomputes),
-        "kernels, recomputed": sum(r.energy_nj for r in view.runs if r.recomputes),
+        "kernels, first runs": computing_nj(False),
+        "kernels, recomputed": computing_nj(True),
+        "slices of tiles": sum(r.tiles.slices_nj for r in view.runs if r.tiles),
         "page-ins": sum(m.energy_nj for m in view.moves if m.direction == "in"),
         "page-outs": sum(m.energy_nj for m in view.moves if m.direction == "out"),
     }

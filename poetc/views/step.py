@@ -1,4 +1,7 @@
-"""What happens in a compiled step, and when: live ranges, kernels, transfers."""
+"""What happens in a compiled step, and when: live ranges, kernels, transfers.
+
+A kernel in tiles is one run: its tiles are not told apart, nor the slices that they move.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
+from poetc.backends.c.layout import block_offset, static_ram_bytes
+from poetc.costmodel.slices import slice_costs
 from poetc.driver import Compiled
 from poetc.errors import InputError
 from poetc.ir.graph import view_scheduled
@@ -15,18 +20,27 @@ from poetc.ir.kinds import TENSOR_KINDS, tensor_kinds
 from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
-    ComputeOp,
+    CostAttr,
     PageType,
+    RunOp,
+    SliceInOp,
+    StreamOp,
+    TileBufferOp,
     offset_of,
 )
+from poetc.ir.stream_use import loops_of, slices_of
 from poetc.ir.timeline import moments, simulate
 from poetc.ir.unschedule import origins
 from poetc.planning.problem import alignment_of, storage_of
 from poetc.report_ram import source_of, tensor_names
 from poetc.schedule.model.problem import Compute, Free, PageIn, Place
 
-LIFE_KINDS: tuple[str, ...] = (*TENSOR_KINDS, "workspace")
+LIFE_KINDS: tuple[str, ...] = (*TENSOR_KINDS, "workspace", "transfer_buffers")
 """Kinds of what is in the arena."""
+
+
+_BLOCK = -1
+"""In place of the number of a tensor."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +73,39 @@ class Life:
 
 
 @dataclass(frozen=True)
+class Slices:
+    """What a kernel in tiles moves of a tensor (index), "in" from storage or "out" to it: so many
+    slices, which have `bytes` together."""
+
+    tensor: int
+    direction: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a kernel runs in tiles. Of each nest in turn `loops` has (iterations, in a tile), from
+    the outermost loop on. Of the time of the kernel, slices are read for `read_ns` and written for
+    `write_ns`, which takes `slices_nj` of its energy."""
+
+    loops: tuple[tuple[tuple[int, int], ...], ...]
+    slices: tuple[Slices, ...]
+    read_ns: int
+    write_ns: int
+    slices_nj: int
+
+    @property
+    def text(self) -> str:
+        """The loops in words, such as "32 by 8, 4 by 2"."""
+        nests = (", ".join(f"{n} by {tile}" for n, tile in loops) for loops in self.loops)
+        return "; ".join(nest or "one tile" for nest in nests)
+
+
+@dataclass(frozen=True)
 class Run:
-    """A run of a kernel. `reads` and `writes` are tensors (indices); `step` counts steps of the
-    schedule."""
+    """A run of a kernel, whole or in `tiles`. `reads` and `writes` are tensors (indices); `step`
+    counts steps of the schedule."""
 
     kernel: str
     source: str | None
@@ -72,6 +116,7 @@ class Run:
     step: int
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    tiles: Tiles | None = None
 
 
 @dataclass(frozen=True)
@@ -128,9 +173,11 @@ class _Reader:
     def __init__(self, compiled: Compiled) -> None:
         self.graph = compiled.graph
         device = compiled.options.device
-        self.storage, self.align = storage_of(device), alignment_of(device)
+        self.storage = storage_of(device, self.graph.block_bytes)
+        self.align = alignment_of(device)
+        self.power_w = 0.0 if self.storage is None else slice_costs(device).power_w
         if self.storage is None and any(
-            isinstance(op, AnyPageIn | AnyPageOut) for op in self.graph.block.ops
+            isinstance(op, AnyPageIn | AnyPageOut | StreamOp) for op in self.graph.block.ops
         ):
             raise InputError(
                 f"the step has transfers, and device {device.title} no storage; name the device "
@@ -150,7 +197,7 @@ class _Reader:
             if self.origin[value] is not value:
                 continue
             owner = value.owner
-            source = source_of(owner) if isinstance(owner, ComputeOp) else None
+            source = source_of(owner) if isinstance(owner, RunOp) else None
             self.index[value] = len(self.tensors)
             type = value.type.tensor if isinstance(value.type, PageType) else value.type
             self.tensors.append(Tensor(names[v], kinds[value], str(type), source))
@@ -167,21 +214,24 @@ class _Reader:
         moving: list[tuple[int, int]] = []
         stalls: list[Stall] = []
         at = end_ns = 0
+        if self.graph.block_bytes is not None:
+            self._block(self.graph.block_bytes)
         for v, tensor in enumerate(problem.tensors):
             if tensor.start is Place.RAM:
                 self._begin(v, scheduled.values[v], "the start of the step", 0, 0)
         for op, begin_ns, end_ns in moments(self.graph, self.storage, self.align):
             step = steps.get(op)
             match step:
-                case Compute(k, pairs):
-                    assert isinstance(op, ComputeOp)
+                case Compute(k, pairs, variant):
+                    assert isinstance(op, RunOp)
                     operation, name = problem.operations[k], op.label.data
+                    way = operation.way(variant)
                     for _, taken in pairs:
                         self._end(taken, begin_ns, at)
-                    for v in operation.outputs:
+                    for v in way.resident(operation.outputs):
                         self._begin(v, scheduled.values[v], f'kernel "{name}"', begin_ns, at)
-                    if operation.workspace_bytes and op.workspace_offset is not None:
-                        self._workspace(op, operation.workspace_bytes, begin_ns, end_ns, at)
+                    if way.workspace_bytes and op.workspace_offset is not None:
+                        self._workspace(op, way.workspace_bytes, begin_ns, end_ns, at)
                     runs.append(self._run(op, begin_ns, end_ns, at))
                 case PageIn(v):
                     assert isinstance(op, AnyPageIn)
@@ -192,12 +242,12 @@ class _Reader:
                     pass
             if isinstance(op, AnyPageIn | AnyPageOut):
                 moving.append((self.tensor(op.tensor), at))
-            if end_ns > begin_ns and not isinstance(op, ComputeOp):
+            if end_ns > begin_ns and not isinstance(op, RunOp):
                 waited = op.operands[0].owner if step is None else op
                 assert isinstance(waited, AnyPageIn | AnyPageOut)
                 direction = "in" if isinstance(waited, AnyPageIn) else "out"
                 stalls.append(Stall(self.tensor(waited.tensor), direction, begin_ns, end_ns))
-            if isinstance(op, ComputeOp | AnyPageIn | AnyPageOut):
+            if isinstance(op, RunOp | AnyPageIn | AnyPageOut):
                 at += 1
         for v in list(self.open):
             self._end(v, end_ns, at)
@@ -209,8 +259,17 @@ class _Reader:
             tuple(stalls),
             end_ns,
             at,
-            self.graph.arena_bytes or 0,
+            static_ram_bytes(self.graph),
         )
+
+    def _block(self, bytes: int) -> None:
+        """The block of a page that is behind the tensors in the arena, all the time."""
+        tensor = Tensor("block of a page", "transfer_buffers", "bytes", None)
+        offset = block_offset(self.graph)
+        self.open[_BLOCK] = Life(
+            len(self.tensors), "the start of the step", bytes, offset, 0, 0, 0, 0
+        )
+        self.tensors.append(tensor)
 
     def _begin(self, v: int, value: SSAValue, begins: str, time_ns: int, at: int) -> None:
         bytes, offset = self.scheduled.problem.tensors[v].bytes, offset_of(value)
@@ -223,7 +282,7 @@ class _Reader:
         if life is not None:
             self.lives.append(replace(life, end_ns=time_ns, end=at))
 
-    def _workspace(self, op: ComputeOp, bytes: int, begin_ns: int, end_ns: int, at: int) -> None:
+    def _workspace(self, op: RunOp, bytes: int, begin_ns: int, end_ns: int, at: int) -> None:
         assert op.workspace_offset is not None
         name = op.label.data
         offset = op.workspace_offset.value.data
@@ -231,9 +290,10 @@ class _Reader:
             len(self.tensors), f'kernel "{name}"', bytes, offset, begin_ns, end_ns, at, at + 1
         )
         self.lives.append(life)
-        self.tensors.append(Tensor(f"workspace of {name}", "workspace", "bytes", source_of(op)))
+        type = _buffers_of(op) if isinstance(op, StreamOp) else "bytes"
+        self.tensors.append(Tensor(f"workspace of {name}", "workspace", type, source_of(op)))
 
-    def _run(self, op: ComputeOp, begin_ns: int, end_ns: int, at: int) -> Run:
+    def _run(self, op: RunOp, begin_ns: int, end_ns: int, at: int) -> Run:
         return Run(
             kernel=op.label.data,
             source=source_of(op),
@@ -244,6 +304,22 @@ class _Reader:
             step=at,
             reads=tuple(dict.fromkeys(map(self.tensor, op.operands))),
             writes=tuple(dict.fromkeys(map(self.tensor, op.results))),
+            tiles=self._tiles(op) if isinstance(op, StreamOp) else None,
+        )
+
+    def _tiles(self, op: StreamOp) -> Tiles:
+        results = set(op.results)
+        slices = (
+            Slices(self.tensor(v), "out" if v in results else "in", each.count, each.bytes)
+            for v, each in slices_of(op).items()
+        )
+        cost = op.cost or CostAttr(0)
+        return Tiles(
+            loops=tuple(map(tuple, loops_of(op))),
+            slices=tuple(slices),
+            read_ns=cost.read_ns,
+            write_ns=cost.write_ns,
+            slices_nj=round(cost.slices_ns * self.power_w),
         )
 
     def _moves(self, moving: list[tuple[int, int]]) -> Iterator[Move]:
@@ -262,6 +338,25 @@ class _Reader:
                 moved.stall_ns,
                 at,
             )
+
+
+def slice_times(run: Run) -> Iterator[tuple[str, int, int]]:
+    """Direction and times in ns of what a kernel in tiles moves, as pictures show it: as if it read
+    all slices, computed, and wrote all slices."""
+    if run.tiles is not None and run.tiles.read_ns:
+        yield "in", run.begin_ns, run.begin_ns + run.tiles.read_ns
+    if run.tiles is not None and run.tiles.write_ns:
+        yield "out", run.end_ns - run.tiles.write_ns, run.end_ns
+
+
+def _buffers_of(stream: StreamOp) -> str:
+    """The buffers that the tiles of a kernel have in its workspace, in words."""
+    found = (
+        f"{op.buffer.type} at {op.offset.value.data:,}"
+        for op in stream.tiles.walk()
+        if isinstance(op, SliceInOp | TileBufferOp)
+    )
+    return ", ".join(dict.fromkeys(found))
 
 
 def live_bytes(view: StepView) -> list[tuple[int, dict[str, int]]]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from poetc.views.step import StepView, live_bytes
+from poetc.views.step import StepView, live_bytes, slice_times
 
 LANES = ("compute", "stalls", "page-ins", "page-outs")
 """Lanes of the trace, by their thread number from 1 on."""
 
+LANE_OF = {"in": 3, "out": 4}
+"""Of a transfer in that direction."""
+
 
 def trace_json(view: StepView, name: str) -> str:
     """The trace of a step of the program `name`, as JSON text: kernels, stalls and transfers in
-    lanes, and the live bytes of each kind as a counter."""
+    lanes, and the live bytes of each kind as a counter. What a kernel in tiles reads is one event
+    as long as that takes, at the beginning of the kernel, what it writes one at its end."""
     events = [_meta("process_name", 0, name)]
     events += [_meta("thread_name", lane, text) for lane, text in enumerate(LANES, start=1)]
     tensors = view.tensors
@@ -29,12 +33,35 @@ def trace_json(view: StepView, name: str) -> str:
             "reads": [tensors[v].name for v in run.reads],
             "writes": [tensors[v].name for v in run.writes],
         }
+        if (tiles := run.tiles) is not None:
+            arguments |= {
+                "tiles": tiles.text,
+                "read_ns": tiles.read_ns,
+                "write_ns": tiles.write_ns,
+                "slices_energy_nj": tiles.slices_nj,
+            }
         events.append(_event(run.kernel, 1, run.begin_ns, run.end_ns, arguments))
     for stall in view.stalls:
         title = f"wait for page-{stall.direction} of {tensors[stall.tensor].name}"
         events.append(_event(title, 2, stall.begin_ns, stall.end_ns, {}))
+    moves: list[dict[str, Any]] = []
+    for run in view.runs:
+        for direction, begin_ns, end_ns in slice_times(run):
+            moved = [
+                {"tensor": tensors[s.tensor].name, "slices": s.count, "bytes": s.bytes}
+                for s in (run.tiles.slices if run.tiles is not None else ())
+                if s.direction == direction
+            ]
+            moves.append(
+                _event(
+                    f"slices of {run.kernel}",
+                    LANE_OF[direction],
+                    begin_ns,
+                    end_ns,
+                    {"bytes": sum(each["bytes"] for each in moved), "slices": moved},
+                )
+            )
     for move in view.moves:
-        lane = 3 if move.direction == "in" else 4
         arguments = {
             "bytes": move.bytes,
             "energy_nj": move.energy_nj,
@@ -42,7 +69,8 @@ def trace_json(view: StepView, name: str) -> str:
             "kind": tensors[move.tensor].kind,
         }
         name = tensors[move.tensor].name
-        events.append(_event(name, lane, move.begin_ns, move.end_ns, arguments))
+        moves.append(_event(name, LANE_OF[move.direction], move.begin_ns, move.end_ns, arguments))
+    events += sorted(moves, key=lambda event: event["ts"])
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": events + _counters(view)}) + "\n"
 
 
