@@ -31,7 +31,7 @@ from poetc.planning.memory import plan_graph_memory
 from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.tile_search import KernelTiles, slice_places
 from poetc.request import options_of
-from poetc.variants.nests import Nest, nests
+from poetc.variants.nests import nest_model
 from poetc.variants.tiling import NestSearch
 
 GESTURE = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
@@ -111,8 +111,8 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
     (kernel,) = (op for op in module.ops if isinstance(op, FuncOp))
     every, costs = frozenset({0, 1, 2}), slice_costs(device)
     found = KernelTiles(kernel, costs).fastest(every, limit_bytes)
-    model = nests(kernel)
-    assert isinstance(model, Nest) and found is not None
+    model = nest_model(kernel)
+    assert model is not None and found is not None
     loops = tuple(range(len(model.loops)))
     extents = [loop.extent for loop in model.loops]
     times: list[float] = []

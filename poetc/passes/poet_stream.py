@@ -39,16 +39,20 @@ class PoetStreamPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InfeasibleError where it is proven that no schedule fits, and TimeLimitError where
         none was found."""
+        for graph in graphs(op):
+            plan_graph(graph, self.options)
+
+    @property
+    def options(self) -> ScheduleOptions:
+        """What a graph is scheduled for; InputError for numbers that mean nothing."""
         if self.ram < 0:
             raise InputError(f"ram is a number of bytes, not {self.ram}")
         if self.align < 1 or self.align & (self.align - 1):
             raise InputError(f"align is a power of two, not {self.align}")
         check_block_bytes(self.block, "block")
-        options = ScheduleOptions(
+        return ScheduleOptions(
             budget=Budget(self.ram + self.block, block_bytes=self.block),
             device=load_device(self.device),
             align=self.align,
             params="storage",
         )
-        for graph in graphs(op):
-            plan_graph(graph, options)

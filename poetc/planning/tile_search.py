@@ -20,8 +20,7 @@ from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
 from poetc.schedule.arena.pack import round_up
 from poetc.variants.candidates import tile_sizes
-from poetc.variants.nests import Nest as NestModel
-from poetc.variants.nests import nests
+from poetc.variants.nests import nest_model
 from poetc.variants.tiling import NestSearch
 from poetc.variants.tiling import Tiled as Weighed
 
@@ -217,8 +216,7 @@ class _NestTiles:
     def __init__(self, nest: Nest, costs: SliceCosts) -> None:
         self.nest = nest
         function = nest.function
-        tree = nests(function)
-        model = tree if isinstance(tree, NestModel) else tree.together
+        model = nest_model(function)
         # Sums that are interrupted have a buffer of their own.
         self.model = None if model is None else replace(model, sum_in_result=0)
         pages = len(buffers(function, "inputs")) + len(buffers(function, "results"))

@@ -239,7 +239,7 @@ class _Variants:
         compute, operation = self.view.computes[k], self.view.problem.operations[k]
         tensors = self.view.problem.tensors
         assert isinstance(compute, ComputeOp)
-        positions = _positions(compute, operation)
+        positions = buffers_of(compute, operation)
         streamable = {
             v for v, at in positions.items() if tensors[v].pageable and at <= kernel.streamable
         }
@@ -316,7 +316,7 @@ class _Variants:
         return self.names[key]
 
 
-def _positions(compute: ComputeOp, operation: Operation) -> dict[int, frozenset[int]]:
+def buffers_of(compute: RunOp, operation: Operation) -> dict[int, frozenset[int]]:
     """For each tensor of an operation the buffers of the kernel that it is."""
     values = dict.fromkeys(compute.operands)
     numbers = dict(zip(values, operation.inputs, strict=True))

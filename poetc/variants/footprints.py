@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poetc.variants.nests import Dim, Stream
+from poetc.variants.nests import Dim
 
 Numbers = np.ndarray
 
@@ -126,18 +126,3 @@ def _clipped(
         touched = np.add.reduceat(touched, at, axis=axis)
         found = np.add.reduceat(found, at, axis=axis)
     return touched, found
-
-
-def distinct(stream: Stream, extents: Sequence[int]) -> int:
-    """Bytes of a buffer that are touched at all, and so are moved in whatever tiles; at least one
-    row of those that are read by position."""
-    count = 1
-    for dim in stream.dims:
-        if dim.rows:
-            continue
-        loops = tuple(extents[loop] for loop, _ in dim.terms)
-        if prod(loops) > MOST_POSITIONS:
-            count *= min(dim.extent, max(loops))
-            continue
-        count *= len(_positions(dim, loops))
-    return count * stream.element_bytes

@@ -1,12 +1,8 @@
-"""The nests of a lowered kernel: loops that can run in tiles, and the slices that a tile touches.
+"""The model of a nest: loops that can run in tiles, and the slices that a tile touches.
 
-A nest is a chain of loops, parallel ones first, then those of a sum. Where several nests share
-outer loops, they may run one after the other, each with all loops to itself (`Group`): what one
-gives the next, for each iteration of the loops that they shared, is then kept in RAM.
-
-Some loops are not tiled, and run whole in each tile: loops that run in order, loops between
-positions from memory, loops inside a sum that do not belong to it, and, where nests run together,
-all loops inside of the shared ones.
+A nest is a chain of loops, parallel ones first, then those of a sum. Some loops are not tiled, and
+run whole in each tile: loops that run in order, loops between positions from memory, loops inside a
+sum that do not belong to it, and all loops inside of one that has several beside each other.
 """
 
 from __future__ import annotations
@@ -93,25 +89,13 @@ class Nest:
         return sum(not loop.resumed_bytes for loop in self.loops)
 
 
-@dataclass(frozen=True)
-class Group:
-    """Nests that run one after the other, with `kept_bytes` of RAM for what they give each other;
-    or `together`, tile by tile of the loops that they share, if there are any."""
-
-    parts: tuple[Tree, ...]
-    kept_bytes: int
-    together: Nest | None = None
-
-
-Tree = Nest | Group
-
-
-def nests(function: func.FuncOp) -> Tree:
-    """The nests of a kernel. Its workspaces are beside them, in RAM whole (`workspace_bytes`).
+def nest_model(function: func.FuncOp) -> Nest | None:
+    """The model of a nest (`distribute`), or of a whole kernel whose loops are in one; None where
+    loops run one after the other that have none around. Workspaces are beside it, in RAM whole.
 
     Raises InputError for what is no kernel.
     """
-    return _Reader(function).tree((), (), list(function.body.block.ops))
+    return _Reader(function).model()
 
 
 def streamed_buffers(function: func.FuncOp) -> tuple[int, ...]:
@@ -127,96 +111,25 @@ class _Reader:
         self.buffers: dict[SSAValue, int] = {
             function.body.block.args[n]: n for n in streamed_buffers(function)
         }
-        self.workspaces = set(buffers(function, "workspace"))
         workspace_bytes(function)  # all of static shape
+        self.ops = list(function.body.block.ops)
 
-    def tree(
-        self,
-        chain: tuple[affine.ForOp, ...],
-        outer: Sequence[Operation],
-        ops: Sequence[Operation],
-    ) -> Tree:
-        """What `ops` do inside of the loops `chain`, and `outer`, which stand further outside."""
-        inside = [loop for op in ops for loop in _outermost_loops(op)]
-        if len(inside) == 1 and _can_tile(chain, inside[0]):
+    def model(self) -> Nest | None:
+        chain: list[affine.ForOp] = []
+        outer, ops = [], self.ops  # what stands further outside, and in the innermost loop so far
+        inside = list(_outermost_loops(ops))
+        while len(inside) == 1 and _can_tile(chain, inside[0]):
             (loop,) = inside
-            return self.tree(
-                (*chain, loop), [*outer, *_beside(ops, loop)], list(loop.body.block.ops)
-            )
-        together = self._nest(chain, [*outer, *ops])
-        if len(inside) < 2 or any(loop.inits for loop in chain):
-            return together
-        if any(loop.parent_op() is not ops[0].parent_op() for loop in inside):
-            return together  # some are under guards
-        split = self._distributed(chain, outer, ops)
-        return Group(*split, together if chain else None)
+            outer += _beside(ops, loop)
+            chain.append(loop)
+            ops = list(loop.body.block.ops)
+            inside = list(_outermost_loops(ops))
+        guarded = any(loop.parent_op() is not ops[0].parent_op() for loop in inside)
+        if len(inside) > 1 and not chain and not guarded:
+            return None
+        return self._nest(chain, [*outer, *ops])
 
-    def _distributed(
-        self, chain: tuple[affine.ForOp, ...], outer: Sequence[Operation], ops: Sequence[Operation]
-    ) -> tuple[tuple[Tree, ...], int]:
-        """A tree for each loop in `ops`, and the bytes kept between them.
-
-        What follows from a loop is done behind it and kept for the later ones; what follows from
-        none is done again wherever it is used.
-        """
-        part_of: dict[SSAValue, int] = {}
-        written: dict[SSAValue, int] = {}
-        loops = 0
-        parts: list[list[Operation]] = [[]]
-        parts += [[] for op in ops if isinstance(op, affine.ForOp)]
-        for op in ops:
-            if isinstance(op, affine.YieldOp | func.ReturnOp):
-                continue
-            after = max((part_of.get(v, 0) for v in _used((op,))), default=0)
-            for load in _of_type(op, LOADS):
-                after = max(after, written.get(load.memref, 0))
-            if isinstance(op, affine.ForOp):
-                loops += 1
-                after = loops
-            stores = list(_of_type(op, STORES))
-            if stores:
-                after = max(after, 1)
-            parts[after].append(op)
-            part_of.update((result, after) for result in op.results)
-            for store in stores:
-                written[store.memref] = max(after, written.get(store.memref, 0))
-        free = [*outer, *parts[0]]
-        times = prod(extent(loop) for loop in chain)
-        kept, trees = 0, []
-        for number, part in enumerate(parts[1:], 1):
-            stored = [op for op in free if any(_of_type(op, STORES))] if number == 1 else []
-            needed = [op for op in _needed(free, [*stored, *part]) if op not in stored]
-            trees.append(self.tree(chain, [*needed, *stored], part))
-            given = _used(later for p in parts[number + 1 :] for later in p)
-            made = [v for op in part for v in op.results if v in given]
-            kept += times * sum(_value_bytes(value.type) for value in made)
-        return tuple(trees), kept + self._expanded_bytes(chain, parts[1:])
-
-    def _expanded_bytes(
-        self, chain: Sequence[affine.ForOp], parts: Sequence[Sequence[Operation]]
-    ) -> int:
-        """What workspaces need more if one part has filled them before the next one begins."""
-        more = 0
-        for workspace in self.workspaces:
-            users = [
-                number
-                for number, part in enumerate(parts)
-                if any(a.memref is workspace for op in part for a in _of_type(op, LOADS + STORES))
-            ]
-            if len(users) < 2:
-                continue
-            used: set[SSAValue] = set()
-            for op in parts[users[0]]:
-                for store in _of_type(op, STORES):
-                    if store.memref is workspace:
-                        used |= {v for index in linear_indices(store) if index for v in index.terms}
-            times = prod(extent(loop) for loop in chain if loop.body.block.args[0] not in used)
-            assert isinstance(workspace.type, MemRefType)
-            size = prod(workspace.type.get_shape()) * element_bytes(workspace.type.element_type)
-            more += (times - 1) * size
-        return more
-
-    def _nest(self, chain: tuple[affine.ForOp, ...], ops: Sequence[Operation]) -> Nest:
+    def _nest(self, chain: Sequence[affine.ForOp], ops: Sequence[Operation]) -> Nest:
         loops: list[Loop] = []
         carried = 0  # of sums around that do not go on in the next loop
         for depth, op in enumerate(chain):
@@ -303,14 +216,14 @@ def _joins(outside: affine.ForOp, loop: affine.ForOp) -> bool:
     return bool(carried) and all(start in carried for start in loop.inits)
 
 
-def _outermost_loops(op: Operation) -> Iterator[affine.ForOp]:
-    if isinstance(op, affine.ForOp):
-        yield op
-        return
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.ops:
-                yield from _outermost_loops(inner)
+def _outermost_loops(ops: Iterable[Operation]) -> Iterator[affine.ForOp]:
+    for op in ops:
+        if isinstance(op, affine.ForOp):
+            yield op
+            continue
+        for region in op.regions:
+            for block in region.blocks:
+                yield from _outermost_loops(block.ops)
 
 
 def _beside(ops: Iterable[Operation], loop: affine.ForOp) -> Iterator[Operation]:
@@ -424,27 +337,10 @@ def _comes_from(values: Sequence[SSAValue]) -> tuple[list[SSAValue], bool]:
                 loops[value if value is owner.args[0] else owner.args[0]] = None
             continue
         loaded |= isinstance(owner, LOADS)
-        for operand in _used((owner,)):
-            if operand not in seen:
-                seen.add(operand)
-                pending.append(operand)
+        fresh = {operand for op in owner.walk() for operand in op.operands} - seen
+        seen |= fresh
+        pending += fresh
     return list(loops), loaded
-
-
-def _used(ops: Iterable[Operation]) -> dict[SSAValue, None]:
-    """Values that are used in `ops`, in order."""
-    return {value: None for op in ops for inner in op.walk() for value in inner.operands}
-
-
-def _needed(ops: Sequence[Operation], by: Sequence[Operation]) -> list[Operation]:
-    """Of `ops`, those whose results are used by the others, directly or not; in order."""
-    used = set(_used(by))
-    found: list[Operation] = []
-    for op in reversed(ops):
-        if not used.isdisjoint(op.results):
-            found.append(op)
-            used.update(_used((op,)))
-    return found[::-1]
 
 
 def _value_bytes(type: Attribute) -> int:

@@ -44,7 +44,6 @@ from poetc.ir.poet.transfers import (
     WaitOp,
     transfer_of,
 )
-from poetc.ir.poet.variants import VARIANTS, TiledNest, VariantAttr, VariantData
 from poetc.ir.remainder import RemOp
 
 Poet = Dialect(
@@ -67,5 +66,5 @@ Poet = Dialect(
         ReturnOp,
         YieldOp,
     ],
-    [PageType, TransferType, CostAttr, VariantAttr],
+    [PageType, TransferType, CostAttr],
 )
