@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,8 +56,8 @@ class Pages:
         assert status != OK or back.raw == PAYLOAD
         return status
 
-    def clear(self) -> int:
-        return self._call("blocks_clear")
+    def clear(self, begin: int, end: int) -> int:
+        return self._slice("clear", begin, page(bytes(end - begin)))
 
     def write_slice(self, begin: int, end: int) -> int:
         return self._slice("out", begin, page(PAYLOAD[begin:end]))
@@ -69,7 +71,8 @@ class Pages:
     def _slice(self, direction: str, begin: int, data: ctypes.Array[ctypes.c_char]) -> int:
         shape = _Slice(1, 1, (len(PAYLOAD),), (len(data),))
         start = (ctypes.c_int32 * 1)(begin)
-        return self._call(f"slice_{direction}", ctypes.byref(shape), start, data)
+        buffer = () if direction == "clear" else (data,)
+        return self._call(f"slice_{direction}", ctypes.byref(shape), start, *buffer)
 
     def _call(self, name: str, *arguments: object) -> int:
         function = getattr(self.library, f"poetc_{name}")
@@ -107,7 +110,8 @@ def test_no_block_of_another_tag_is_one_that_is_incomplete(tensor: Pages) -> Non
 
 def test_what_has_not_been_written(tensor: Pages) -> None:
     """No part of a block is read before all of it is there, and none is written twice."""
-    assert tensor.clear() == OK and tensor.read_slice(0, 1) == CORRUPT
+    assert tensor.clear(0, 25) == tensor.clear(25, 100) == tensor.clear(100, 120) == OK
+    assert tensor.read_slice(0, 1) == CORRUPT
     assert tensor.write_slice(0, 25) == tensor.write_slice(100, 120) == OK
     assert tensor.read_slice(0, 25) == tensor.read_slice(100, 120) == CORRUPT
     before = bytes(tensor.store.bytes)
@@ -119,11 +123,28 @@ def test_what_has_not_been_written(tensor: Pages) -> None:
     assert tensor.read() == tensor.read_slice(0, 1) == CORRUPT and tensor.read_slice(60, 120) == OK
 
 
+def test_only_blocks_in_parts_are_written_empty(tensor: Pages) -> None:
+    """Each once, wherever slices end and in whatever order they are written."""
+    rng = random.Random(1)
+    for _ in range(200):
+        ends = [0, *sorted(rng.sample(range(1, 120), rng.randrange(6))), 120]
+        slices = list(itertools.pairwise(ends))
+        tensor.store.bytes[:] = rng.randbytes(2 * BLOCK)
+        tensor.store.calls.clear()
+        rng.shuffle(slices)
+        assert all(tensor.clear(*each) == OK for each in slices)
+        parts = [n for n in (0, 1) if any(60 * n < end < 60 * n + 60 for end in ends)]
+        assert sorted(tensor.store.calls) == [f"write {BLOCK * n} {BLOCK}" for n in parts]
+        rng.shuffle(slices)
+        assert all(tensor.write_slice(*each) == OK for each in slices)
+        assert tensor.store.bytes == page_content(PAYLOAD, TAG, BLOCK)
+
+
 @pytest.mark.parametrize("verified", [False, True])
 def test_writes_are_verified(verified: bool, tmp_path: Path) -> None:
     """A store that says that it has written, and has not."""
     tensor = pages(tmp_path, ("-DPOETC_VERIFY_WRITES",) if verified else ())
-    assert tensor.clear() == OK
+    assert tensor.clear(0, 30) == tensor.clear(30, 90) == OK
     write = tensor.store.bytes
     tensor.store.bytes = Forgetful(write)
     assert (tensor.write_slice(0, 60) == CORRUPT) == verified

@@ -54,11 +54,13 @@ class SliceCosts:
         again = partial * (self.read.run_ns + self.block_bytes * self.read.byte_ns)
         return runs * (self.write.run_ns + whole * self.write.byte_ns + again)
 
-    def clear_ns(self, page_bytes: int) -> float:
-        """Time of writing a page empty, which comes before it is written in slices: once, from end
-        to end."""
+    def clear_ns(self, runs: Numbers, page_bytes: int) -> Numbers:
+        """Time of writing empty what blocks of a page its `runs` write in part, before all of them:
+        each run but the last one ends within a block at most, and all blocks are one run."""
         blocks = -(-page_bytes // self.block_bytes)
-        return self.write.run_ns + blocks * self.block_bytes * self.write.byte_ns
+        block_ns = self.block_bytes * self.write.byte_ns
+        each_ns = np.maximum(runs - 1, 0) * (self.write.run_ns + block_ns)
+        return np.minimum(each_ns, self.write.run_ns + blocks * block_ns)
 
     def energy_nj(self, time_ns: Numbers) -> Numbers:
         """Energy of transfers that take so long."""

@@ -54,25 +54,23 @@ class TiledNest:
 class TiledKernel:
     """A kernel that runs in tiles: its nests with their tile functions, and the buffers between
     them. `streamed` are the operands and results on storage, as buffers of the kernel.
-    `workspace_bytes` are those of all slices, sums and buffers between nests; `clear_ns` is the
-    time of writing results on storage empty before all tiles."""
+    `workspace_bytes` are those of all slices, sums and buffers between nests."""
 
     kernel: FuncOp
     distributed: Distributed
     nests: tuple[TiledNest, ...]
     streamed: frozenset[int]
     workspace_bytes: int
-    clear_ns: float
 
     @property
     def transfer_ns(self) -> float:
         """The time of all transfers."""
-        return self.clear_ns + sum(nest.transfer_ns for nest in self.nests)
+        return sum(nest.transfer_ns for nest in self.nests)
 
     @property
     def write_ns(self) -> float:
         """The time of what is written."""
-        return self.clear_ns + sum(nest.write_ns for nest in self.nests)
+        return sum(nest.write_ns for nest in self.nests)
 
     @property
     def read_bytes(self) -> int:
@@ -187,11 +185,7 @@ class KernelTiles:
             found.append(best)
         ends = (slice_places(nest.tiled, between)[1] for nest in found)
         workspace_bytes = max(ends, default=between)
-        results = [r for r in buffers(self.kernel, "results") if r.index in streamed]
-        clear_ns = sum(self.costs.clear_ns(buffer_bytes(result)) for result in results)
-        return TiledKernel(
-            self.kernel, distributed, tuple(found), streamed, workspace_bytes, clear_ns
-        )
+        return TiledKernel(self.kernel, distributed, tuple(found), streamed, workspace_bytes)
 
     def _stay(self) -> frozenset[int]:
         """Results that cannot be on storage: no slice has just what a tile makes, or two nests

@@ -287,6 +287,9 @@ class NestSearch:
         for moves in moved_by:
             moves_at_all |= False if moves is None else moves
         move = self.costs.write_ns if stream.stored else self.costs.read_ns
+        ns = move(runs, run_bytes, alignment)
+        if stream.stored:
+            ns += self.costs.clear_ns(runs, stride)
         size = -(-box * stream.element_bytes // _WORD_BYTES) * _WORD_BYTES
         if stream.stored:
             size = np.where(filled, size, IMPOSSIBLE_BYTES)
@@ -295,7 +298,7 @@ class NestSearch:
             size * moves_at_all,
             elements * stream.element_bytes,
             runs,
-            move(runs, run_bytes, alignment),
+            ns,
             moved_by,
         )
 

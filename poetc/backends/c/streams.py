@@ -52,6 +52,7 @@ class StreamPrinter:
     checked: Callable[[str, Sequence[str]], list[str]]
     indices: dict[SSAValue, Index] = field(default_factory=dict)
     slices: dict[tuple[str, ...], str] = field(default_factory=dict)
+    depth: int = 0
 
     def lines(self) -> list[str]:
         """The stream, as a block of the step."""
@@ -69,23 +70,23 @@ class StreamPrinter:
             argument: f"page{number}" for number, argument in enumerate(pages)
         }
         begin: list[str] = []
-        clear: list[str] = []
         for argument, name in self.names.items():
-            value = own[argument]
-            begin += wrapped(f"    const poetc_block_page {name} = {{", self.pages[value], "};")
-            if value in self.stream.results:
-                clear += self.checked("poetc_blocks_clear", ["store", f"&{name}"])
-        body = self._block(self.stream.tiles.block)
+            page = self.pages[own[argument]]
+            begin += wrapped(f"    const poetc_block_page {name} = {{", page, "};")
+        outs = [op for op in self.stream.tiles.walk() if isinstance(op, SliceOutOp)]
+        body = [line for op in outs for line in self._clear(op)]
+        body += self._block(self.stream.tiles.block)
         for fields, name in self.slices.items():
             begin += wrapped(f"    static const poetc_slice {name} = {{", fields, "};")
-        return ["    {", *_deeper([*begin, *clear, *body]), "    }"]
+        return ["    {", *_deeper([*begin, *body]), "    }"]
 
     def _block(self, block: Block) -> list[str]:
         lines: list[str] = []
         for op in block.ops:
             match op:
                 case affine.ForOp():
-                    lines += self._loop(op)
+                    inside = op.body.block
+                    lines += self._loop(op, lambda inside=inside: self._block(inside))
                 case SliceInOp():
                     lines += self._slice(op, "in", op.buffer)
                 case SliceOutOp():
@@ -102,16 +103,36 @@ class StreamPrinter:
                     raise InputError(f"the C backend does not know {op.name} in tiles")
         return lines
 
-    def _loop(self, loop: affine.ForOp) -> list[str]:
+    def _loop(self, loop: affine.ForOp, body: Callable[[], list[str]]) -> list[str]:
         (end,) = loop.upperBoundMap.data.results
         assert isinstance(end, AffineConstantExpr)
         step = loop.step.value.data
-        name = f"i{len(self.indices)}"
+        name = f"i{self.depth}"
         self.indices[loop.body.block.args[0]] = Index.of(Variable(name, 0, end.value - 1))
+        self.depth += 1
+        lines = _deeper(body())
+        self.depth -= 1
         head = f"    for (int32_t {name} = 0; {name} < {end.value}; {name} += {step}) {{"
-        return [head, *_deeper(self._block(loop.body.block)), "    }"]
+        return [head, *lines, "    }"]
+
+    def _clear(self, op: SliceOutOp) -> list[str]:
+        """What comes before a result is written in slices; nothing where it is one slice."""
+        assert isinstance(op.page.type, PageType) and isinstance(op.buffer.type, MemRefType)
+        if op.buffer.type.get_shape() == buffer_type(op.page.type.tensor).get_shape():
+            return []
+        loops: list[affine.ForOp] = []
+        around = op.parent_op()
+        while isinstance(around, affine.ForOp):
+            loops.append(around)
+            around = around.parent_op()
+
+        def lines() -> list[str]:
+            return self._loop(loops.pop(), lines) if loops else self._slice(op, "clear", op.buffer)
+
+        return lines()
 
     def _slice(self, op: AnySlice, direction: str, buffer: SSAValue) -> list[str]:
+        """A call of `poetc_slice_` and the direction: `in`, `out`, or `clear`."""
         assert isinstance(op.page.type, PageType) and isinstance(buffer.type, MemRefType)
         extents = buffer_type(op.page.type.tensor).get_shape()
         if len(extents) > MOST_DIMENSIONS:
@@ -136,7 +157,8 @@ class StreamPrinter:
         assert isinstance(owner, TileBufferOp | SliceInOp)
         assert self.stream.workspace_offset is not None
         where = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
-        arguments = ["store", f"&{self.names[op.page]}", f"&{slice_}", "start", where]
+        arguments = ["store", f"&{self.names[op.page]}", f"&{slice_}", "start"]
+        arguments += [where] if direction != "clear" else []
         if isinstance(op, SliceInOp) and rows is not None and op.row_dim is not None:
             return self._rows(op, op.row_dim.value.data, rows, starts, arguments)
         lines = [

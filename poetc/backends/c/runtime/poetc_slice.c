@@ -145,7 +145,27 @@ static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint
     return POETC_OK;
 }
 
-/* Moves all runs of a slice: stretches of bytes that are adjacent in the page and in the buffer. */
+/* A run that ends within a block, which begins in it too: nothing of that has been written. */
+static poetc_status run_clear(place *at, uint32_t first, uint32_t length)
+{
+    const uint32_t end = first + length;
+    const uint32_t number = (end - 1u) / payload(at->page);
+    const uint32_t begin = number * payload(at->page);
+    const uint32_t whole = length_of(at->page, number);
+    if (begin < first || end == begin + whole) {
+        return POETC_OK;
+    }
+    for (uint32_t i = 0; i != whole; ++i) {
+        at->page->block[i] = 0;
+    }
+    at->number = number;
+    at->remaining = whole;
+    at->changed = true;
+    return flush_page_block(at);
+}
+
+/* Moves all runs of a slice: stretches of bytes that are adjacent in the page and in the buffer. It
+ * is read, or written, or with neither buffer cleared. */
 static poetc_status move_slice(place *at, const poetc_slice *slice, const int32_t *start,
                                uint8_t *in, const uint8_t *out)
 {
@@ -179,8 +199,9 @@ static poetc_status move_slice(place *at, const poetc_slice *slice, const int32_
         }
         first *= slice->element_bytes;
         here *= slice->element_bytes;
-        const poetc_status status = in != NULL ? run_in(at, first, in + here, run_bytes)
-                                               : run_out(at, first, out + here, run_bytes);
+        const poetc_status status = in != NULL    ? run_in(at, first, in + here, run_bytes)
+                                    : out != NULL ? run_out(at, first, out + here, run_bytes)
+                                                  : run_clear(at, first, run_bytes);
         if (status != POETC_OK) {
             return status;
         }
@@ -219,21 +240,11 @@ poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
     return status == POETC_OK ? flush_page_block(&at) : status;
 }
 
-poetc_status poetc_blocks_clear(poetc_store *store, const poetc_block_page *page)
+poetc_status poetc_slice_clear(poetc_store *store, const poetc_block_page *page,
+                               const poetc_slice *slice, const int32_t *start)
 {
     place at = nowhere(store, page);
-    poetc_status status = POETC_OK;
-    const uint32_t blocks = (page->bytes + payload(page) - 1u) / payload(page);
-    for (uint32_t number = 0; status == POETC_OK && number < blocks; ++number) {
-        at.number = number;
-        at.remaining = length_of(page, number);
-        at.changed = true;
-        for (uint32_t i = 0; i != at.remaining; ++i) {
-            page->block[i] = 0;
-        }
-        status = flush_page_block(&at);
-    }
-    return status;
+    return move_slice(&at, slice, start, NULL, NULL);
 }
 
 poetc_status poetc_blocks_in(poetc_store *store, const poetc_block_page *page, void *data)

@@ -35,15 +35,17 @@ typedef struct {
 
 /* Read, or write, what of the slice that begins at `start` is within the tensor. What of the buffer
  * is outside is left alone. A block that is corrupt is POETC_CORRUPT.
- * Each byte is written once, after poetc_blocks_clear, and read when all of its block is written.
+ * Each byte is written once, after poetc_slice_clear for all slices of the page, and read when all
+ * of its block is written.
  */
 poetc_status poetc_slice_in(poetc_store *store, const poetc_block_page *page,
                             const poetc_slice *slice, const int32_t *start, void *buffer);
 poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
                              const poetc_slice *slice, const int32_t *start, const void *buffer);
 
-/* Nothing of the page has been written. */
-poetc_status poetc_blocks_clear(poetc_store *store, const poetc_block_page *page);
+/* Of the blocks that begin in the slice, write those empty that it writes in part only. */
+poetc_status poetc_slice_clear(poetc_store *store, const poetc_block_page *page,
+                               const poetc_slice *slice, const int32_t *start);
 
 /* All of the page. */
 poetc_status poetc_blocks_in(poetc_store *store, const poetc_block_page *page, void *data);
