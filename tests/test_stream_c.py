@@ -219,23 +219,25 @@ def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):
 
 
 def test_what_is_said_of_steps_in_tiles(tmp_path: Path):
-    """A block is a buffer of transfers, no waste; blocks that nobody could mean are refused, and
-    pictures and kernels that there are none of, with what there is instead."""
+    """A block is a buffer of transfers, no waste; a trace has the kernels in tiles; blocks that
+    nobody could mean are refused, and kernels that there are none of, with what there is instead.
+    """
     _, module = streamed("gesture_mlp", 1500, 64)
-    source, report = tmp_path / "step.mlir", tmp_path / "report.json"
+    source, report, trace = (tmp_path / name for name in ("step.mlir", "report.json", "trace.json"))
     source.write_text(module_text(module))
-    done = cli([str(source), "--emit=report", "-q", "-o", str(report)])
+    words = ["--emit=report", "-q", "-o", str(report), f"--trace={trace}"]
+    done = cli([str(source), *words])
     assert done.returncode == 0, done.stderr
     ram = json.loads(report.read_text())["ram"]
     assert ram["at_peak"]["transfer_buffers"] == 64
     assert ram["peak_live_bytes"] == sum(ram["at_peak"].values()) == ram["arena_bytes"]
-    c = ["--emit=c", "-o", str(tmp_path / "out")]
-    for words, said in (
-        ([f"--report={tmp_path}/x.html"], "do not go with --report; --emit=c does"),
-        (["--kernels=tvm"], "do not go with --kernels=tvm; --kernels=c does"),
-    ):
-        done = cli([str(source), *c, "-q", *words])
-        assert done.returncode == 2 and said in done.stderr, done.stderr
+    events = json.loads(trace.read_text())["traceEvents"]
+    in_tiles = [event["name"] for event in events if "tiles" in event["args"]]
+    streams = [op for op in graphs(module)[0].block.ops if isinstance(op, StreamOp)]
+    assert in_tiles == [op.label.data for op in streams]
+    done = cli([str(source), "--emit=c", "-o", str(tmp_path / "out"), "-q", "--kernels=tvm"])
+    assert done.returncode == 2
+    assert "do not go with --kernels=tvm; --kernels=c does" in done.stderr
     for block in (60, 66, 1 << 17):
         with pytest.raises(InputError, match="block is a multiple of 4 from 64 to 65,536 bytes"):
             PoetStreamPass(1500, block=block).apply(make_context(), ModuleOp([]))
