@@ -43,7 +43,7 @@ TRAINED = (
 
 
 ALL = bool(os.environ.get("POETC_ALL_STEPS"))
-"""Whether tests that take some of many like cases are to take all."""
+"""Whether tests that take some of many like cases, or small ones, are to take all."""
 
 
 CACHED = ("cc", "gcc", "g++", "clang", "arm-none-eabi-gcc", "aarch64-linux-gnu-gcc")
@@ -71,8 +71,20 @@ def pytest_configure(config: pytest.Config) -> None:
     }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def more(*cases: Any) -> list[Any]:
+    """Cases of a test that are larger than others which show the same: only with
+    POETC_ALL_STEPS=1."""
+    marks = (pytest.mark.slow, pytest.mark.more)
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks) for case in cases
+    ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Slow tests come first: at the end, one of them would keep all workers but one waiting."""
+    larger = set() if ALL else {item for item in items if item.get_closest_marker("more")}
+    config.hook.pytest_deselected(items=[*larger])
+    items[:] = [item for item in items if item not in larger]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -91,6 +103,15 @@ def by_work(monkeypatch: pytest.MonkeyPatch) -> None:
     from poetc.schedule.model.clock import PACE, Clock
 
     monkeypatch.setattr(Clock.__init__, "__defaults__", (math.inf, PACE / 10, True))
+
+
+def of_work(seconds: float) -> dict[str, Any]:
+    """Options of a search that does the work of a time limit, however long that takes: the same on
+    a machine with other work."""
+    from poetc.schedule.model.clock import PACE, Clock
+
+    limit_s = 20 * seconds
+    return {"stop": "work", "time_limit_s": limit_s, "clock": Clock(limit_s, PACE / 20)}
 
 
 def read_model(name: str) -> ModuleOp:

@@ -10,14 +10,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def run_commands(script: str, directory: Path, name: str = "", first: int = 0) -> str:
+def run_commands(script: str, directory: Path, name: str = "") -> str:
     """Run the commands in the description of `examples/<script>`, apart from those that install
-    something, as they are written there, from the `first` on; what the last one prints. They may
-    leave open the `name` of a step."""
+    something, as they are written there; what the last one prints. They may leave open the
+    `name` of a step."""
     text = (ROOT / "examples" / script).read_text()
     commands = re.findall(r"^    (python|poetc|make) (.*)$", text, re.MULTILINE)
     assert len(commands) == 4
-    for program, words in commands[first:]:
+    for program, words in commands:
         found = Path(sys.executable).with_name(program)
         command = [str(found) if found.exists() else program, *words.split()]
         for place, value in (("DIRECTORY", str(directory)), ("NAME", name)):

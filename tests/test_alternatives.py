@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more, of_work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
@@ -23,7 +23,6 @@ from poetc.errors import UnscheduledError
 from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions
 from poetc.planning.report import ScheduleReport
-from poetc.schedule.model.clock import PACE, Clock
 
 
 def scheduled(
@@ -35,10 +34,7 @@ def scheduled(
         device=device(dma),
         params=params,
         gap=0.0,
-        # The same on a machine with other work, which takes longer.
-        stop="work",
-        time_limit_s=10 * seconds,
-        clock=Clock(10 * seconds, PACE / 10),
+        **of_work(seconds),
     )
     try:
         return plan_graph(graph, options)
@@ -54,7 +50,7 @@ def test_more_ram_never_costs_more(random: RandomGraph, dma: bool) -> None:
     _, graph = random.parse()
     most = plan_graph(graph, ScheduleOptions()).use.peak_bytes
     before = math.inf
-    for sixths in (2, 3, 4, 5, 7):
+    for sixths in (2, 4, 7):
         found = scheduled(random, max(1, most * sixths // 6), "auto", dma)
         energy_nj = math.inf if found is None else found.use.energy_nj
         assert energy_nj <= before, sixths
@@ -150,15 +146,15 @@ def test_a_gradient_that_is_stored_is_no_limit(
 def test_no_proof_where_some_parts_work(adam: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Where exit code 3 is said, none of many splits works; all messages say how much RAM."""
     refusals = 0
-    for ram in (300, 520, 900, 1500):
+    for ram in (300, 520, 900):
         words = [adam, f"--ram={ram}B", *SMALL, "--gap=99%"]
         status, text = run(capsys, *words)
         if status:
             refusals += 1
             assert "least RAM known to work" in text and "proven: 520 B" in text
-        works = [parts for parts in (2, 32) if not run(capsys, *words, f"--split=w@0:{parts}")[0]]
-        assert status != 3 or not works
         assert (status == 3) == (ram < 520)
+        for parts in (2, 32) if status == 3 else ():
+            assert run(capsys, *words, f"--split=w@0:{parts}")[0]
     assert refusals >= 2
 
 
@@ -176,9 +172,8 @@ def test_a_search_for_parts_without_time_proves_nothing(
     [
         ("5KB", "1.02x", 3),
         ("6KB", "1.05x", 3),
-        ("8KB", "1.06x", 3),
-        ("8KB", "8x", 0),
         ("9600B", "1.3x", 0),
+        *more(("8KB", "1.06x", 3), ("8KB", "8x", 0)),
     ],
 )
 def test_budgets_and_deadlines(
@@ -220,10 +215,8 @@ def test_shards_that_there_was_no_time_for_are_in_the_bound(
 @pytest.mark.usefixtures("by_work")
 def test_more_ram_never_costs_more_with_parts(adam: str, tmp_path: Path) -> None:
     words = (*SMALL, "--time-limit=30", "--stop=work", "--gap=0")
-    energies = [
-        energy_nj(tmp_path, adam, f"--ram={ram}B", *words) for ram in (2_000, 3_000, 5_000, 9_000)
-    ]
-    assert sum(map(math.isfinite, energies)) >= 3
+    energies = [energy_nj(tmp_path, adam, f"--ram={ram}B", *words) for ram in (2_000, 3_000, 9_000)]
+    assert sum(map(math.isfinite, energies)) >= 2
     assert energies == sorted(energies, reverse=True)
 
 
@@ -231,8 +224,6 @@ def test_more_ram_never_costs_more_with_parts(adam: str, tmp_path: Path) -> None
 @pytest.mark.usefixtures("by_work")
 def test_more_time_never_costs_more(adam: str, tmp_path: Path) -> None:
     words = ("--ram=3000B", *SMALL, "--stop=work", "--gap=0")
-    energies = [
-        energy_nj(tmp_path, adam, *words, f"--time-limit={limit}") for limit in (10, 30, 60)
-    ]
+    energies = [energy_nj(tmp_path, adam, *words, f"--time-limit={limit}") for limit in (10, 60)]
     assert math.isfinite(energies[-1])
     assert energies == sorted(energies, reverse=True)

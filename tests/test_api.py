@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import build, run
-from conftest import MODELS, load_arrays, read_model
+from conftest import MODELS, load_arrays, more, read_model
 from xdsl.dialects import builtin
 
 import poetc
@@ -98,7 +98,9 @@ def test_a_function_of_jax_at_any_budget() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"io": "caller"}, {"ram": 7 * 1024}, {"ram": "4KB"}])
+@pytest.mark.parametrize(
+    "options", [{"io": "caller"}, {"ram": "4KB", "stream": "never"}, *more({}, {"ram": 7 * 1024})]
+)
 def test_the_same_bits_as_the_program_of_its_own(options: Any, tmp_path: Path) -> None:
     """A file, its arguments beside it, against the C program that reads them from files; with
     parameters in RAM, on storage, and in shards."""

@@ -173,7 +173,7 @@ def buffer_lists(
     return [Buffer(size, first, first + length, align) for size, (first, length), align in rows]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(buffer_lists(6, st.integers(0, 9)) | buffer_lists(6, st.integers(0, 9), (1, 2, 4)))
 def test_optimal_on_small_problems(buffers: list[Buffer]):
     packing = checked(buffers, align=1)
@@ -182,7 +182,7 @@ def test_optimal_on_small_problems(buffers: list[Buffer]):
     assert packing.arena_bytes == peak or not fits(buffers, packing.arena_bytes - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(buffer_lists(6, st.integers(1, 6), (1, 2, 4)), st.integers(0, 2))
 @example([Buffer(*row) for row in GAP], 0)
 @example([Buffer(*row) for row in GAP], 1)
@@ -228,7 +228,7 @@ def test_the_first_packing_that_reaches_the_target_will_do():
     assert checked(buffers).arena_bytes == CAPACITY_BYTES
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(buffer_lists(60, st.integers(0, 4000), (1, 4, 32)), st.sampled_from([1, 4, 8, 512]))
 def test_always_valid(buffers: list[Buffer], align: int):
     packing = checked(buffers, align, effort=20_000)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import more
 
 from benchmarks import document, optimiser, streaming_curve
 from benchmarks.instances import (
@@ -73,7 +74,7 @@ SOURCES = [source for source in {c.source: None for c in cases()} if source.grou
 
 @pytest.mark.parametrize(
     "source",
-    [s if n % 8 == 0 else pytest.param(s, marks=pytest.mark.slow) for n, s in enumerate(SOURCES)],
+    [*SOURCES[::8], *more(*(s for n, s in enumerate(SOURCES) if n % 8))],
     ids=lambda s: s.name,
 )
 def test_infeasible_limits_are_refused_at_once(source: Source):
@@ -111,11 +112,11 @@ def test_key_changes_with_content():
     case = cases()[0]
     problem = build(case.source)
     run = Run(case, "auto", problem, to_json(problem), 60.0, 0.01)
-    more = to_json(dataclasses.replace(problem, ram_bytes=5000))
+    larger = to_json(dataclasses.replace(problem, ram_bytes=5000))
     keys = {
         run.key("sources"),
         run.key("other sources"),
-        dataclasses.replace(run, text=more).key("sources"),
+        dataclasses.replace(run, text=larger).key("sources"),
         dataclasses.replace(run, strategy="dtr").key("sources"),
         dataclasses.replace(run, time_limit_s=61.0).key("sources"),
         dataclasses.replace(run, gap=0.02).key("sources"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled import worst_error
-from conftest import MODELS, load_arrays
+from conftest import MODELS, load_arrays, more
 from firmware import (
     QUICK,
     all_results,
@@ -58,7 +58,7 @@ def check_ram(directory: Path, ram: int) -> None:
 # Training
 
 
-@pytest.mark.parametrize("model", ["gesture_mlp", pytest.param("kws_conv", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["gesture_mlp", *more("kws_conv")])
 @pytest.mark.parametrize("little", [False, True], ids=["32KB", "little"])
 def test_microbit_trains(model: str, little: bool, tmp_path: Path, host: Path) -> None:
     """On a Cortex-M0 whose RAM ends where --ram says; what is beyond it faults."""
@@ -72,7 +72,7 @@ def test_microbit_trains(model: str, little: bool, tmp_path: Path, host: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["microbit", "mps2-an386"])
+@pytest.mark.parametrize("board", ["microbit", *more("mps2-an386")])
 def test_all_element_types_have_the_bits_of_the_interpreter(board: str, tmp_path: Path) -> None:
     """Arithmetic and conversions of those that a Cortex-M0, or M4, has no instructions for."""
     native = {FLOAT32.dtype, INT32.dtype, BOOL.dtype}
@@ -100,7 +100,7 @@ def test_all_element_types_have_the_bits_of_the_interpreter(board: str, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["gesture_mlp", "kws_conv"])
+@pytest.mark.parametrize("model", ["gesture_mlp", *more("kws_conv")])
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
 def test_training_on_a_memory_card(model: str, cpu: str, tmp_path: Path, host: Path) -> None:
     """Parameters and pages on the card; the image is read afterwards."""
@@ -114,7 +114,7 @@ def test_training_on_a_memory_card(model: str, cpu: str, tmp_path: Path, host: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["lenet5", "resnet8"])
+@pytest.mark.parametrize("model", ["lenet5", *more("resnet8")])
 def test_larger_models_in_256_kb(model: str, tmp_path: Path, host: Path) -> None:
     """One step on a Cortex-M4F; the linker holds all of RAM to 256 KB."""
     ram = 256 * 1024
@@ -165,6 +165,7 @@ def test_link_time_optimisation(
 
 
 @pytest.mark.slow
+@pytest.mark.more
 def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
     """Parameters of 247,000 bytes on a Cortex-M0 with 32 KB: in shards, in a file."""
     ram = 32 * 1024
@@ -181,7 +182,13 @@ def test_microbit_trains_in_tiles(tmp_path: Path, host: Path) -> None:
     """Kernels whose tensors do not fit into 8 KB stream them; RAM ends there."""
     ram = 8 * 1024
     directory = compile_board(
-        "lenet5", tmp_path / "fw", "microbit", f"--ram={ram}", "--stack=640", "--split=off"
+        "lenet5",
+        tmp_path / "fw",
+        "microbit",
+        f"--ram={ram}",
+        "--stack=640",
+        "--split=off",
+        "--stream=auto",
     )
     found = run(directory, 1)
     assert all_results(directory) == host_results("lenet5", 1, host)
@@ -207,7 +214,7 @@ def test_static_data_are_counted(board: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7"])
+@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", *more("cortex-m3", "cortex-m7")])
 def test_stack_above_a_step(cpu: str, tmp_path: Path) -> None:
     """From reset to the call of model_step; 8 bytes to align the stack, and 8 for main's caller."""
     directory = compile_board("gesture_mlp", tmp_path / "fw", "generic", "--params=storage")
@@ -236,10 +243,12 @@ def watch_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("model", "board", "cpu", "ram", "options"),
     [
         ("gesture_mlp", "microbit", "cortex-m0", LITTLE["gesture_mlp"], ("--stack=measure",)),
-        ("kws_conv", "lm3s6965", "cortex-m0", 8192, ("--params=storage", "--stack=640")),
         ("gesture_mlp", "lm3s6965", "cortex-m4", 8192, ("--params=storage", "--stack=640")),
-        ("lenet5", "mps2-an386", "cortex-m4", 256 * 1024, ()),
         ("gesture_mlp", "mps2-an386", "cortex-m4", 9600, ("--executor=plan",)),
+        *more(
+            ("kws_conv", "lm3s6965", "cortex-m0", 8192, ("--params=storage", "--stack=640")),
+            ("lenet5", "mps2-an386", "cortex-m4", 256 * 1024, ()),
+        ),
     ],
 )
 def test_every_store_is_within_ram(
@@ -304,7 +313,7 @@ def test_what_is_outside_of_ram_faults(place: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["microbit", "lm3s6965"])
+@pytest.mark.parametrize("board", ["lm3s6965", *more("microbit")])
 def test_failures_end_the_program(board: str, tmp_path: Path) -> None:
     options = ("--ram=12KB", "--params=storage")
     directory = compile_board("gesture_mlp", tmp_path / "fw", board, *options)
@@ -351,9 +360,9 @@ CORES = {cpu: ("arm-none-eabi-gcc", *flags) for cpu, flags in CPU_FLAGS.items()}
 CORES["x86-64"] = ("gcc", "-m64", "-fno-pic", "-no-pie", "-static")
 
 
-@pytest.fixture(scope="module", params=["kws_conv", "bert_micro"])
+@pytest.fixture(scope="module", params=["kws_conv", "gesture_mlp", *more("bert_micro")])
 def portable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Convolutions with parameters on storage, or all of the mathematical functions."""
+    """Convolutions with parameters on storage, or mathematical functions."""
     options = ("--params=storage", "--ram=12KB") if request.param == "kws_conv" else ()
     output = tmp_path_factory.mktemp(request.param) / "fw"
     return compile_board(request.param, output, "generic", *options)

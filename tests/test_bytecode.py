@@ -123,7 +123,7 @@ _PLACES = st.integers(5, len(EXPORTED) - 1)
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(_PLACES, st.lists(st.tuples(_PLACES, st.integers(0, 255)), min_size=1)))
 def test_cut_and_changed_bytes_are_errors_or_other_modules(change: int | list[tuple[int, int]]):
     data = bytearray(EXPORTED)

@@ -8,11 +8,12 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from compiled import worst_error
-from conftest import MODELS, load_arrays
+from conftest import MODELS, load_arrays, more
 
 from poetc.backends.c.boards import CPU_FLAGS
 from poetc.backends.c.emit import RUNTIME
@@ -224,11 +225,35 @@ QUICK = (
 )
 """Builds that `./test.sh --fast` tries."""
 
-
-@pytest.mark.parametrize(
-    ("target", "flags", "outcome"),
-    [b if b[:2] in QUICK else pytest.param(*b, marks=pytest.mark.slow) for b in BUILDS],
+LIKE = (
+    ("gcc", "-O2 -std=c11"),
+    ("gcc", "-Os -std=c99 -march=native"),
+    ("gcc", "-O3 -funroll-loops -frounding-math -fno-trapping-math -march=native"),
+    ("gcc", "-O2 -std=gnu11 -mfma -ffp-contract=fast"),
+    ("gcc", "-Ofast -flto -march=native -fno-fast-math"),
+    ("clang", "-O0 -std=c99"),
+    ("clang", "-O1 -std=c11"),
+    ("clang", "-Os -std=c99 -flto -fuse-ld=lld-14"),
+    ("clang", "-Oz -std=c99 -march=native"),
+    ("clang", "-O2 -flto -fuse-ld=lld-14 -march=native"),
+    ("gcc32", "-O3 -std=c99 -mfma -mfpmath=sse -ffp-contract=fast"),
+    ("aarch64", "-O2 -std=c99 -ffp-contract=fast"),
+    ("clang", "-O2 -fassociative-math -fno-signed-zeros"),
 )
+"""Builds of programs that are much like others, which POETC_ALL_STEPS=1 tries."""
+
+
+def chosen() -> list[Any]:
+    """Builds, and when they are tried."""
+    rest = [b for b in BUILDS if b[:2] not in (*QUICK, *LIKE)]
+    return [
+        *(b for b in BUILDS if b[:2] in QUICK),
+        *(pytest.param(*b, marks=pytest.mark.slow) for b in rest),
+        *more(*(b for b in BUILDS if b[:2] in LIKE)),
+    ]
+
+
+@pytest.mark.parametrize(("target", "flags", "outcome"), chosen())
 def test_build(
     target: str, flags: str, outcome: str, generated: Path, reference: bytes, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from c_support import COMPILERS, compile_c
 from compiled import prepare
+from conftest import more
 
 from poetc.backends.c.emit import emit
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, static_ram_bytes
@@ -15,7 +16,7 @@ GENERATED = ("model.c", "model_kernels.c", "poetc_math.c", "poetc_store.c", "sto
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["kws_conv", "lenet5", "bert_micro"])
+@pytest.mark.parametrize("name", ["kws_conv", *more("lenet5", "bert_micro")])
 def test_generated_c(name: str, tmp_path: Path) -> None:
     module, _ = prepare(name).schedule(None)
     out = tmp_path / "out"

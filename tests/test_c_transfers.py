@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from c_support import SANITIZED, compile_c, load_library
 from compiled import Model, prepare
+from conftest import more, of_work
 from test_c_runtime import (
     BUSY,
     CORRUPT,
@@ -177,7 +178,7 @@ def scheduled(model: Model, share: float, params: str) -> ModuleOp:
     _, unlimited = model.schedule(None)
     module = model.module.clone()
     ram_bytes = int(share * unlimited.use.peak_bytes)
-    options = model.options(ram_bytes, params=params, time_limit_s=3.0)
+    options = model.options(ram_bytes, params=params, **of_work(3.0))
     schedule_and_plan(graphs(module)[0], options)
     return module
 
@@ -234,7 +235,11 @@ STEPS = 3
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share", "params"),
-    [("gesture_mlp", 0.9, "storage"), ("kws_conv", 0.7, "auto"), ("dscnn", 0.6, "storage")],
+    [
+        ("gesture_mlp", 0.9, "storage"),
+        ("kws_conv", 0.7, "auto"),
+        *more(("dscnn", 0.6, "storage")),
+    ],
 )
 def test_models(name: str, share: float, params: str, tmp_path: Path) -> None:
     """The bits are those of the unlimited program, whatever does the transfers; no race is found,

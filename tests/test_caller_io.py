@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from c_support import COMPILERS, load_library
 from compiled import SANITIZE, Model, build, prepare, run
-from conftest import MODELS
+from conftest import MODELS, more
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
@@ -62,7 +62,7 @@ def check_planned(graph: GraphOp) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", "lenet5", "dscnn", "mlp_mnist"])
+@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", *more("lenet5", "dscnn", "mlp_mnist")])
 def test_same_bits_as_in_the_arena(name: str, tmp_path: Path) -> None:
     model = prepare(name)
     expected = run(build(model.schedule(None)[0], tmp_path / "a"), model.arguments, model.expected)
@@ -126,7 +126,7 @@ def test_buffers_of_the_caller(compiler: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @must_reach("planned")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), st.booleans(), st.sampled_from(["ram", "storage"]))
 def test_random_graphs(random: RandomGraph, share: float, remat: bool, params: str) -> None:
     module, graph = random.parse()

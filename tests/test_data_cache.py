@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from c_support import compile_c, load_library
 from compiled import DEVICE, Model, prepare
+from conftest import more
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from random_poet import poet_graphs
@@ -113,7 +114,9 @@ went_wrong: dict[str, bool] = {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", ["gesture_mlp", "kws_conv", "ae_mnist", *more("mlp_mnist", "lenet5", "resnet8")]
+)
 def test_models(name: str, tmp_path: Path) -> None:
     """With whole lines the bits are those of the unlimited program."""
     model = prepare(name)
@@ -133,8 +136,8 @@ def test_models(name: str, tmp_path: Path) -> None:
 
 def test_without_whole_lines_models_are_wrong() -> None:
     """So the cache is one, and the steps are such that it matters."""
-    if len(went_wrong) == len(MODELS):
-        assert sum(went_wrong.values()) >= 3, went_wrong
+    if went_wrong:
+        assert sum(went_wrong.values()) >= len(went_wrong) // 2, went_wrong
 
 
 def overlapped(line_bytes: int) -> GraphOp:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import SANITIZE
-from conftest import MODELS, reported
+from conftest import MODELS, more, reported
 from firmware import run, sections, write_data
 
 import poetc
@@ -150,11 +150,11 @@ def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
             pytest.param(options, marks=pytest.mark.slow)
             for options in (
                 ["--ram=7500B", "--split=off"],
-                ["--ram=5200B", "--split=1:8,3:2", "--remat=off"],
                 ["--ram=10100B", "--params=ram", "--storage=none"],
                 ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
             )
         ),
+        *more(["--ram=5200B", "--split=1:8,3:2", "--remat=off"]),
     ],
     ids=" ".join,
 )
@@ -178,8 +178,14 @@ def head_step(head: Any, body: Any, x: Any, y: Any) -> Any:
     "options",
     [
         ["--ram=4KB"],
-        ["--ram=7KB", "--params=storage"],
-        ["--ram=4KB", "--frozen=storage", "--params=storage", "--split=body.l1.w@1:8"],
+        *more(["--ram=7KB", "--params=storage"]),
+        [
+            "--ram=4KB",
+            "--frozen=storage",
+            "--params=storage",
+            "--split=body.l1.w@1:8",
+            "--stream=never",
+        ],
     ],
     ids=" ".join,
 )
@@ -212,7 +218,7 @@ def test_frozen_weights_are_read_where_they_are(tmp_path: Path, options: list[st
 def test_weights_in_16_bits_are_widened(model: Path, tmp_path: Path) -> None:
     """As they are held, which is rounded."""
     out = tmp_path / "out"
-    by_turns(model, tmp_path, "--pages=bf16", "--ram=6KB", "--params=storage")
+    by_turns(model, tmp_path, "--pages=bf16", "--ram=6KB", "--params=storage", "--stream=never")
     assert read_tensors(out).entries["predict"].arguments[1].dtype == "bfloat16"
     held = jax.tree.map(lambda a: a.astype(jnp.bfloat16).astype(jnp.float32), WEIGHTS)
     found = np.fromfile(tmp_path / "predicted0.bin", np.float32)
@@ -372,7 +378,15 @@ def test_a_module_of_pytorch_predicts_as_it_does_in_eval(tmp_path: Path) -> None
     (found,) = run_func(entry, [t.detach().numpy() for t in (*kept, new)])
     np.testing.assert_allclose(found, module.eval()(new).detach().numpy(), rtol=1e-5, atol=1e-6)
     report = tmp_path / "report.json"
-    options = ["--ram=4KB", "--params=storage", "--emit=report", "-q", "-o", str(report)]
+    options = [
+        "--ram=4KB",
+        "--params=storage",
+        "--stream=never",
+        "--emit=report",
+        "-q",
+        "-o",
+        str(report),
+    ]
     assert main([str(tmp_path / "m.mlir"), *options]) == 0
     assert json.loads(report.read_text())["entries"]["predict"]["page_ins"] > 0
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from c_support import SANITIZED, compile_c
 from compiled import Model, prepare
+from conftest import more
 from firmware import compile_board, make
 from power import Fault, parameters
 from test_c_runtime import (
@@ -249,8 +250,15 @@ def runner(name: str, directory: Path, *flags: str) -> Runner:
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        *((name, mode) for name in MODELS if name != "lenet5" for mode in ("synchronous", "later")),
-        ("lenet5", "later"),
+        ("gesture_mlp", "synchronous"),
+        ("kws_conv", "later"),
+        ("pages", "later"),
+        *more(
+            ("gesture_mlp", "later"),
+            ("kws_conv", "synchronous"),
+            ("pages", "synchronous"),
+            ("lenet5", "later"),
+        ),
     ],
 )
 def test_every_transfer(name: str, mode: str, tmp_path: Path) -> None:
@@ -310,7 +318,7 @@ def test_bits_that_flip_unseen(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [5, 40])
+@pytest.mark.parametrize("rate", [40, *more(5)])
 def test_storms(rate: int, tmp_path: Path) -> None:
     """Of a thousand transfers `rate` fail, whichever and however, in whatever a step does after a
     failure, too. In the end the parameters are those of a calm run on the same inputs."""
@@ -379,7 +387,7 @@ HAPPENS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verified", [False, True], ids=["plain", "verified"])
+@pytest.mark.parametrize("verified", [True, *more(False)], ids=["verified", "plain"])
 def test_every_command_of_a_card(verified: bool, tmp_path: Path) -> None:
     """The step on the driver of memory cards, whose card or bus fails at every command."""
     # What the bus does is the same with and without verification; what the card does is not.

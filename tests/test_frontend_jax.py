@@ -12,7 +12,7 @@ import jax_models
 import numpy as np
 import pytest
 from compiled import bring, build, run, worst_error
-from conftest import load_arrays
+from conftest import load_arrays, more
 from example_scripts import differences, run_commands
 from jax_models import Training, jax, jnp
 
@@ -38,7 +38,7 @@ def trained(training: Training, step: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mlp", "lenet", "resnet8", "dscnn", "transformer"])
+@pytest.mark.parametrize("name", ["mlp", "lenet", *more("resnet8", "dscnn", "transformer")])
 def test_training(name: str, tmp_path: Path) -> None:
     """Exported, scheduled for less RAM than all of it takes, and trained: what JAX gets without
     poetc. Nothing is known of the step but the function and its arguments."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import SANITIZE, bring, build, run, worst_error
-from conftest import load_arrays
+from conftest import load_arrays, more
 from example_scripts import differences, run_commands
 from torch_modules import (
     Transformer,
@@ -99,7 +99,7 @@ TRAININGS: dict[str, Callable[[], tuple[Any, ...]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("name", ["lenet", "transformer", *more("mlp", "resnet8", "dscnn")])
 def test_training(name: str, tmp_path: Path) -> None:
     """Exported, scheduled for less RAM than all of it takes, and trained: loss, parameters, state
     of the optimiser and running statistics are what PyTorch gets without poetc."""
@@ -279,10 +279,14 @@ OPERATIONS: dict[str, Callable[[], tuple[Any, ...]]] = {
 
 
 IMAGES = ("convolutions", "images", "windows")
+LAYERS = ("recurrent", "attention", "images", "convolutions")
+"""What has parameters; operators by themselves are in `test_torch_operators.py`."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize(
+    "name", [*LAYERS, *more(*(name for name in OPERATIONS if name not in LAYERS))]
+)
 def test_operations(name: str, tmp_path: Path) -> None:
     """Values and gradients of what the models above do not have."""
     torch.manual_seed(3)

@@ -106,10 +106,14 @@ def flash(models: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["returned", "passed"])
 @pytest.mark.parametrize(
-    ("params", "other"),
-    [("ram", []), ("ram", ["--ram=18KB"]), ("storage", []), ("storage", ["--executor=plan"])],
+    ("params", "other", "way"),
+    [
+        ("ram", [], "passed"),
+        ("ram", ["--ram=18KB"], "returned"),
+        ("storage", [], "returned"),
+        ("storage", ["--executor=plan"], "passed"),
+    ],
 )
 def test_on_storage_they_are_read_and_never_written(
     models: Path,
@@ -196,7 +200,12 @@ def test_weights_of_8_and_16_bits_are_decoded_where_they_are_read(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "options", [["--params=storage", "--ram=4600B"], ["--io=caller"], ["--board=mps2-an386"]]
+    "options",
+    [
+        ["--params=storage", "--ram=4600B", "--stream=never"],
+        ["--io=caller"],
+        ["--board=mps2-an386"],
+    ],
 )
 def test_with_storage_buffers_of_the_caller_and_on_a_board(
     models: Path, tmp_path: Path, options: list[str]
@@ -226,7 +235,13 @@ def test_unsigned_numbers(tmp_path: Path) -> None:
 def test_what_train_leaves_is_compared_with_what_it_was(tmp_path: Path) -> None:
     """The file has what the whole step makes of it. The weights of the program have 16 bits."""
     model, out = MODELS / "gesture_mlp", tmp_path / "out"
-    options = ["--train=*['l3']*", "--frozen=storage", "--pages=bf16", "--ram=6KB"]
+    options = [
+        "--train=*['l3']*",
+        "--frozen=storage",
+        "--pages=bf16",
+        "--ram=6KB",
+        "--stream=never",
+    ]
     data = f"--data={model}.npz"
     assert main([f"{model}.mlir", *options, "--emit=c", data, "-q", "-o", str(out)]) == 0
     make_run(out)
@@ -284,6 +299,7 @@ def test_export_knows_the_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.more
 def test_fine_tuning_takes_what_the_documentation_says(tmp_path: Path) -> None:
     root = Path(__file__).parent.parent
     command = [sys.executable, str(root / "examples" / "fine_tuning.py"), str(tmp_path)]

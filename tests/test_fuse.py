@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import MODELS, load_arrays, read_model
+from conftest import MODELS, load_arrays, more, read_model
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
@@ -35,6 +35,8 @@ KERNELS = {
 }
 """At most so many kernels: raising a number needs a reason."""
 
+SMALL = ("gesture_mlp", "kws_conv", "lenet5", "mlp_mnist", "dscnn")
+
 
 def _unfused(model: str) -> tuple[ModuleOp, GraphOp]:
     module = read_model(model)
@@ -48,7 +50,7 @@ def _ops(compute: ComputeOp) -> list:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", KERNELS)
+@pytest.mark.parametrize("model", [*SMALL, *more(*(name for name in KERNELS if name not in SMALL))])
 def test_kernel_counts(model: str) -> None:
     module, graph = _unfused(model)
     PoetFusePass().apply(make_context(), module)
@@ -64,7 +66,7 @@ def test_kernel_counts(model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["gesture_mlp", "kws_conv", "lenet5", "dscnn", "resnet8", "bert_micro"]
+    "model", ["gesture_mlp", "kws_conv", "lenet5", *more("dscnn", "resnet8", "bert_micro")]
 )
 def test_same_bits(model: str) -> None:
     module, graph = _unfused(model)

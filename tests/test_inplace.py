@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 from kernel_harness import alias_pairs, compile_functions, interpret, run, same_bits
 from test_kernels_bodies import random_case
 from xdsl.dialects.builtin import ModuleOp
@@ -172,7 +172,9 @@ def test_parameter_and_momentum_are_updated_in_their_place():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "others"), [("dscnn", 10), ("resnet8", 13), ("bert_micro", 15)])
+@pytest.mark.parametrize(
+    ("name", "others"), [("dscnn", 10), *more(("resnet8", 13), ("bert_micro", 15))]
+)
 def test_number_of_pairs_in_models(name: str, others: int):
     graph = step((MODELS / f"{name}.mlir").read_text())
     arguments = set(graph.arguments)

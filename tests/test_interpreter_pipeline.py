@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
@@ -15,7 +15,7 @@ from poetc.ir.text import make_context, parse_module
 from poetc.pipeline import front_passes, run_passes, verified
 from poetc.request import Options
 
-NAMES = ["gesture_mlp", "kws_conv", "dscnn", "bert_micro"]
+NAMES = ["gesture_mlp", "kws_conv", *more("dscnn", "bert_micro")]
 
 
 def load(name: str):

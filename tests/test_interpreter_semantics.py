@@ -160,7 +160,7 @@ def test_broadcast_in_dim():
     assert_same_bits(semantics.broadcast_in_dim(np.array(7), (2,), ()), np.array([7, 7]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_pad(data):
     rank = data.draw(st.integers(0, 2))
@@ -181,7 +181,7 @@ def test_pad(data):
 # Reductions
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds, shape=st.lists(st.integers(1, 5), min_size=1, max_size=3), data=st.data())
 def test_reduce(seed, shape, data):
     rng = np.random.default_rng(seed)
@@ -220,7 +220,7 @@ def test_integer_sums_wrap():
     assert semantics.reduce(x, np.array(0, np.int32), [0], np.add) == -(2**31)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds, data=st.data())
 def test_dot_general(seed, data):
     rng = np.random.default_rng(seed)
@@ -250,7 +250,7 @@ def test_dot_general(seed, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=seeds, data=st.data())
 def test_convolution(seed, data):
     rng = np.random.default_rng(seed)
@@ -343,7 +343,7 @@ def test_convolution(seed, data):
     assert_same_bits(actual, expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds, data=st.data())
 def test_reduce_window(seed, data):
     rng = np.random.default_rng(seed)
@@ -378,7 +378,7 @@ def test_reduce_window(seed, data):
     assert_same_bits(actual, expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds, data=st.data())
 def test_select_and_scatter(seed, data):
     rng = np.random.default_rng(seed)
@@ -475,7 +475,7 @@ def test_gather_windows_with_swapped_index_columns():
     assert_same_bits(semantics.gather(x, starts, WINDOWS, [2, 3]), expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=seeds)
 def test_scatter_adds_in_order_and_drops_what_is_outside(seed):
     rng = np.random.default_rng(seed)
@@ -488,7 +488,7 @@ def test_scatter_adds_in_order_and_drops_what_is_outside(seed):
     assert_same_bits(semantics.scatter(x, rows, updates, ROWS, "add"), expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=seeds)
 def test_scatter_one_pick_per_row(seed):
     rng = np.random.default_rng(seed)
@@ -502,7 +502,7 @@ def test_scatter_one_pick_per_row(seed):
     assert_same_bits(semantics.scatter(x, picks, updates, PICKS, "add"), expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=seeds)
 def test_scatter_overlapping_windows(seed):
     rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from conftest import MODELS, load_arrays, read_model
+from conftest import MODELS, load_arrays, more, read_model
 from kernel_harness import check_in_bounds, compile_functions, interpret, run, same_bits
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, i32
@@ -31,7 +31,7 @@ def lowered(name: str) -> ModuleOp:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["gesture_mlp", "kws_conv", "lenet5", "dscnn", "resnet8", "bert_micro", "ae_mnist"],
+    ["gesture_mlp", "kws_conv", "lenet5", *more("dscnn", "resnet8", "bert_micro", "ae_mnist")],
 )
 def test_kernels_of_models(name: str):
     module = lowered(name)
@@ -52,7 +52,7 @@ def test_kernels_of_models(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet5", "resnet8", "bert_micro"])
+@pytest.mark.parametrize("name", ["lenet5", *more("resnet8", "bert_micro")])
 def test_kernels_of_models_stay_in_bounds_and_store_nothing_between(name: str):
     for op in lowered(name).ops:
         if isinstance(op, FuncOp):

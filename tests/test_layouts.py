@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import yaml
 from compiled import prepare
-from conftest import MODELS
+from conftest import MODELS, more
 from firmware import QUICK, all_results, defines, host_results, updated
 from storage_step import storage_module
 from test_c_emit import step_module
@@ -91,7 +91,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> dict[int, bytes]:
 
 
 def library(
-    layout: str, *kinds: str
+    layout: str, *kinds: object
 ) -> Callable[[pytest.FixtureRequest, pytest.TempPathFactory], Path]:
     def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return compile_model(tmp_path_factory.mktemp(layout) / "fw", layout, request.param)
@@ -100,8 +100,8 @@ def library(
 
 
 cmake_library = library("cmake", "pages", "caller")
-arduino_library = library("arduino", "storage", "caller", "tiles")
-zephyr_library = library("zephyr", "storage", "caller", "plan", "tiles")
+arduino_library = library("arduino", "storage", "caller", *more("tiles"))
+zephyr_library = library("zephyr", "storage", "caller", *more("plan", "tiles"))
 
 
 # Files
@@ -445,7 +445,7 @@ set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
+@pytest.mark.parametrize("cpu", ["cortex-m0", *more("cortex-m4")])
 def test_cmake_cross_compiles(cpu: str, cmake_library: Path, tmp_path: Path) -> None:
     """Without an operating system: no example, no C library."""
     flags = " ".join((*CPU_FLAGS[cpu], "-ffreestanding"))
@@ -828,7 +828,7 @@ def test_zephyr_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
+@pytest.mark.parametrize("cpu", ["cortex-m0", *more("cortex-m4")])
 def test_zephyr_sources_compile(cpu: str, zephyr_library: Path, tmp_path: Path) -> None:
     fw = zephyr_library
     headers = (fw / "include", *fw.glob("runtime/*"), TESTS / "zephyr_stub" / "include")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from compiled import SANITIZE, Model, build, prepare, run, worst_error
-from conftest import TRAINED
+from conftest import TRAINED, more
 
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
@@ -18,7 +18,7 @@ XLA_TOLERANCE = 3e-5
 BUDGETS = {"resnet8": 1, "bert_micro": 1}
 """Of models of which one takes long; of others 2."""
 
-SMALLEST = "gesture_mlp"
+SMALL = ("kws_conv", "lenet5")
 
 
 def budgets(model: Model, peak_bytes: int) -> list[int]:
@@ -29,7 +29,11 @@ def budgets(model: Model, peak_bytes: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "name",
-    [n if n == SMALLEST else pytest.param(n, marks=pytest.mark.slow) for n in TRAINED],
+    [
+        "gesture_mlp",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in SMALL),
+        *more(*(n for n in TRAINED if n not in ("gesture_mlp", *SMALL))),
+    ],
 )
 def test_every_budget_gives_the_same_bits_and_xlas_numbers(name: str, tmp_path: Path) -> None:
     model = prepare(name)
@@ -57,7 +61,7 @@ def test_every_budget_gives_the_same_bits_and_xlas_numbers(name: str, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv"])
+@pytest.mark.parametrize("name", ["gesture_mlp", *more("kws_conv")])
 def test_many_steps_train_within_the_arena(name: str, tmp_path: Path) -> None:
     """Parameters live in the arena from step to step; paging does not disturb them."""
     model = prepare(name)

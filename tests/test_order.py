@@ -56,7 +56,7 @@ def all_orders(problem: Problem) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(6))
 def test_least_of_all_orders(problem: Problem):
     peaks = [footprint(problem, order).peak_bytes for order in all_orders(problem)]
@@ -97,7 +97,7 @@ def web(seed: int, count: int, wide: bool = False) -> Problem:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(7, 12), st.booleans())
 def test_least_of_all_sets(seed: int, count: int, wide: bool):
     problem = web(seed, count, wide)

@@ -43,7 +43,7 @@ def any_order(problem: Problem, seed: int) -> list[int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(random_graphs(9), st.integers(0, 1000))
 def test_any_order_can_be_written(random: RandomGraph, seed: int) -> None:
     module, graph = random.parse()
@@ -61,7 +61,7 @@ def test_any_order_can_be_written(random: RandomGraph, seed: int) -> None:
 
 @pytest.mark.slow
 @must_reach("scheduled")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(random=random_graphs(9), share=st.floats(0, 1))
 def test_graphs_scheduled_in_several_orders(random: RandomGraph, share: float) -> None:
     module, graph = random.parse()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 from hypothesis import given, settings
 from random_graphs import RandomGraph, random_graphs
 
@@ -16,7 +16,7 @@ from poetc.schedule.model.problem import Operation, Place, Problem, Tensor, pred
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(random_graphs(14))
 def test_order_keeps_results_and_peak(random: RandomGraph):
     module, graph = random.parse()
@@ -73,7 +73,7 @@ def test_gradients_are_applied_as_soon_as_they_exist():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet5", "dscnn", "resnet8", "bert_micro"])
+@pytest.mark.parametrize("name", ["lenet5", "dscnn", *more("resnet8", "bert_micro")])
 def test_no_order_of_the_models_needs_less(name: str):
     path = MODELS / f"{name}.mlir"
     module, context = parse_module(path.read_text(), str(path)), make_context()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import of_work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
@@ -58,7 +59,7 @@ DEVICES = st.sampled_from([None, device(True), device(False), device(False, None
 
 @pytest.mark.slow
 @must_reach("limited", "planned")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), DEVICES, st.booleans(), st.booleans())
 def test_pass_by_pass(
     random: RandomGraph, share: float, device: Device | None, ordered: bool, remat: bool
@@ -72,7 +73,7 @@ def test_pass_by_pass(
     most = plan_graph(scratch, ScheduleOptions()).use.peak_bytes
     ram = round(start + share * (most - start))
     options = ScheduleOptions(
-        budget=Budget(ram), device=device, remat=remat, time_limit_s=1, gap=0.0
+        budget=Budget(ram), device=device, remat=remat, gap=0.0, **of_work(1.0)
     )
     try:
         report = plan_graph(graph, options)
@@ -112,7 +113,7 @@ def test_pass_by_pass(
 
 @pytest.mark.slow
 @must_reach("planned")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(random_graphs(9), st.floats(0, 1), DEVICES)
 def test_all_at_once(random: RandomGraph, share: float, device: Device | None):
     module, graph = random.parse()
@@ -123,7 +124,7 @@ def test_all_at_once(random: RandomGraph, share: float, device: Device | None):
     before = str(graph)
     try:
         report = schedule_and_plan(
-            graph, ScheduleOptions(budget=Budget(ram), device=device, time_limit_s=1)
+            graph, ScheduleOptions(budget=Budget(ram), device=device, **of_work(1.0))
         )
     except UnscheduledError:
         assert str(graph) == before

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 from xdsl.utils.arg_spec import parse_pipeline
 
 from poetc.cli import main
@@ -16,11 +16,11 @@ from poetc.ir.text import make_context, module_text, parse_module
 from poetc.pipeline import run_passes
 from poetc.universe import UNIVERSE
 
-SMALL = ("gesture_mlp", "kws_conv")
 LARGE = ("mlp_mnist", "ae_mnist", "lenet5", "bert_micro", "dscnn", "resnet8")
 
 CASES = [
-    *((name, words) for name in SMALL for words in ((), ("--ram=80KB", "--io=caller"))),
+    ("kws_conv", ()),
+    ("gesture_mlp", ("--ram=80KB", "--io=caller")),
     ("gesture_mlp", ("--ram=8KB", "--split=off", "--stream=never")),
     pytest.param(
         "gesture_mlp",
@@ -32,11 +32,9 @@ CASES = [
         ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--split=off", "--stream=never"),
     ),
     ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host", "--stop=work")),
-    *(pytest.param(name, (), marks=pytest.mark.slow) for name in LARGE),
-    *(
-        pytest.param(name, ("--ram=700KB", "--gap=10%"), marks=pytest.mark.slow)
-        for name in ("mlp_mnist", "lenet5", "dscnn")
-    ),
+    ("mlp_mnist", ("--ram=700KB", "--gap=10%")),
+    *more(*((name, ()) for name in LARGE)),
+    *more(*((name, ("--ram=700KB", "--gap=10%")) for name in ("lenet5", "dscnn"))),
 ]
 
 

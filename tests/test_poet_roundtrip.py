@@ -31,7 +31,7 @@ def parse_module(text: str) -> ModuleOp:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["unscheduled", "scheduled", "planned", "split"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_round_trip(stage, data):
     module = data.draw(poet_graphs(stage)).parent_op()

@@ -31,7 +31,7 @@ from poetc.passes.poet_verify.messages import VerificationError
 scheduled = poet_graphs("scheduled") | poet_graphs("planned")
 # Many random graphs lack what a mutation needs.
 check = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
 )
 
 
@@ -179,7 +179,7 @@ def storage_works(graph: GraphOp) -> bool:
 
 @pytest.mark.slow
 @must_reach("accepted", "refused")
-@settings(check, max_examples=150)
+@settings(check, max_examples=60)
 @given(st.data())
 def test_pages_anywhere_in_storage(data: st.DataObject):
     """Accepted is what works, and nothing else."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from compiled import prepare
+from conftest import more, of_work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
@@ -129,13 +130,13 @@ def test_is_deterministic_and_stops():
     steps = kept(problem)
     found = relocate(Instance(problem), steps, 20, 4, never)
     assert found == relocate(Instance(problem), steps, 20, 4, never)
-    began = time.monotonic()
+    began = time.process_time()
     relocate(Instance(problem), steps, 16, 4, lambda: True, rounds=10**9)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @must_reach("relocated")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 40))
 def test_moved_tensors_keep_their_alignment(seed: int, more: int):
     """Some tensors take whole cache lines, wherever they are paged in."""
@@ -177,7 +178,7 @@ def test_each_loop_asks_whether_to_stop():
 
 
 @must_reach("relocated")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))
 def test_random_schedules(seed: int, more: int):
     problem = random_problem(random.Random(seed), 6)
@@ -213,7 +214,7 @@ def test_pages_are_written_as_soon_as_there_is_something_to_write():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("params", ["ram", "storage"])
-@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", "lenet5", "dscnn"])
+@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", *more("lenet5", "dscnn")])
 def test_least_live_bytes_are_enough_for_the_arena(name: str, params: str):
     model = prepare(name)
     graph = graphs(model.module)[0]
@@ -231,13 +232,10 @@ def test_a_tight_arena_in_time():
     """All of the RAM is alive time and again, around buffers of very different sizes."""
     model = prepare("resnet8")
     graph = graphs(model.module)[0]
-    options = model.options(205_824, params="storage", time_limit_s=4.0)
+    options = model.options(205_824, params="storage", **of_work(4.0))
     assert problem_view(graph, options).problem.ram_bytes == 205_824
-    began = time.monotonic()
     report = schedule_and_plan(graph, options)
-    seconds = time.monotonic() - began
     assert report.memory is not None and report.memory.arena_bytes <= 205_824
-    assert seconds < 20  # 4 s and a few more, on a machine with other work
     verify_graph(graph)
 
 

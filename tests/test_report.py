@@ -12,7 +12,7 @@ from pathlib import Path
 import optimiser_steps
 import pytest
 from compiled import DEVICE, Model, prepare
-from conftest import MODELS, TRAINED
+from conftest import MODELS, TRAINED, more
 from xdsl.dialects.builtin import ModuleOp
 
 from poetc.backends.c.compiler import find_compiler
@@ -185,7 +185,8 @@ def test_a_step_that_returns_no_loss() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "params"), [("gesture_mlp", "ram"), ("gesture_mlp", "storage"), ("dscnn", "ram")]
+    ("name", "params"),
+    [("gesture_mlp", "ram"), ("gesture_mlp", "storage"), *more(("dscnn", "ram"))],
 )
 def test_schedules_change_no_kind(name: str, params: str) -> None:
     """Recomputing and paging make new values, but no new tensors."""
@@ -437,7 +438,7 @@ def linked_bytes(directory: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", *more(*TRAINED[2:])])
 def test_ram_is_that_of_the_program(name: str, tmp_path: Path) -> None:
     model = prepare(name)
     for at, ram_bytes in enumerate(budgets(model)):

@@ -144,7 +144,7 @@ def test_the_identity(program: Path, tmp_path: Path) -> None:
 
 def test_an_image_as_a_table(tmp_path: Path) -> None:
     """Of a program with parameters on storage: what the store is to hold at first."""
-    folder = generate(tmp_path / "out", "--params=storage", "--ram=8KB")
+    folder = generate(tmp_path / "out", "--params=storage", "--ram=8KB", "--stream=never")
     words = ["pack", "-q", str(folder), str(ARRAYS)]
     assert main([*words, "-o", str(tmp_path / "image.bin")]) == 0
     assert main([*words, "--to=c", "-o", str(folder / "table.c")]) == 0

@@ -40,7 +40,7 @@ CONSTRUCTIVE = tuple(strategy.name for strategy in constructive())
 
 QUICK = settings(
     deadline=None,
-    max_examples=400,
+    max_examples=160,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 RESTRICTED = ("checkmate", "remat-only", "paging-only")

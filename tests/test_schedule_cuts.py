@@ -38,7 +38,7 @@ def optimum(model: SlotModel) -> float:
 
 @pytest.mark.slow
 @must_reach("cut")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.booleans(), st.booleans())
 def test_cuts_keep_the_optimum(problem: Problem, relaxation: bool, early: bool) -> None:
     expected = cheapest(problem)
@@ -77,7 +77,7 @@ def _reads(model: SlotModel, cut: Cut) -> bool:
 
 @pytest.mark.slow
 @must_reach("rows")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems(), st.integers(1, 4))
 @example(random_problem(random.Random(37)), 1)
 @example(random_problem(random.Random(40)), 2)
@@ -102,7 +102,7 @@ def test_bounds_of_blocks_keep_the_optimum(problem: Problem, width: int) -> None
 
 @pytest.mark.slow
 @must_reach("fixed")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(), st.booleans(), st.booleans(), st.sampled_from((0.0, 0.5, 3.0)))
 def test_fixing_keeps_the_optimum(
     problem: Problem, relaxation: bool, cut: bool, above_nj: float
@@ -146,7 +146,7 @@ def test_fixing_follows_what_belongs_together() -> None:
 
 @pytest.mark.slow
 @must_reach("bounded")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems())
 def test_what_the_relaxation_leaves_has_the_optimum(problem: Problem) -> None:
     expected = cheapest(problem)

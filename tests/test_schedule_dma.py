@@ -78,7 +78,7 @@ def random_with_dma(seed: int) -> Problem:
 def test_tiny_problems_are_settled() -> None:
     """Against brute force: whatever there is a schedule for gets the best one, the rest a proof."""
     settled = refused = proven = 0
-    for seed in range(200):
+    for seed in range(100):
         problem = random_with_dma(seed)
         if len(problem.tensors) > 6:
             continue
@@ -94,7 +94,7 @@ def test_tiny_problems_are_settled() -> None:
         assert schedule.bound_nj <= best == schedule.energy_nj
         settled += 1
         proven += schedule.bound_nj == best
-    assert settled > 60
-    assert refused > 10
+    assert settled > 30
+    assert refused > 5
     # What the model takes for overlapping may not be so.
     assert proven > 0.9 * settled

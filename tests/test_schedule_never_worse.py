@@ -10,6 +10,7 @@ from pathlib import Path
 
 import compiled
 import pytest
+from conftest import more
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
@@ -77,7 +78,7 @@ def worse_than(problem: Problem, strategies: tuple[str, ...], gap: float, second
 
 @pytest.mark.slow
 @must_reach("compared")
-@examples(120)
+@examples(48)
 @given(problems(max_operations=8))
 def test_constructive_strategies(problem: Problem) -> None:
     assert not worse_than(problem, CHEAP, 0.0, 30)
@@ -85,7 +86,7 @@ def test_constructive_strategies(problem: Problem) -> None:
 
 @pytest.mark.slow
 @must_reach("compared")
-@examples(50)
+@examples(25)
 @given(problems(max_operations=5), st.sampled_from(SOLVED))
 def test_models(problem: Problem, strategy: str) -> None:
     assert not worse_than(problem, (strategy,), 0.0, 30)
@@ -93,7 +94,7 @@ def test_models(problem: Problem, strategy: str) -> None:
 
 @pytest.mark.slow
 @must_reach("compared")
-@examples(40)
+@examples(20)
 @given(problems(max_operations=8), st.sampled_from((0.01, 0.1)))
 def test_with_a_gap(problem: Problem, gap: float) -> None:
     assert not worse_than(problem, CHEAP, gap, 30)
@@ -186,9 +187,7 @@ def test_one_way_to_save_ram_may_be_better_than_both(seed: int) -> None:
     [
         ("linear", "m4", 1.25),
         ("transformer", "m4", 1.1),
-        ("vgg16_cifar", "a72", 1.25),
-        ("resnet18_cifar", "m4", 2.5),
-        ("bert", "a72", 1.25),
+        *more(("vgg16_cifar", "a72", 1.25), ("resnet18_cifar", "m4", 2.5), ("bert", "a72", 1.25)),
     ],
 )
 def test_graphs(graph: str, device: str, share: float) -> None:

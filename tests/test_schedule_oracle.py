@@ -59,7 +59,7 @@ def assert_optimal(schedule: Schedule | None, expected: int | None) -> None:
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(120)
 @given(problems(), st.booleans(), st.booleans())
 def test_least_energy(problem: Problem, remat: bool, paging: bool) -> None:
     expected = cheapest(problem, remat=remat, paging=paging)
@@ -73,7 +73,7 @@ def test_least_energy(problem: Problem, remat: bool, paging: bool) -> None:
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(120)
 @given(problems(), st.booleans(), st.booleans())
 def test_model_without_a_first_schedule(problem: Problem, remat: bool, paging: bool) -> None:
     search = Search(Instance(problem, remat, paging), 30, 0.0)
@@ -87,7 +87,7 @@ def test_model_without_a_first_schedule(problem: Problem, remat: bool, paging: b
 
 
 @pytest.mark.slow
-@examples(150)
+@examples(60)
 @given(problem=problems(), first_schedules=st.booleans())
 def test_way_of_large_problems(
     problem: Problem, first_schedules: bool, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +100,7 @@ def test_way_of_large_problems(
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(40)
 @given(problem=problems())
 def test_other_orders_are_no_worse(problem: Problem) -> None:
     expected = cheapest(problem)
@@ -113,7 +113,7 @@ def test_other_orders_are_no_worse(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@examples(60)
+@examples(30)
 @given(problems())
 def test_dma_is_no_worse(problem: Problem) -> None:
     expected = cheapest(problem)
@@ -129,7 +129,7 @@ def test_dma_is_no_worse(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(40)
 @given(problems(), st.booleans())
 def test_least_ram(problem: Problem, paging: bool) -> None:
     free = replace(problem, deadline_ns=None)
@@ -149,7 +149,7 @@ def test_least_ram(problem: Problem, paging: bool) -> None:
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(40)
 @given(problems(), st.booleans())
 def test_fastest(problem: Problem, remat: bool) -> None:
     least = fastest(Instance(problem, remat=remat))
@@ -166,7 +166,7 @@ def test_fastest(problem: Problem, remat: bool) -> None:
 
 
 @must_reach("compared")
-@examples(120)
+@examples(48)
 @given(problems(), st.booleans(), st.booleans())
 def test_poet_is_never_better(problem: Problem, remat: bool, paging: bool) -> None:
     schedule = optimum(problem, strategy="poet", remat=remat, paging=paging)
@@ -178,7 +178,7 @@ def test_poet_is_never_better(problem: Problem, remat: bool, paging: bool) -> No
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(40)
 @given(problems(max_operations=5, plain=True))
 def test_poet_is_the_model_of_the_paper(problem: Problem) -> None:
     model = poet._Model(Instance(problem), transfers_count=False)
@@ -190,7 +190,7 @@ def test_poet_is_the_model_of_the_paper(problem: Problem) -> None:
 
 
 @must_reach("schedule")
-@examples(100)
+@examples(40)
 @given(problems())
 def test_keep_all_runs_everything_once(problem: Problem) -> None:
     schedule = optimum(problem, strategy="keep-all")

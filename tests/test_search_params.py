@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import more
 from schedule_oracle import cheapest
 from schedule_problems import random_problem
 
@@ -29,7 +30,7 @@ AS_LARGE = SearchParams(small=-1, tiny=-1, block_stages=2)
 """Every problem is a large one: nearly all techniques are at work."""
 
 
-@pytest.mark.parametrize("params", [DEFAULTS, AS_LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("params", [AS_LARGE, *more(DEFAULTS)], ids=["large", "small"])
 @pytest.mark.parametrize("technique", SearchParams.techniques())
 def test_a_technique_is_not_needed_for_what_holds(technique: str, params: SearchParams) -> None:
     params = params.without(technique)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from c_support import COMPILERS, compile_c
 from compiled import prepare, run
+from conftest import more
 
 from poetc.backends.c.compiler import find_compiler
 from poetc.backends.c.emit import emit, generate
@@ -80,7 +81,7 @@ def test_balanced_shares_what_takes_little() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet5", "resnet8"])
+@pytest.mark.parametrize("name", ["lenet5", *more("resnet8")])
 def test_models_keep_their_bits(name: str, tmp_path: Path) -> None:
     """And get smaller: with the sizes as parameters of course more so than without."""
     model = prepare(name)
@@ -106,7 +107,7 @@ def test_models_keep_their_bits(name: str, tmp_path: Path) -> None:
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
-    words = [source, "--emit=c", "-q", "-o", str(tmp_path / "out"), "--ram=8KB"]
+    words = [source, "--emit=c", "-q", "-o", str(tmp_path / "out"), "--ram=16KB"]
     assert main([*words, "--optimise=size"]) == 0
     assert "POETC_SHARED" in (tmp_path / "out" / "model_kernels.c").read_text()
     assert main([source, "--optimise=size", "-o", str(tmp_path / "out.mlir")]) == 2

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.context import Context
@@ -61,7 +61,7 @@ def test_models_keep_their_bits(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, limit", [("kws_conv", 79), ("lenet5", 137), ("bert_tiny", 1037), ("resnet8", 648)]
+    "name, limit", [("kws_conv", 79), ("lenet5", 137), *more(("bert_tiny", 1037), ("resnet8", 648))]
 )
 def test_operation_counts_do_not_creep_up(name, limit):
     module = simplified(parse_module((MODELS / f"{name}.mlir").read_text()))
@@ -343,7 +343,7 @@ def arguments_of(module: ModuleOp, seed: int) -> list[np.ndarray]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 25))
 def test_random_programs_keep_their_bits(seed, steps):
     module = random_program(seed, steps)

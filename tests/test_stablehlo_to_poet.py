@@ -123,7 +123,7 @@ def convert(module: ModuleOp) -> GraphOp:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(functions())
 def test_same_results_with_parameters_updated_in_place(function: FuncOp):
     count = len(function.function_type.inputs)

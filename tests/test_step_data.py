@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 from ml_dtypes import bfloat16
 
 from poetc.backends.c.libraries.step import COMPARE
@@ -23,7 +23,7 @@ from poetc.compare import difference, floor
 
 GESTURE = MODELS / "gesture_mlp"
 CASES = Path(__file__).parent / "cases"
-QUICK = ("--time-limit=5", "-q")
+QUICK = ("--time-limit=5", "--stream=never", "-q")
 Arrays = dict[str, np.ndarray]
 
 
@@ -75,13 +75,15 @@ def spoil_expected(out: Path, number: int) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--ram=9600",),
-        ("--ram=8KB",),
         ("--ram=4KB",),
         ("--io=caller",),
         ("--params=storage", "--executor=plan", "--name=gesture"),
         ("--ram=12KB", "--board=microbit", "--params=storage"),
-        ("--ram=8KB", "--board=lm3s6965", "--params=storage", "--stack=640"),
+        *more(
+            (("--ram=9600",),),
+            (("--ram=8KB",),),
+            (("--ram=8KB", "--board=lm3s6965", "--params=storage", "--stack=640"),),
+        ),
     ],
     ids=" ".join,
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from c_support import compile_c
 from compiled import SANITIZE, Model, build, prepare, run, worst_error
+from conftest import more
 from power import parameters
 from test_models import XLA_TOLERANCE
 from xdsl.dialects.builtin import ModuleOp
@@ -32,7 +33,8 @@ BUDGETS = {
 }
 """Bytes of RAM for everything: arena, static data, stack."""
 
-AUTO = ("kws_conv", "gesture_mlp", "lenet5")
+SMALL = ("kws_conv", "gesture_mlp")
+AUTO = (*SMALL, "lenet5")
 """Models that are also compiled with the compiler choosing where parameters are."""
 
 RESERVED = STATIC_BYTES + DEFAULT_STACK_BYTES
@@ -101,7 +103,7 @@ def assert_ram(directory: Path, ram_bytes: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BUDGETS)
+@pytest.mark.parametrize("name", [*SMALL, *more(*(name for name in BUDGETS if name not in SMALL))])
 def test_budgets(name: str, tmp_path: Path) -> None:
     model = prepare(name)
     full = build(scheduled(model, None, "ram"), tmp_path / "full")
@@ -120,7 +122,7 @@ def test_budgets(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv"])
+@pytest.mark.parametrize("name", ["gesture_mlp", *more("kws_conv")])
 def test_many_steps(name: str, tmp_path: Path) -> None:
     """Training goes on from the image, with the bits that it has in RAM."""
     model = prepare(name)

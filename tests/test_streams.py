@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled import prepare
+from conftest import more
 from hypothesis import example, given
 from hypothesis import strategies as st
 from kernel_harness import same_bits
@@ -61,7 +62,7 @@ def streamed_bits(module: ModuleOp, arguments: list[np.ndarray], ram_bytes: int)
     "name, ram_bytes, streams",
     [
         ("gesture_mlp", 1500, 5),
-        ("lenet5", 8192, 14),
+        *more(("lenet5", 8192, 14)),
     ],
 )
 def test_models_in_little_ram(name: str, ram_bytes: int, streams: int):
@@ -91,7 +92,7 @@ def graph_of(block: Block) -> ModuleOp:
 def test_random_kernels():
     """Whatever runs in tiles in some RAM gives the same bits; results stay in it."""
     streams = 0
-    for seed in range(60):
+    for seed in range(25):
         rng = np.random.default_rng(seed)
         case = random_case(rng)
         module = graph_of(case.block)
@@ -110,7 +111,7 @@ def test_random_kernels():
         for result, other in zip(run.results, expected.results, strict=True):
             assert same_bits(result, other)
         streams += sum(isinstance(op, StreamOp) for op in graph.block.ops)
-    assert streams > 10
+    assert streams > 4
 
 
 @cache
@@ -309,7 +310,7 @@ def test_slices_cover_a_tensor_once(data: st.DataObject):
 def test_too_little_ram_is_told_in_the_bytes_that_were_given():
     """Not in those of a later attempt with less, and nothing is changed."""
     refused = 0
-    for ram_bytes in range(200, 1000, 200):
+    for ram_bytes in (200, 800):
         module = prepare("gesture_mlp", arrange=False).module
         text = module_text(module)
         try:

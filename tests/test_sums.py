@@ -110,7 +110,7 @@ def test_kernels_add_in_the_order_of_the_interpreter():
     check([case for seed, loops in enumerate(LOOPS) for case in cases(loops, seed)])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     loops=st.lists(st.integers(1, 70), min_size=1, max_size=3).filter(lambda n: prod(n) < 20000),
     seed=st.integers(0, 1000),

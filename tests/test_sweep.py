@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from conftest import more
 
 from poetc import sweep
 from poetc.cli import main
@@ -29,7 +30,7 @@ def same(one: dict, other: dict) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ram", ["6880", "9600"])
+@pytest.mark.parametrize("ram", ["6880", *more("9600")])
 def test_auto_is_no_worse_than_any_strategy(ram: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With parameters in shards, too, which others find where whole ones do not fit them."""
     rows = rows_of(

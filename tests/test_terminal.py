@@ -53,7 +53,7 @@ poet.graph @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
 """
 FAULTY = STEP.replace("i32, poet", "f32, poet")
 UNKNOWN = f'func.func public @main() {{\n  "{literal(NASTY)}"() : () -> ()\n  return\n}}\n'
-STORED = ("--params=storage", "--ram=4KB", "--time-limit=2")
+STORED = ("--params=storage", "--ram=4KB", "--stream=never", "--time-limit=2")
 
 KERNEL_NAME = "reduce_exponential_multiply"
 

@@ -113,7 +113,7 @@ def operation_bytes(view: GraphView, k: int) -> int:
 
 
 @must_reach("possible", "refused")
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(programs())
 def test_what_is_proven_holds_for_all_tilings(program: Program) -> None:
     """Against all tilings of all kernels: everything else is on storage while one runs."""
@@ -140,7 +140,7 @@ def test_what_is_proven_holds_for_all_tilings(program: Program) -> None:
             plan_graph(graph, options(possible))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(programs())
 def test_what_is_known_is_enough(program: Program) -> None:
     least = least_ram_in_tiles(lowered(program.text), options(None))

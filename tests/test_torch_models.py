@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import MODELS, load_arrays
+from conftest import MODELS, load_arrays, more
 
 pytest.importorskip("torch", reason="PyTorch is optional")
 
@@ -19,7 +19,7 @@ from poetc.compare import floor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet5", "dscnn", "resnet8", "bert_micro"])
+@pytest.mark.parametrize("name", ["lenet5", *more("dscnn", "resnet8", "bert_micro")])
 def test_loss_and_updates_are_those_of_xla(name: str) -> None:
     names = parameter_names((MODELS / f"{name}.mlir").read_text())
     arguments, expected = load_arrays(MODELS / f"{name}.npz")

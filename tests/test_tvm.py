@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled import bring, build, prepare, run
+from conftest import ALL, more
 from storage_step import C, V, W, X, storage_module
 from storage_step import expected as storage_expected
 from test_models import XLA_TOLERANCE
@@ -50,7 +51,7 @@ STORED = [X, W, C, V]
 
 MODELS = ("lenet5", "dscnn", "bert_micro")
 LARGE = ("dscnn", "bert_micro")
-"""With unlimited RAM, and in the least compiled plainly: quicker, and the same bits."""
+"""In the least RAM compiled plainly: quicker, and the same bits."""
 
 HUGE = ("vgg16",)
 """More of them are in benchmarks/tvm_models.py."""
@@ -61,11 +62,11 @@ UPDATE_TOLERANCE = 1e-4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["kws_conv", *more(*MODELS)])
 def test_every_budget_gives_the_bits_of_c_and_xlas_numbers(name: str, tmp_path: Path) -> None:
     step = training_step(name)
     module = within(name, None)
-    executable = compiled(module)
+    executable = compiled(module, plain=not ALL)
     program = Run(module, executable, step.arguments)
     unlimited = program.run()
     assert broken_promises(module, executable, program, None) == []
@@ -75,7 +76,7 @@ def test_every_budget_gives_the_bits_of_c_and_xlas_numbers(name: str, tmp_path: 
         by_c = run(build(module, tmp_path / "c"), step.arguments, step.expected)
         assert bits(unlimited) == bits(by_c)
     possible = budgets(step, module)
-    for budget in ("least",) if name in LARGE else ("40%", "least"):
+    for budget in ("40%", "least") if ALL and name not in LARGE else ("least",):
         ram_bytes = possible[budget]
         module = within(name, ram_bytes)
         executable = compiled(module, plain=name in LARGE)
@@ -84,8 +85,7 @@ def test_every_budget_gives_the_bits_of_c_and_xlas_numbers(name: str, tmp_path: 
         assert broken_promises(module, executable, program, ram_bytes) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", HUGE)
+@pytest.mark.parametrize("name", more(*HUGE))
 def test_the_largest_models_in_the_least_ram(name: str) -> None:
     """At the least RAM as the command line compiles it; with unlimited RAM quickly."""
     pytest.importorskip("jax", reason="XLA makes the results: pip install 'poetc[jax]'")

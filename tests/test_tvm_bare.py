@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 from firmware import (
     QUICK,
     all_results,
@@ -44,7 +44,7 @@ def compile_host(model: str, output: Path, *options: str) -> Path:
         # With mathematical functions.
         ("gesture_mlp", ("--ram=9800", "--executor=plan")),
         # A kernel with two results, each in the buffer of the operand that the other one reads.
-        ("bert_micro", ()),
+        *more(("bert_micro", ())),
     ],
 )
 def test_bits_on_the_host(model: str, options: tuple[str, ...], tmp_path: Path) -> None:

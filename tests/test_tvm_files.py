@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled import prepare
-from conftest import MODELS
+from conftest import MODELS, more
 from tvm_aarch64 import CROSS, QEMU, build_calls, run_calls
 from tvm_support import Run, bits, compiled, scheduled
 
@@ -252,9 +252,8 @@ needs_qemu = pytest.mark.skipif(shutil.which(QEMU) is None, reason="needs qemu-u
     ("name", "cpu"),
     [
         ("gesture_mlp", "cortex-a57"),
-        ("lenet5", "cortex-a72"),
-        ("dscnn", "cortex-a72"),
-        ("bert_micro", "cortex-a72"),
+        ("kws_conv", "cortex-a72"),
+        *more(("lenet5", "cortex-a72"), ("dscnn", "cortex-a72"), ("bert_micro", "cortex-a72")),
     ],
 )
 def test_aarch64_gives_the_bits_of_the_host(name: str, cpu: str, tmp_path: Path) -> None:

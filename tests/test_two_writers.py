@@ -181,7 +181,7 @@ def test_one_stops_and_the_other_goes_on(
     assert whole[-5] and all(whole) == (inputs[0] is inputs[1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(order=st.lists(st.integers(0, 1), max_size=60))
 def test_any_order(layout: ImageLayout, programs: list[Path], order: list[int]) -> None:
     check(layout, programs, INPUTS, order)

@@ -15,6 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from conftest import more
 from storage_step import storage_module
 from test_layouts import step_module
 
@@ -135,7 +136,7 @@ def build_ids(files: Mapping[str, str]) -> set[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("writers", [1, 2])
+@pytest.mark.parametrize("writers", [2, *more(1)])
 def test_a_directory_is_of_one_run_whenever_its_writers_are_killed(
     writers: int, tmp_path: Path
 ) -> None:
