@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -56,6 +56,17 @@ class Tried:
     bound_nj: int | None
     searched: bool
     tiles: bool = False
+
+    def or_else(self, other: Tried) -> Tried:
+        """Both as one way: the better schedule, and a bound for either."""
+        energies = [each for each in (self.energy_nj, other.energy_nj) if each is not None]
+        bounds = [each for each in (self.bound_nj, other.bound_nj) if each is not None]
+        return replace(
+            self,
+            energy_nj=min(energies, default=None),
+            bound_nj=min(bounds, default=None),
+            searched=self.searched or other.searched,
+        )
 
 
 @dataclass(frozen=True)

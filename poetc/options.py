@@ -204,7 +204,8 @@ _TABLE = (
     Option(
         "block",
         "bytes of a block of a page, where kernels run in tiles, of which one is in RAM (default "
-        f"{BLOCK_BYTES}, or {LEAST_BLOCK_BYTES} where the step does not fit otherwise)",
+        f"{BLOCK_BYTES}; where whole kernels do not fit {BLOCK_BYTES} or {LEAST_BLOCK_BYTES}, "
+        "whichever takes less energy)",
         "SIZE",
         parse=lambda text, option: check_block_bytes(parse_bytes(text, option), option),
         unit="bytes",

@@ -19,8 +19,9 @@ from xdsl.dialects.func import FuncOp
 
 from poetc.budget import Budget
 from poetc.cli import main
+from poetc.compilation import compile_step
 from poetc.costmodel.device import load_device
-from poetc.diagnosis import Diagnosis
+from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InfeasibleError, TimeLimitError
 from poetc.ir.graph import GraphView, graphs
 from poetc.ir.poet import ComputeOp, GraphOp
@@ -29,15 +30,18 @@ from poetc.kernels.distribute import Nest, distribute
 from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable
 from poetc.kernels.tiles import nest_loops, tile
+from poetc.options import Given
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, problem_view
+from poetc.planning.report import ScheduleReport
 from poetc.planning.search import _Search
 from poetc.planning.tile_search import KernelTiles, outside, padded_bytes, slice_places
-from poetc.planning.tiles import Step, Tiles, least_ram_in_tiles
+from poetc.planning.tiles import Step, least_ram_in_tiles
+from poetc.request import options_of
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Place
+from poetc.schedule.model.problem import Operation, Place, Problem, Variant
 from poetc.schedule.model.rebuild import share
 
 DEVICE = load_device("nrf52840")
@@ -151,11 +155,76 @@ def test_what_is_known_is_enough(program: Program) -> None:
 def test_tiles_that_were_not_weighed_are_not_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None:
     text = Path(GESTURE).read_text()
     bound_bytes = least_ram_in_tiles(lowered(text), options(None)).bound_bytes - BLOCK
-    monkeypatch.setattr(KernelTiles, "front", lambda *_: [])
+    monkeypatch.setattr(KernelTiles, "fastest", lambda *_: None)
     with pytest.raises(TimeLimitError):
         plan_graph(lowered(text), options(bound_bytes))
     with pytest.raises(InfeasibleError):
         plan_graph(lowered(text), options(bound_bytes - 4))
+
+
+ATTENTION = """
+func.func public @main(%q: tensor<51x9xf32> {tf.aliasing_output = 0 : i32},
+    %v: tensor<51x9xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<51x9xf32>, tensor<51x9xf32>) {
+  %least = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = stablehlo.dot_general %q, %v, contracting_dims = [1] x [1]
+    : (tensor<51x9xf32>, tensor<51x9xf32>) -> tensor<51x51xf32>
+  %m = stablehlo.reduce(%s init: %least) applies stablehlo.maximum across dimensions = [1]
+    : (tensor<51x51xf32>, tensor<f32>) -> tensor<51xf32>
+  %ms = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<51xf32>) -> tensor<51x51xf32>
+  %d = stablehlo.subtract %s, %ms : tensor<51x51xf32>
+  %e = stablehlo.exponential %d : tensor<51x51xf32>
+  %t = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<51x51xf32>, tensor<f32>) -> tensor<51xf32>
+  %ts = stablehlo.broadcast_in_dim %t, dims = [0] : (tensor<51xf32>) -> tensor<51x51xf32>
+  %a = stablehlo.divide %e, %ts : tensor<51x51xf32>
+  %o = stablehlo.dot_general %a, %v, contracting_dims = [1] x [0]
+    : (tensor<51x51xf32>, tensor<51x9xf32>) -> tensor<51x9xf32>
+  %n = stablehlo.subtract %q, %o : tensor<51x9xf32>
+  %w = stablehlo.multiply %v, %v : tensor<51x9xf32>
+  return %n, %w : tensor<51x9xf32>, tensor<51x9xf32>
+}
+"""
+"""The weights of attention, 10,404 bytes, are in no RAM that is tried here."""
+
+
+def test_the_least_tiles_are_among_those_that_are_weighed() -> None:
+    """Those of the schedule that is said to be possible, or better ones."""
+    graph = lowered(ATTENTION)
+    smallest = problem_view(graph, options(None)).problem
+    offered = problem_view(graph, options(2000)).problem
+    for least, operation in zip(smallest.operations, offered.operations, strict=True):
+        for variant in least.variants:
+            assert any(
+                other.streamed <= variant.streamed
+                and needed_bytes(offered, operation, other)
+                <= needed_bytes(smallest, least, variant)
+                for other in operation.variants
+            )
+
+
+def needed_bytes(problem: Problem, operation: Operation, variant: Variant) -> int:
+    resident = variant.resident({*operation.inputs, *operation.outputs})
+    return variant.workspace_bytes + sum(problem.tensors[v].bytes for v in resident)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--split=off"], ["--split=off", "--block=68"], ["--split=off", "--deadline=1.01x"]],
+    ids=" ".join,
+)
+def test_what_messages_say_is_enough(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = tmp_path / "attention.mlir"
+    step.write_text(ATTENTION)
+    assert main([str(step), "--json", "--ram=1500", *words]) == 3
+    found, _ = json.JSONDecoder().raw_decode(capsys.readouterr().err)
+    known_bytes = found["diagnosis"]["least_ram"]["known_bytes"]
+    # What is said leaves deadlines aside.
+    words = [word for word in words if "deadline" not in word]
+    output = str(tmp_path / "out.mlir")
+    assert main([str(step), f"--ram={known_bytes}", *words, "-o", output]) == 0
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
@@ -192,15 +261,49 @@ def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
     in_blocks, over = _Search._in_blocks, False
 
     def in_blocks_until_the_time_is_over(
-        search: _Search, tiles: Tiles, step: Step, block_bytes: int
-    ) -> Diagnosis | None:
+        search: _Search, step: Step, least_nj: int, others: int
+    ) -> None:
         nonlocal over
-        found = in_blocks(search, tiles, step, block_bytes)
+        in_blocks(search, step, least_nj, others)
         over = True
-        return found
 
     monkeypatch.setattr(_Search, "_in_blocks", in_blocks_until_the_time_is_over)
     monkeypatch.setattr(_Search, "_left_s", property(lambda _: 0.0 if over else 10.0))
     code, found = run(capsys, words)
     assert code == 4 and "without a proof" in found["message"]
     assert found["least_ram"]["known_bytes"] == int(words.removeprefix("--ram="))
+
+
+def compiled(**given: str) -> ScheduleReport:
+    options = options_of(Given.of({"split": "off", **given}), lambda _: None)
+    step = parse_module(Path(GESTURE).read_text(), GESTURE)
+    report = compile_step(step, GESTURE, options).compiled.report
+    assert report is not None
+    return report
+
+
+def test_blocks_of_both_sizes_are_tried() -> None:
+    """Large ones leave too little RAM here, so that smaller ones take less energy."""
+    large, small, either = (
+        compiled(ram="2300", **block) for block in ({"block": "512"}, {"block": "64"}, {})
+    )
+    assert small.use.energy_nj < large.use.energy_nj / 2
+    assert either.use.energy_nj == small.use.energy_nj
+    (tiled,) = (tried for tried in either.tried if tried.tiles)
+    assert tiled.energy_nj == small.use.energy_nj and either.bound_nj == tiled.bound_nj
+
+
+def test_blocks_without_a_proof_are_in_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said to be optimal is so for blocks of each size."""
+    planned = _Search._planned
+
+    def planned_in_small_blocks(search: _Search, step: Step) -> ScheduleReport | None:
+        if step.asked.block_bytes == 512:
+            raise TimeLimitError(Diagnosis(Reason.SEARCH))
+        return planned(search, step)
+
+    monkeypatch.setattr(_Search, "_planned", planned_in_small_blocks)
+    found = compiled(ram="2300")
+    computing_nj = sum(o.energy_nj for o in found.problem.operations)
+    assert computing_nj <= found.bound_nj < found.use.energy_nj / 2
+    assert found.status == "feasible"

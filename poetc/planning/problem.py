@@ -16,7 +16,7 @@ from poetc.ir.poet import GraphOp
 from poetc.options import SearchOptions
 from poetc.page import page_bytes
 from poetc.planning.inplace import inplace_candidates
-from poetc.planning.variants import with_smallest_variants, with_variants
+from poetc.planning.variants import KnownTiles, with_variants
 from poetc.schedule.heuristics.order import low_peak_order
 from poetc.schedule.heuristics.reorder import permuted
 from poetc.schedule.model.clock import Clock
@@ -36,7 +36,7 @@ class ScheduleOptions(SearchOptions):
     energy within the limits; parameters in shards are on storage whatever it says. `patience` is
     the share of the time limit after which a search without any schedule ends. The `clock` counts
     the work of all searches; without one each call has its own. Where the budget has a block of a
-    page, kernels may run in tiles.
+    page, kernels may run in tiles; what is found out of them is kept in `known_tiles`.
     """
 
     budget: Budget = NO_LIMIT
@@ -46,6 +46,7 @@ class ScheduleOptions(SearchOptions):
     params: str = "ram"
     patience: float = 1.0
     clock: Clock | None = field(default=None, compare=False)
+    known_tiles: KnownTiles | None = field(default=None, compare=False)
 
     @property
     def arena_bytes(self) -> int | None:
@@ -142,9 +143,8 @@ def problem_view(
     if block_bytes is None:
         return view
     assert device is not None
-    if options.arena_bytes is None:
-        return with_smallest_variants(view, device, options.align)
-    return with_variants(view, device, options.arena_bytes, options.align)
+    known = options.known_tiles or KnownTiles()
+    return with_variants(view, device, options.arena_bytes, options.align, known)
 
 
 def deadline_of(graph: GraphOp, deadline: Deadline | None) -> int | None:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.diagnosis import Diagnosis, LeastRam, Reason, SplitSearch, Tried
+from poetc.diagnosis import Diagnosis, LeastRam, SplitSearch, Tried
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import GraphView
 from poetc.ir.poet import GraphOp
@@ -38,6 +38,7 @@ from poetc.planning.tiles import (
     least_in_tiles_nj,
     least_ram_in_tiles,
     step_of,
+    unproven,
 )
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.model.instance import Instance
@@ -118,10 +119,6 @@ def search(
     is known to be enough, and how much is needed.
     """
     return _Search(step, source, progress, tiles).run()
-
-
-_OF_RAM = (Reason.RAM, Reason.RESERVED, Reason.ARENA, Reason.SEARCH)
-"""Why there may be no schedule in large blocks, and one in small ones."""
 
 
 class _Search:
@@ -206,46 +203,55 @@ class _Search:
 
     def _in_tiles(self, tiles: Tiles) -> None:
         """Schedules the step with kernels in tiles, unless they take too much whatever comes of it,
-        in smaller blocks only where it does not fit with larger ones."""
+        with pages in blocks of each of the sizes."""
         try:
             step = tiles.build()
-            if not self._is_less(least_in_tiles_nj(step)):
-                return
+            least_nj = least_in_tiles_nj(step)
             smallest = tiles.limited(step, self.asked, tiles.sizes[-1]).asked
-            self.least_in_tiles = least_ram_in_tiles(step.graph, smallest)
-            for block_bytes in tiles.sizes:
-                failure = self.in_tiles = self._in_blocks(tiles, step, block_bytes)
-                if failure is None or failure.reason not in _OF_RAM or self.best is not None:
+            if self._is_less(least_nj):
+                self.least_in_tiles = least_ram_in_tiles(step.graph, smallest)
+            # Where whole kernels fit, the size of blocks makes little difference.
+            sizes = tiles.sizes if self.best is None else tiles.sizes[:1]
+            for number, block_bytes in enumerate(sizes):
+                if not self._is_less(least_nj):
                     return
-                if not self._left_s:
-                    if block_bytes != tiles.sizes[-1]:
-                        # Of smaller blocks nothing is proven.
-                        self.in_tiles = replace(
-                            failure,
-                            reason=Reason.SEARCH,
-                            proven=False,
-                            needed_bytes=None,
-                            kernel=None,
-                        )
+                if number and not self._left_s:
+                    self._add_in_tiles(Tried("storage", "", None, least_nj, False, tiles=True))
+                    self.in_tiles = self.in_tiles and unproven(self.in_tiles)
                     return
+                if step.graph.is_scheduled:
+                    step = tiles.build()
+                others = len(sizes) - number - 1 + (self.source is not None)
+                self._in_blocks(tiles.limited(step, self.asked, block_bytes), least_nj, others)
         except InputError as error:
             self.tiles = replace(tiles, refused=error.message)
 
-    def _in_blocks(self, tiles: Tiles, step: Step, block_bytes: int) -> Diagnosis | None:
-        """Schedules the step of tiles with pages in such blocks, and takes that if it is better by
-        more than the gap; the diagnosis if there is no schedule. Shards get some of the time."""
-        share = PATIENCE if self.source is not None else 1.0
-        asked = replace(self.asked, time_limit_s=share * self._left_s, clock=self.clock)
-        step = tiles.limited(step, asked, block_bytes)
+    def _in_blocks(self, step: Step, least_nj: int, others: int) -> None:
+        """Schedules the step of tiles with pages in blocks of one size, and takes that if it is
+        better by more than the gap. No tiles take less than `least_nj`. Others get as much of the
+        time each."""
+        limit_s = self._left_s / (1 + others)
+        asked = replace(step.asked, time_limit_s=limit_s, clock=self.clock)
         try:
-            report = self._planned(step)
+            report = self._planned(replace(step, asked=asked))
         except UnscheduledError as error:
-            return error.diagnosis
+            found = error.diagnosis
+            bound_nj = None if found.proven else least_nj
+            self._add_in_tiles(Tried("storage", "", None, bound_nj, True, tiles=True))
+            if self.in_tiles is None or self.in_tiles.proven or not found.proven:
+                self.in_tiles = found
+            return
         if report is not None:
-            self.tried += report.tried
+            for tried in report.tried:
+                self._add_in_tiles(tried)
             if self._is_less(report.use.energy_nj):
                 self._offer(Found(step, replace(report, least_in_tiles=self.least_in_tiles)))
-        return None
+
+    def _add_in_tiles(self, tried: Tried) -> None:
+        """Notes what came of tiles with blocks of one size, as one with those of others."""
+        others = [other for other in self.tried if other.tiles]
+        self.tried = [other for other in self.tried if not other.tiles]
+        self.tried.append(tried if not others else tried.or_else(others[0]))
 
     def _offer(self, found: Found) -> None:
         """Takes what was found if it is better than what there is."""

@@ -4,7 +4,7 @@ what is said where that does not help."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -15,6 +15,7 @@ from poetc.ir.poet import GraphOp
 from poetc.page import BLOCK_BYTES, LEAST_BLOCK_BYTES
 from poetc.planning.problem import ScheduleOptions, instance_of, problem_view
 from poetc.planning.solver import kernel_of
+from poetc.planning.variants import KnownTiles
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
 from poetc.schedule.search.infeasibility import least_ram
 from poetc.units import format_bytes
@@ -36,16 +37,18 @@ class Step:
 class Tiles:
     """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
     if that were not asked for (`possible`), the bytes of a block of a page (None: of a size that is
-    tried), and the step with the kernels that tiles are made of, ordered."""
+    tried), the step with the kernels that tiles are made of, ordered, and what is `known` of its
+    tiles."""
 
     refused: str
     possible: bool
     block_bytes: int | None
     build: Callable[[], Step]
+    known: KnownTiles = field(default_factory=KnownTiles)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The bytes of blocks to try: the last ones are for steps that do not fit with others."""
+        """The bytes of blocks to try: the last ones leave most RAM."""
         asked = self.block_bytes
         return (BLOCK_BYTES, LEAST_BLOCK_BYTES) if asked is None else (asked,)
 
@@ -59,6 +62,7 @@ class Tiles:
             deadline_ns=whole.deadline_ns,
             time_limit_s=whole.time_limit_s,
             clock=whole.clock,
+            known_tiles=self.known,
         )
         return replace(step, asked=asked)
 
@@ -127,6 +131,11 @@ def beside_tiles(
         splits=splits,
         tiles=whole + ("" if failure.kernel is None else f" for {failure.kernel}"),
     )
+
+
+def unproven(found: Diagnosis) -> Diagnosis:
+    """What was `found` with blocks of one size, where there was no time for those of others."""
+    return replace(found, reason=Reason.SEARCH, proven=False, needed_bytes=None, kernel=None)
 
 
 def _told(tiles: Tiles, asked: ScheduleOptions) -> LeastRam | None:

@@ -37,19 +37,31 @@ _WAYS = 3
 """Of each set of tensors on storage, in ever less RAM."""
 
 
-def with_variants(view: GraphView, device: Device, ram_bytes: int, align: int) -> GraphView:
+@dataclass(frozen=True)
+class KnownTiles:
+    """What is known of the tiles of the kernels of a step on one device, by their names, for all
+    that look for some; and how they become code, with loops that are arranged or are not."""
+
+    kernels: dict[str, KernelTiles] = field(default_factory=dict)
+    codes: dict[tuple[str, bool], TileCode] = field(default_factory=dict)
+
+
+def with_variants(
+    view: GraphView, device: Device, ram_bytes: int | None, align: int, known: KnownTiles
+) -> GraphView:
     """`view`, of an unscheduled graph whose kernels are lowered, with variants that run within
-    `ram_bytes` at the costs of `device`. Raises InputError where it has no storage."""
-    made = _Variants(view, device, slice_costs(device), align)
-    return made.view_with(lambda k: made.of(k, ram_bytes))
-
-
-def with_smallest_variants(view: GraphView, device: Device, align: int) -> GraphView:
-    """The same with variants that need as little RAM as is known to be possible, where it is they
-    that need most, whatever they cost."""
-    made = _Variants(view, device, slice_costs(device), align, arranges=False)
-    needed_bytes, _ = ram_needed_in_any_order(Instance(made.problem(made.least)))
-    return made.view_with(lambda k: made.smallest(k, needed_bytes))
+    `ram_bytes` at the costs of `device`; without a limit with those that need as little RAM as is
+    known to be possible, where it is they that need most, whatever they cost. Raises InputError
+    where it has no storage."""
+    arranges = ram_bytes is not None
+    made = _Variants(view, device, slice_costs(device), align, known, arranges)
+    any_tiles = made.problem(made.least)
+    needed_bytes, _ = ram_needed_in_any_order(Instance(any_tiles))
+    if ram_bytes is None:
+        problem = made.problem(lambda k: made.smallest(k, needed_bytes))
+    else:
+        problem = made.problem(lambda k: made.of(k, ram_bytes, needed_bytes))
+    return replace(view, problem=problem, make_stream=made.stream, any_tiles=any_tiles)
 
 
 def drop_kernels(graph: GraphOp, before: Iterable[RunOp]) -> None:
@@ -76,9 +88,8 @@ class _Variants:
     device: Device
     costs: SliceCosts
     align: int
-    arranges: bool = True
-    tiles: dict[str, KernelTiles] = field(default_factory=dict)
-    codes: dict[str, TileCode] = field(default_factory=dict)
+    known: KnownTiles
+    arranges: bool
     ways: dict[int, list[TiledKernel]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     """Of tile functions that are in the module, by the identities of what they are made of."""
@@ -98,17 +109,9 @@ class _Variants:
         )
         return replace(self.view.problem, operations=operations)
 
-    def view_with(self, variants: Callable[[int], tuple[Variant, ...]]) -> GraphView:
-        """The view of that."""
-        return replace(
-            self.view,
-            problem=self.problem(variants),
-            make_stream=self.stream,
-            any_tiles=self.problem(self.least),
-        )
-
-    def of(self, k: int, ram_bytes: int) -> tuple[Variant, ...]:
-        """The variants of operation `k` within some RAM; its kernel in tiles is kept for each."""
+    def of(self, k: int, ram_bytes: int, least_bytes: int) -> tuple[Variant, ...]:
+        """The variants of operation `k` within some RAM, among them the one in `least_bytes` or the
+        least that is found; its kernel in tiles is kept for each."""
         operation = self.view.problem.operations[k]
         kernel = self._kernel(k)
         if kernel is None:
@@ -123,6 +126,8 @@ class _Variants:
                 room_bytes = ram_bytes - self._resident_bytes(k, streamed, shared)
                 ways = kernel.front(at, room_bytes // unit * unit, count)
                 found += ((self._variant(k, streamed, way), way) for way in ways)
+        if smallest := self.smallest(k, least_bytes):
+            found += zip(smallest, self.ways[k], strict=True)
         kept = self._undominated(k, dict(found))
         self.ways[k] = list(kept.values())
         return tuple(kept)
@@ -223,13 +228,15 @@ class _Variants:
         function = self.functions.get(name)
         if function is None:
             return None
-        if name not in self.tiles:
-            lowered, price = self.lowered.get(name, (function, None))
-            self.tiles[name] = KernelTiles(lowered, self.costs)
-            self.codes[name] = TileCode.of(
+        lowered, price = self.lowered.get(name, (function, None))
+        if name not in self.known.kernels:
+            # The module may lose the function, once its graph is scheduled.
+            self.known.kernels[name] = KernelTiles(lowered.clone(), self.costs)
+        if (name, self.arranges) not in self.known.codes:
+            self.known.codes[name, self.arranges] = TileCode.of(
                 function, compute.cost or CostAttr(0), self.device, price if self.arranges else None
             )
-        return self.tiles[name]
+        return self.known.kernels[name]
 
     def _streamable(
         self, k: int, kernel: KernelTiles
@@ -294,7 +301,7 @@ class _Variants:
         """How the tiles of operation `k`, whose kernel is known, become code."""
         compute = self.view.computes[k]
         assert isinstance(compute, ComputeOp) and compute.kernel is not None
-        return self.codes[compute.kernel.string_value()]
+        return self.known.codes[compute.kernel.string_value(), self.arranges]
 
     def _name(self, kernel: str, code: TileCode, tiled: Tiled) -> str:
         """The name of a tile function in the module."""
