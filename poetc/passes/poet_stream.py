@@ -39,8 +39,9 @@ class PoetStreamPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InfeasibleError where it is proven that no schedule fits, and TimeLimitError where
         none was found."""
+        options = self.options
         for graph in graphs(op):
-            plan_graph(graph, self.options)
+            plan_graph(graph, options)
 
     @property
     def options(self) -> ScheduleOptions:
