@@ -253,8 +253,9 @@ def _compile(
     passes = front_passes_of(module, options, splits)
     others = has_entries or settle is not None
     untiled = options.why_not_stream(others)
-    # Kernels that would run in tiles if the user let them.
-    tileable = not untiled or not replace(options, stream="auto").why_not_stream(others)
+    # Kernels that would run in tiles if the user let them, or wanted another form of the program.
+    free = replace(options, stream="auto", untiled="")
+    tileable = not untiled or not free.why_not_stream(others)
     source = _source(ctx, module, options, observe, keep=tileable)
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:

@@ -2,6 +2,7 @@
 where there is more of it."""
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -140,8 +141,19 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
 def test_why_kernels_do_not_run_in_tiles(
     words: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([GESTURE, "--ram=5KB", "--split=off", *words, "-o", str(tmp_path / "out")]) == 3
-    assert f"kernels were not run in tiles ({why})" in capsys.readouterr().err
+    out = tmp_path / "out"
+    assert main([GESTURE, "--ram=5KB", "--split=off", *words, "-o", str(out)]) == 3
+    said = capsys.readouterr().err
+    assert f"kernels were not run in tiles ({why})" in said
+    # What is enough in tiles is said where the option is all that is in the way.
+    enough = re.search(r"\), in which ([\d,]+) B", said)
+    assert (enough is None) == ("--paging=off" in words)
+    if enough is not None and "--executor=plan" in words:
+        ram = enough[1].replace(",", "")
+        assert (
+            main([GESTURE, f"--ram={ram}", "--split=off", "--emit=report", "-o", str(out), "-q"])
+            == 0
+        )
 
 
 ADDED = """
