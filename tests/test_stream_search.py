@@ -64,7 +64,7 @@ def test_random_steps_keep_their_bits(program: Program, share: float) -> None:
 def test_more_ram_never_takes_more_energy() -> None:
     """From the least in which kernels run in tiles to where they are whole again."""
     text, energies, streams = Path(GESTURE).read_text(), [], []
-    for ram_bytes in (2400, 3800, 6880, 9400):
+    for ram_bytes in (2400, 6880, 9400):
         options = options_of(Given.of({"ram": ram_bytes, "split": "off"}), lambda _: None)
         compiled = compile_step(parse_module(text, GESTURE), GESTURE, options).compiled
         assert compiled.report is not None and compiled.ram_bytes <= ram_bytes

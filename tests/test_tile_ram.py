@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from outcomes import must_reach, reached
+from test_alternatives import ADAM
 from test_split import Program, programs
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -227,37 +228,45 @@ def test_what_messages_say_is_enough(
     assert main([str(step), f"--ram={known_bytes}", *words, "-o", output]) == 0
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
-    code = main([GESTURE, "--split=off", "--json", *words])
+def run(capsys: pytest.CaptureFixture[str], path: str, *words: str) -> tuple[int, Any]:
+    code = main([path, "--split=off", "--stack=4", "--static=4", "--json", *words])
     found, _ = json.JSONDecoder().raw_decode(capsys.readouterr().err)
     return code, found.get("diagnosis", found)
 
 
-def test_messages_and_summaries_count_tiles(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def adam(tmp_path: Path) -> str:
+    """A step of which the largest tensors have 2 KB."""
+    file = tmp_path / "adam.mlir"
+    file.write_text(ADAM)
+    return str(file)
+
+
+def test_messages_and_summaries_count_tiles(adam: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What a refusal says is enough is, and then it is said again."""
-    code, found = run(capsys, "--ram=1600")
+    code, found = run(capsys, adam, "--ram=300B")
     assert code == 3
     least = found["least_ram"]
     assert least["tiles"] and least["known_bytes"] == least["bound_bytes"]
-    words = f"--ram={least['known_bytes']}"
-    code, never = run(capsys, words, "--stream=never")
+    words = f"--ram={least['known_bytes']}B"
+    code, never = run(capsys, adam, words, "--stream=never")
     assert code == 3
     assert f"in which {least['known_bytes']:,} B" in never["message"]
-    code, found = run(capsys, words)
+    code, found = run(capsys, adam, words)
     assert code == 0
     (told,) = found["ram"]["least"]
     assert told["tiles"] and told["known_bytes"] == least["known_bytes"]
     # It does not fit in larger blocks. What is proven of some is not said of all.
-    code, found = run(capsys, words, "--block=512")
+    code, found = run(capsys, adam, words, "--block=512")
     assert code == 3 and found["least_ram"]["bound_bytes"] > least["bound_bytes"]
-    assert run(capsys, f"--ram={least['bound_bytes'] - 4}")[0] == 3
+    assert run(capsys, adam, f"--ram={least['bound_bytes'] - 4}B")[0] == 3
 
 
 def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    adam: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, found = run(capsys, "--ram=1600")
-    words = f"--ram={found['least_ram']['known_bytes']}"
+    _, found = run(capsys, adam, "--ram=300B")
+    words = f"--ram={found['least_ram']['known_bytes']}B"
     in_blocks, over = _Search._in_blocks, False
 
     def in_blocks_until_the_time_is_over(
@@ -269,9 +278,9 @@ def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
 
     monkeypatch.setattr(_Search, "_in_blocks", in_blocks_until_the_time_is_over)
     monkeypatch.setattr(_Search, "_left_s", property(lambda _: 0.0 if over else 10.0))
-    code, found = run(capsys, words)
+    code, found = run(capsys, adam, words)
     assert code == 4 and "without a proof" in found["message"]
-    assert found["least_ram"]["known_bytes"] == int(words.removeprefix("--ram="))
+    assert found["least_ram"]["known_bytes"] == int(words[6:-1])
 
 
 def compiled(**given: str) -> ScheduleReport:
@@ -282,6 +291,7 @@ def compiled(**given: str) -> ScheduleReport:
     return report
 
 
+@pytest.mark.slow
 def test_blocks_of_both_sizes_are_tried() -> None:
     """Large ones leave too little RAM here, so that smaller ones take less energy."""
     large, small, either = (
