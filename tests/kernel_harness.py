@@ -238,7 +238,7 @@ def check_in_bounds(function: func.FuncOp) -> None:
         positions: dict[SSAValue, Array] = dict(zip(loops, grids, strict=True))
         runs = np.ones(extents, bool)
         for guard in guards:
-            runs &= analysis._passes((guard.condition, guard.operands, guard.holds), positions)
+            runs &= guard.passes(positions)
         assert isinstance(op.memref.type, MemRefType)
         operands = [positions[index] for index in op.indices]
         for expr, size in zip(op.map.data.results, op.memref.type.get_shape(), strict=True):

@@ -113,7 +113,7 @@ def touched_elements(
     positions: dict[SSAValue, np.ndarray] = dict(zip(loops, grids, strict=True))
     runs = np.ones(shape, bool)
     for guard in guards:
-        runs &= analysis._passes((guard.condition, guard.operands, guard.holds), positions)
+        runs &= guard.passes(positions)
     assert isinstance(access, affine.LoadOp | affine.StoreOp)
     map, operands = access.map.data, [positions[index] for index in access.indices]
     found = [

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import prod
 
 import numpy as np
@@ -39,6 +39,7 @@ from poetc.kernels.addresses import (
     never_equal,
     tile_start,
 )
+from poetc.kernels.counting import Test, passing
 
 # Work
 
@@ -103,6 +104,20 @@ class _Guard:
     condition: AffineSet
     operands: tuple[SSAValue, ...]
     holds: bool
+
+    @property
+    def used(self) -> frozenset[SSAValue]:
+        """The operands that the condition depends on."""
+        sides = (side for each in self.condition.constraints for side in (each.lhs, each.rhs))
+        return frozenset(self.operands[dim] for side in sides for dim in side.used_dims())
+
+    def passes(self, positions: Mapping[SSAValue, np.ndarray]) -> np.ndarray:
+        """Where it lets pass, at positions of its operands."""
+        if not self.used <= positions.keys():
+            raise InputError("a guard in a kernel may depend on its loop variables only")
+        nowhere = np.asarray(0)  # of operands that it does not use
+        result = holds(self.condition, [positions.get(each, nowhere) for each in self.operands])
+        return result if self.holds else ~result
 
 
 def work(function: func.FuncOp) -> Work:
@@ -171,40 +186,32 @@ def _loop_of(variable: SSAValue) -> affine.ForOp | None:
 
 
 def _executions(loops: Sequence[SSAValue], guards: Sequence[_Guard]) -> int:
-    """Iterations of the loops that pass the guards. Guards that share no loop are counted apart,
-    so that a two-dimensional convolution needs two small enumerations."""
-    tests: list[tuple[frozenset[SSAValue], tuple[AffineSet, Sequence[SSAValue], bool]]] = []
-    for guard in guards:
-        sets = [guard.condition]
-        if guard.holds:
-            sets = [
-                AffineSet(guard.condition.num_dims, 0, (constraint,))
-                for constraint in guard.condition.constraints
-            ]
-        for one in sets:
-            used = {d for c in one.constraints for d in c.lhs.used_dims() | c.rhs.used_dims()}
-            tests.append(
-                (frozenset(guard.operands[d] for d in used), (one, guard.operands, guard.holds))
-            )
-    total = 1
+    """Iterations of the loops that pass the guards."""
     # All ranges of a loop that memory bounds, and all tiles of one, are counted in one.
     within = frozenset(around for loop in loops for around in _ranges_of(loop))
     starts = {start: loop for loop in loops if (start := _start_of(loop)) is not None}
+
+    def passes(guard: _Guard, positions: Mapping[SSAValue, np.ndarray]) -> np.ndarray:
+        begun = {
+            start: positions[loop] // tile * tile
+            for start, loop in starts.items()
+            if loop in positions and (tile := _range_of(start).step)
+        }
+        return guard.passes({**positions, **begun})
+
+    tests: list[Test[SSAValue]] = []
+    for guard in guards:
+        sets = [guard.condition]
+        if guard.holds:
+            sets = [AffineSet(sets[0].num_dims, 0, (one,)) for one in sets[0].constraints]
+        for one in (replace(guard, condition=condition) for condition in sets):
+            used = frozenset(starts.get(operand, operand) for operand in one.used)
+            if not used and not one.passes({}).all():
+                return 0  # a constant
+            if used and not used & within:
+                tests.append((used, partial(passes, one)))
     left = [loop for loop in loops if loop not in within and loop not in starts]
-    tests = [(frozenset(starts.get(v, v) for v in used), test) for used, test in tests]
-    tests = [(used, test) for used, test in tests if not used & within]
-    while left:
-        group = {left[0]}
-        while True:
-            grown = group.union(*(used for used, _ in tests if used & group))
-            if grown == group:
-                break
-            group = grown
-        members = [loop for loop in left if loop in group]
-        left = [loop for loop in left if loop not in group]
-        total *= _enumerate(members, [test for used, test in tests if used & group])
-    # Guards without a variable are constants.
-    return total * all(_passes(test, {}).all() for used, test in tests if not used)
+    return passing({loop: _range_of(loop) for loop in left}, tests)
 
 
 def _start_of(variable: SSAValue) -> SSAValue | None:
@@ -229,26 +236,6 @@ def _ranges_of(variable: SSAValue) -> frozenset[SSAValue]:
     return frozenset(found)
 
 
-def _enumerate(
-    loops: Sequence[SSAValue], tests: Sequence[tuple[AffineSet, Sequence[SSAValue], bool]]
-) -> int:
-    ranges = [_range_of(loop) for loop in loops]
-    extents = list(map(len, ranges))
-    size = prod(extents)
-    if not tests or size > 1 << 20:
-        return size
-    grids = np.meshgrid(*(np.asarray(each) for each in ranges), indexing="ij", sparse=True)
-    positions = dict(zip(loops, grids, strict=True))
-    for loop, position in list(positions.items()):
-        if (start := _start_of(loop)) is not None:
-            tile = _range_of(start).step
-            positions[start] = position // tile * tile
-    keep = np.ones(extents, dtype=bool)
-    for test in tests:
-        keep &= _passes(test, positions)
-    return int(keep.sum())
-
-
 def _range_of(variable: SSAValue) -> range:
     """The values of the variable of a loop, all tiles together, or of a start."""
     loop = _loop_of(variable)
@@ -256,23 +243,6 @@ def _range_of(variable: SSAValue) -> range:
         return range(extent_of(variable))
     assert isinstance(variable, BlockArgument)
     return range(0, *tile_of(variable))
-
-
-def _passes(
-    test: tuple[AffineSet, Sequence[SSAValue], bool], positions: Mapping[SSAValue, np.ndarray]
-) -> np.ndarray:
-    condition, operands, wanted = test
-    used = {
-        operands[dim]
-        for constraint in condition.constraints
-        for side in (constraint.lhs, constraint.rhs)
-        for dim in side.used_dims()
-    }
-    if not used <= positions.keys():
-        raise InputError("a guard in a kernel may depend on its loop variables only")
-    nowhere = np.asarray(0)  # of operands that it does not use
-    result = holds(condition, [positions.get(operand, nowhere) for operand in operands])
-    return result if wanted else ~result
 
 
 def _without_symbols(condition: AffineSet) -> AffineSet:

@@ -1,15 +1,58 @@
-"""Counts how often a reduction is evaluated, exactly."""
+"""Counts iterations that pass guards, and so how often a reduction is evaluated, exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 from xdsl.ir import Operation
 
 from poetc.ir.index import Condition, Index, Quotient, Var
+
+_MOST = 1 << 20
+"""Positions that are enumerated at once."""
+
+V = TypeVar("V")
+Positions = Mapping[V, np.ndarray]
+Test = tuple[frozenset[V], Callable[[Positions[V]], np.ndarray]]
+"""The variables that it is about, and where it passes at their positions."""
+
+
+def passing(ranges: Mapping[V, range], tests: Sequence[Test[V]]) -> int:
+    """How many positions of the variables pass all tests, of which each is about some of them.
+
+    Variables that share no test are counted apart, so that a two-dimensional convolution needs two
+    small enumerations. Of more than about a million positions that share tests, all count.
+    """
+    total, left = 1, list(ranges)
+    while left:
+        group: set[V] = {left[0]}
+        pending = list(group)
+        while pending:
+            variable = pending.pop()
+            for used in (used for used, _ in tests if variable in used):
+                fresh = {each for each in used if each in ranges} - group
+                group |= fresh
+                pending += fresh
+        members = [variable for variable in left if variable in group]
+        left = [variable for variable in left if variable not in group]
+        extents = [len(ranges[variable]) for variable in members]
+        shared = [test for used, test in tests if used & group]
+        if not shared or prod(extents) > _MOST:
+            total *= prod(extents)
+            continue
+        every = (np.asarray(ranges[variable]) for variable in members)
+        grids = np.meshgrid(*every, indexing="ij", sparse=True)
+        positions = dict(zip(members, grids, strict=True))
+        keep = np.ones(extents, dtype=bool)
+        for test in shared:
+            keep &= test(positions)
+        total *= int(keep.sum())
+    return total
 
 
 @dataclass(frozen=True)
@@ -23,50 +66,20 @@ class Evaluation:
 
     def count(self) -> int:
         """How often it is evaluated."""
-        return _count(self.loops, self.conditions)
+        ranges = {var: range(var.extent) for var in self.loops}
+        return passing(
+            ranges, [(frozenset(c.index.vars()), partial(_holds, c)) for c in self.conditions]
+        )
 
 
-def _count(loops: Sequence[Var], conditions: Sequence[Condition]) -> int:
-    """Number of iterations of the loops that satisfy the conditions, without iterating: loops that
-    share no condition are counted apart."""
-    total = 1
-    pending = list(conditions)
-    left = list(loops)
-    while left:
-        group = [left.pop(0)]
-        chosen: list[Condition] = []
-        grown = True
-        while grown:
-            grown = False
-            for condition in list(pending):
-                used = set(condition.index.vars())
-                if used & set(group):
-                    pending.remove(condition)
-                    chosen.append(condition)
-                    joined = [var for var in left if var in used]
-                    left = [var for var in left if var not in used]
-                    group += joined
-                    grown = True
-        total *= _count_group(group, chosen)
-    return total
+def _holds(condition: Condition, positions: Positions[Var]) -> np.ndarray:
+    if condition.index.is_dynamic:
+        return np.asarray(True)
+    number = _evaluate(condition.index, positions)
+    return number == 0 if condition.equal else number >= 0
 
 
-def _count_group(group: Sequence[Var], conditions: Sequence[Condition]) -> int:
-    size = prod(var.extent for var in group)
-    if not conditions or size > 1 << 20:
-        return size
-    grids = np.meshgrid(*(np.arange(var.extent) for var in group), indexing="ij", sparse=True)
-    positions: dict[Var, np.ndarray] = dict(zip(group, grids, strict=True))
-    keep = np.ones([var.extent for var in group], dtype=bool)
-    for condition in conditions:
-        if condition.index.is_dynamic:
-            continue
-        number = _evaluate(condition.index, positions)
-        keep &= (number == 0) if condition.equal else (number >= 0)
-    return int(keep.sum())
-
-
-def _evaluate(index: Index, positions: dict[Var, np.ndarray]) -> np.ndarray:
+def _evaluate(index: Index, positions: Positions[Var]) -> np.ndarray:
     total = np.asarray(index.const)
     for atom, c in index.terms:
         if isinstance(atom, Var):
