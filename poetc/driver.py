@@ -19,6 +19,7 @@ from poetc.entries import bind, separate
 from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
+from poetc.ir.symbols import named_in
 from poetc.options import default
 from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass, arrange_alike, names_by_key
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
@@ -165,7 +166,7 @@ def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, Fu
         return {}
     copy = module.clone()
     run_passes(ctx, copy, before, lambda step, module, seconds: None)
-    arranged = {op.sym_name.data: op for op in step.module.ops if isinstance(op, FuncOp)}
+    arranged = named_in(step.module, FuncOp)
     return {key: arranged[name] for key, name in names_by_key(copy).items()}
 
 

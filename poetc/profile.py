@@ -39,6 +39,7 @@ from poetc.costmodel.profile import KEY_DIGITS, BlockBuffer, Profile, Transfers,
 from poetc.errors import InputError, SourceLocation
 from poetc.interpreter.functions import run_block, tensor_of
 from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.symbols import named_in
 from poetc.ir.types import is_float
 from poetc.ir.unschedule import unscheduled
 from poetc.options import default
@@ -117,7 +118,7 @@ def entries_of(
     until = [isinstance(step, PoetAnnotatePass) for step in passes]
     run_passes(context, module, passes[: until.index(True)] if any(until) else passes, _ignore)
     graph = unscheduled(module)
-    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    functions = named_in(module, FuncOp)
     arguments = step_arguments(graph, data)
     values: dict[SSAValue, np.ndarray] = dict(zip(graph.arguments, arguments, strict=True))
     found: dict[str, Entry] = {}

@@ -7,11 +7,13 @@ from kernel_harness import interpret, same_bits
 from test_kernels_bodies import random_case
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.memref import GlobalOp
 from xdsl.ir import Block
 
 from poetc.interpreter import InterpreterError
 from poetc.interpreter.kernels import memory_dtype, run_kernel, tables_of
 from poetc.ir.graph import graphs
+from poetc.ir.symbols import named_in
 from poetc.ir.text import parse_module
 from poetc.kernels.lower import lower_kernel
 
@@ -59,7 +61,7 @@ def test_random_bodies(seed: int):
 
 def test_kernels_of_a_model():
     module = prepare("lenet5").module
-    tables = tables_of(module.ops)
+    tables = tables_of(named_in(module, GlobalOp).values())
     functions = {f.sym_name.data: f for f in module.ops if isinstance(f, func.FuncOp)}
     rng = np.random.default_rng(1)
     for compute in graphs(module)[0].computes:

@@ -17,11 +17,13 @@ from test_interpreter_kernels import arguments_for, buffers_for, poisoned
 from test_kernels_bodies import random_case
 from xdsl.dialects import affine, func, memref
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, i32
+from xdsl.dialects.memref import GlobalOp
 from xdsl.ir import Block
 
 from poetc.interpreter.kernels import run_kernel, tables_of
 from poetc.ir.graph import graphs
 from poetc.ir.index import Index, Quotient, Var
+from poetc.ir.symbols import named_in
 from poetc.ir.text import make_context, parse_module
 from poetc.kernels.analysis import buffers as buffers_of
 from poetc.kernels.analysis import may_alias, work
@@ -201,7 +203,7 @@ def test_random_kernels_in_random_tiles(seed: int):
 @pytest.mark.parametrize("name", ["kws_conv", *more("lenet5", "bert_micro")])
 def test_kernels_of_models_in_random_tiles(name: str):
     module = prepare(name).module
-    tables = tables_of(module.ops)
+    tables = tables_of(named_in(module, GlobalOp).values())
     functions = {f.sym_name.data: f for f in module.ops if isinstance(f, func.FuncOp)}
     rng = np.random.default_rng(5)
     slices = 0
@@ -332,7 +334,7 @@ def test_tile_functions_in_c():
             other = [buffer.copy() for buffer in own]
             pointers = [ctypes.c_void_p(buffer.ctypes.data) for buffer in own]
             getattr(library, found.function.sym_name.data)(*pointers, *map(ctypes.c_int32, at))
-            run_kernel(found.function, other, at, tables_of(module.ops))
+            run_kernel(found.function, other, at, tables_of(named_in(module, GlobalOp).values()))
             for a, b in zip(own, other, strict=True):
                 assert same_bits(a, b), found.function
     assert len(tiled) > 30 and smaller > 10

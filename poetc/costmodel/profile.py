@@ -36,6 +36,7 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 
 from poetc.errors import InputError, SourceLocation
+from poetc.ir.symbols import named_in
 from poetc.names import one_line
 from poetc.page import PAGE_TRAILER_BYTES
 
@@ -58,12 +59,7 @@ def kernel_key(function: FuncOp) -> str:
     It is the start of the SHA-256 of the function's text, with a fixed name for the function, none
     for its values, and the content of tables of constants in place of their names.
     """
-    module = function.parent_op()
-    tables = {
-        op.sym_name.data: op
-        for op in (module.regions[0].block.ops if module is not None else ())
-        if isinstance(op, memref.GlobalOp)
-    }
+    tables = named_in(function, memref.GlobalOp)
     copy = function.clone()
     copy.properties["sym_name"] = StringAttr("kernel")
     for op in copy.walk():

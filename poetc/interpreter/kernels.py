@@ -41,13 +41,11 @@ def memory_dtype(type_: Attribute) -> np.dtype:
     return np.dtype(np.uint8) if dtype == np.bool_ else dtype
 
 
-def tables_of(ops: Iterable[Operation]) -> dict[str, Array]:
-    """The tables of constants among operations, by name, as `run_kernel` takes them."""
+def tables_of(tables: Iterable[memref.GlobalOp]) -> dict[str, Array]:
+    """The tables of constants by name, as `run_kernel` takes them."""
     found: dict[str, Array] = {}
-    for op in ops:
-        if isinstance(op, memref.GlobalOp) and isinstance(
-            op.initial_value, DenseIntOrFPElementsAttr
-        ):
+    for op in tables:
+        if isinstance(op.initial_value, DenseIntOrFPElementsAttr):
             array = to_array(op.initial_value)
             found[op.sym_name.data] = array.astype(memory_dtype(op.type.element_type))
     return found

@@ -6,14 +6,15 @@ what has not arrived gives a wrong result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects import affine
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
+from xdsl.dialects.memref import GlobalOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr
 
@@ -31,6 +32,7 @@ from poetc.interpreter.memory import (
 from poetc.ir import poet
 from poetc.ir.locations import source_location
 from poetc.ir.stablehlo.base import Array
+from poetc.ir.symbols import named_in
 
 if TYPE_CHECKING:
     from poetc.interpreter.graphs import Machine
@@ -56,14 +58,8 @@ class StreamRun:
     def run(self) -> None:
         """Runs all tiles. Raises InterpreterError for an access outside of a buffer, and unless
         each element of a result on storage is written once."""
-        module = self.stream.parent_op()
-        while module is not None and not isinstance(module, ModuleOp):
-            module = module.parent_op()
-        ops: Sequence[Operation] = list(module.ops) if isinstance(module, ModuleOp) else []
-        self.functions: Mapping[str, FuncOp] = {
-            op.sym_name.data: op for op in ops if isinstance(op, FuncOp)
-        }
-        self.tables = tables_of(ops)
+        self.functions = named_in(self.stream, FuncOp)
+        self.tables = tables_of(named_in(self.stream, GlobalOp).values())
         arguments = self.stream.tiles.block.args
         self.written: dict[SSAValue, Array] = {
             page: np.zeros(self.places[page].shape, np.int64)

@@ -38,6 +38,7 @@ from poetc.ir.locations import Lines, SourceLines, source_location
 from poetc.ir.parser import FaultTolerantParser, Unreadable, UnsupportedOperationError
 from poetc.ir.sdy import MeshOp, drop_shardings, sharding_faults
 from poetc.ir.stablehlo import CompositeOp
+from poetc.ir.symbols import named_in
 from poetc.ir.types import ELEMENT_TYPES, listed
 from poetc.ir.vhlo import text_of
 
@@ -429,7 +430,7 @@ def dead_operations(module: ModuleOp) -> list[Operation]:
     In the order of the module; of what is nested only the outermost. None where no function is
     public.
     """
-    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    functions = named_in(module, FuncOp)
     live: set[Operation] = {
         op
         for op in module.ops

@@ -22,6 +22,7 @@ from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
 from poetc.ir.poet import ComputeOp, CostAttr
+from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import check_call, work, workspace_bytes
 
 
@@ -32,7 +33,7 @@ def annotate(module: ModuleOp, device: Device, made: str = "") -> None:
     Raises InputError for a compute without a kernel or with one that does not fit it, where the
     numbers of the device give costs that are too large, and where its profile lacks kernels.
     """
-    kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    kernels = named_in(module, FuncOp)
     keys = _profiled_kernels(module, kernels, device, made)
     costs: dict[str, CostAttr] = {}
     for graph in graphs(module):

@@ -24,6 +24,7 @@ from poetc.costmodel.device import Device, device_of
 from poetc.costmodel.machine import DEFAULT_DEVICE, machine_of
 from poetc.costmodel.profile import kernel_key
 from poetc.ir.graph import graphs
+from poetc.ir.symbols import named_in
 from poetc.kernels.arrange import arranged_step
 from poetc.kernels.arrange.tile_functions import lowered_of
 
@@ -85,7 +86,7 @@ def arrange_alike(
 ) -> None:
     """Gives kernels the loops of those in `arranged`, by what both are known by before theirs are
     arranged; `names` are those of the kernels in the module."""
-    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    functions = named_in(module, FuncOp)
     for key, name in names.items():
         if key in arranged:
             new = arranged[key].clone()

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
-from xdsl.traits import SymbolTable
 
 from poetc.ir.graph import MayShare
 from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.symbols import named_in
 
 MAY_SHARE = "may_share"
 """Attribute of a compute without a kernel: pairs (result, operand), each operand the first that is
@@ -28,12 +27,7 @@ def inplace_candidates(graph: GraphOp) -> MayShare:
     """
     from poetc.kernels.analysis import check_call, may_alias
 
-    table: dict[str, FuncOp] = {}
-    module = graph.parent_op()
-    if isinstance(module, Operation) and module.has_trait(SymbolTable):
-        for op in module.regions[0].block.ops:
-            if isinstance(op, FuncOp):
-                table[op.sym_name.data] = op
+    table = named_in(graph, FuncOp)
     proven: dict[tuple[str, int, int], bool] = {}
 
     def allowed(kernel: str, result: int, operand: int) -> bool:

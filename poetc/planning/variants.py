@@ -15,6 +15,7 @@ from poetc.costmodel.device import Device
 from poetc.costmodel.slices import SliceCosts, slice_costs
 from poetc.ir.graph import GraphView, graphs, widest_element_bytes
 from poetc.ir.poet import ComputeOp, CostAttr, GraphOp, RunOp, StreamOp
+from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import buffers, may_alias
 from poetc.kernels.arrange.tile_functions import lowered_kernels
 from poetc.kernels.tiles import Tiled
@@ -98,7 +99,7 @@ class _Variants:
         module = self.view.graph.parent_op()
         assert isinstance(module, ModuleOp)
         self.module = module
-        self.functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+        self.functions = named_in(module, FuncOp)
         self.lowered = lowered_kernels(module.ops)
 
     def problem(self, variants: Callable[[int], tuple[Variant, ...]]) -> Problem:

@@ -39,6 +39,7 @@ from poetc.errors import InputError
 from poetc.image import image_file, layout_of
 from poetc.ir.dense import dtype_of
 from poetc.ir.poet import ComputeOp, GraphOp, RunOp, StreamOp, TileOp, runs_of
+from poetc.ir.symbols import named_in
 from poetc.saved import saved_layout
 from poetc.tensors import ProgramTensor, ProgramTensors
 
@@ -197,7 +198,7 @@ class Program:
         )
 
     def _kernels(self) -> list[Kernel]:
-        functions = {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}
+        functions = named_in(self.module, FuncOp)
         callers: dict[str, list[RunOp | TileOp]] = {}
         for run in runs_of(self.graph):
             tiles = [op for op in run.walk() if isinstance(op, TileOp)]

@@ -30,6 +30,7 @@ from poetc.ir.poet import (
     transfer_of,
 )
 from poetc.ir.stream_use import refuse_tiles
+from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import buffers, may_alias, workspace_bytes
 from poetc.page import page_bytes
 from poetc.schedule.arena.pack import round_up
@@ -294,11 +295,7 @@ def _argument(graph: GraphOp, i: int, tensors: Mapping[SSAValue, int]) -> Argume
 
 def _kernels(graph: GraphOp, order: Sequence[_Node]) -> tuple[tuple[Kernel, ...], dict[str, int]]:
     """The kernels in the order in which operations need them first, and their numbers by name."""
-    module = graph.parent_op()
-    assert module is not None
-    functions = {
-        op.sym_name.data: op for op in module.regions[0].block.ops if isinstance(op, FuncOp)
-    }
+    functions = named_in(graph, FuncOp)
     numbers: dict[str, int] = {}
     kernels: list[Kernel] = []
     for node in order:

@@ -74,6 +74,7 @@ from poetc.ir.poet import (
     offset_of,
 )
 from poetc.ir.stream_use import refuse_tiles
+from poetc.ir.symbols import named_in
 
 Arrangement = Callable[[FuncOp], tuple[FuncOp, Tiling]]
 """Chooses how the loops of a kernel run: in which order, in a copy, and in which tiles."""
@@ -164,7 +165,7 @@ class _Emitter:
                 if isinstance(op, AnyPageOut) and op.page not in self.kinds
             ]
             self.kinds |= {page: OWN + k for k, page in enumerate(own)}
-        self.functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+        self.functions = named_in(module, FuncOp)
         self.callers = caller_names(graph)
         self.program = program_of(graph)
         self.builder = relax.BlockBuilder()

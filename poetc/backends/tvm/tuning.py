@@ -39,6 +39,7 @@ from poetc.backends.tvm.tiles import elements_of
 from poetc.backends.tvm.tiling import Alternatives, Choice, arrange
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
+from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import work
 
 WORTH = 0.01
@@ -124,7 +125,7 @@ class Tuning:
 
 def hot_kernels(module: ModuleOp, on: Machine) -> list[FuncOp]:
     """The kernels of a graph that take much of its time and have something to choose."""
-    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    functions = named_in(module, FuncOp)
     (graph,) = graphs(module)
     flops: dict[str, int] = {}
     for compute in graph.computes:

@@ -51,6 +51,7 @@ from poetc.ir.poet.attributes import (
     verify_offset,
     verify_static_tensor,
 )
+from poetc.ir.symbols import symbol_table
 
 
 class KernelSymbolUse(SymbolUserOpInterface):
@@ -71,14 +72,6 @@ class KernelSymbolUse(SymbolUserOpInterface):
                 f'poet.compute "{op.label.data}": kernel {op.kernel} takes '
                 f"{len(kernel.function_type.inputs)} buffers, {buffers} needed"
             )
-
-
-def symbol_table(op: Operation) -> Operation | None:
-    """What names functions that the operation can use, None for one that is in no module."""
-    parent = op.parent_op()
-    while parent is not None and not parent.has_trait(SymbolTable):
-        parent = parent.parent_op()
-    return parent
 
 
 class RunOp(IRDLOperation):

@@ -66,8 +66,8 @@ from poetc.ir.poet.compute import (
     print_fields,
     print_head,
     run_properties,
-    symbol_table,
 )
+from poetc.ir.symbols import symbol_table
 
 
 @irdl_op_definition

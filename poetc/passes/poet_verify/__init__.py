@@ -55,6 +55,7 @@ from poetc.ir.poet import (
     offset_of,
     transfer_of,
 )
+from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import check_call, workspace_bytes
 from poetc.passes.poet_verify.messages import fault, name_of, op_name
 from poetc.passes.poet_verify.storage import verify_storage
@@ -91,10 +92,7 @@ def verify_graph(graph: GraphOp) -> None:
 
 
 def _verify_kernels(graph: GraphOp) -> None:
-    module = graph.parent_op()
-    if not isinstance(module, ModuleOp):
-        return
-    kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    kernels = named_in(graph, FuncOp)
     for compute in graph.computes:
         # That the kernel exists is verified with the operation.
         kernel = kernels.get(compute.kernel.string_value()) if compute.kernel else None

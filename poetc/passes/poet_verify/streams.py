@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects import affine, memref
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
@@ -23,6 +23,7 @@ from poetc.ir.poet import (
     TileBufferOp,
     TileOp,
 )
+from poetc.ir.symbols import named_in
 from poetc.kernels.access import Access, access_indices, loops_around, map_indices, tiles_of
 from poetc.kernels.analysis import IN_ALL, STARTS, extent
 from poetc.passes.poet_verify.messages import fault
@@ -47,13 +48,9 @@ def verify_stream(stream: StreamOp) -> None:
 
 
 def _verify_tile(stream: StreamOp, op: TileOp) -> None:
-    module = stream
-    while module is not None and not isinstance(module, ModuleOp):
-        module = module.parent_op()
-    functions = module.ops if isinstance(module, ModuleOp) else ()
     name = op.function.string_value()
     # That it exists, and its types, are verified with the operation.
-    function = next(f for f in functions if isinstance(f, FuncOp) and f.sym_name.data == name)
+    function = named_in(stream, FuncOp)[name]
     what = f"{stream.where}: {op.name} @{name}"
     loops = [_loop_of(position) for position in op.positions]
     tiles = tuple((_end(loop), loop.step.value.data) for loop in loops)
