@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.memref import GlobalOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.ir.affine import AffineConstantExpr
 
 from poetc.interpreter.functions import InterpreterError
 from poetc.interpreter.kernels import memory_dtype, run_kernel, tables_of
@@ -86,9 +85,7 @@ class StreamRun:
         for op in block.ops:
             match op:
                 case affine.ForOp():
-                    (end,) = op.upperBoundMap.data.results
-                    assert isinstance(end, AffineConstantExpr)
-                    for start in range(0, end.value, op.step.value.data):
+                    for start in poet.tile_starts(op):
                         self.positions[op.body.block.args[0]] = start
                         self._block(op.body.block)
                 case poet.TileBufferOp():
@@ -145,17 +142,9 @@ class StreamRun:
         self, op: poet.AnySlice, shape: Sequence[int]
     ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """What of a slice is in the tensor: there, and in the buffer."""
-        positions = [self.positions[position] for position in op.positions]
-        map = op.starts.data
-        starts = map.eval(positions[: map.num_dims], positions[map.num_dims :])
-        outside: list[slice] = []
-        inside: list[slice] = []
-        for start, size, extent in zip(starts, shape, op.extents(), strict=True):
-            low = min(max(start, 0), extent)
-            high = max(low, min(start + size, extent))
-            outside.append(slice(low, high))
-            inside.append(slice(low - start, high - start))
-        return tuple(outside), tuple(inside)
+        found = op.inside(self.positions, shape)
+        outside = tuple(slice(here.start, here.stop) for _, here in found)
+        return outside, tuple(slice(h.start - start, h.stop - start) for start, h in found)
 
 
 def run_stream(machine: Machine, op: poet.StreamOp) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, SSAValue
-from xdsl.ir.affine import AffineConstantExpr
 
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
@@ -23,6 +22,7 @@ from poetc.ir.poet import (
     StreamOp,
     TileOp,
     runs_of,
+    tile_starts,
 )
 
 
@@ -101,16 +101,11 @@ def loops_of(stream: StreamOp) -> list[list[tuple[int, int]]]:
             loops: list[tuple[int, int]] = []
             around = tile.parent_op()
             while isinstance(around, affine.ForOp):
-                loops.insert(0, (_end(around), around.step.value.data))
+                starts = tile_starts(around)
+                loops.insert(0, (starts.stop, starts.step))
                 around = around.parent_op()
             found.append(loops)
     return found
-
-
-def _end(loop: affine.ForOp) -> int:
-    (end,) = loop.upperBoundMap.data.results
-    assert isinstance(end, AffineConstantExpr)
-    return end.value
 
 
 def _count(block: Block, at: Mapping[SSAValue, int], found: dict[SSAValue, Slices]) -> None:
@@ -118,20 +113,12 @@ def _count(block: Block, at: Mapping[SSAValue, int], found: dict[SSAValue, Slice
         match op:
             case affine.ForOp():
                 variable = op.body.block.args[0]
-                for start in range(0, _end(op), op.step.value.data):
+                for start in tile_starts(op):
                     _count(op.body.block, {**at, variable: start}, found)
             case SliceInOp() | SliceOutOp():
-                positions = [at[position] for position in op.positions]
-                map_ = op.starts.data
-                starts = map_.eval(positions[: map_.num_dims], positions[map_.num_dims :])
                 type_ = op.buffer.type
                 assert isinstance(type_, MemRefType)
-                sizes = (
-                    max(0, min(start + size, extent) - max(start, 0))
-                    for start, size, extent in zip(
-                        starts, type_.get_shape(), op.extents(), strict=True
-                    )
-                )
+                sizes = (len(inside) for _, inside in op.inside(at, type_.get_shape()))
                 slices = found.setdefault(op.page, Slices())
                 slices.count += 1
                 slices.bytes += math.prod(sizes) * element_bytes(type_.element_type)

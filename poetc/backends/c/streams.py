@@ -9,7 +9,6 @@ from math import prod
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, SSAValue
-from xdsl.ir.affine import AffineConstantExpr
 
 from poetc.backends.c.buffers import tile_buffers
 from poetc.backends.c.indexing import NO_FACTS, Index, Variable, mapped, to_c
@@ -28,6 +27,7 @@ from poetc.ir.poet import (
     StreamOp,
     TileBufferOp,
     TileOp,
+    tile_starts,
 )
 from poetc.ir.poet.stream import AnySlice
 
@@ -104,15 +104,14 @@ class StreamPrinter:
         return lines
 
     def _loop(self, loop: affine.ForOp, body: Callable[[], list[str]]) -> list[str]:
-        (end,) = loop.upperBoundMap.data.results
-        assert isinstance(end, AffineConstantExpr)
-        step = loop.step.value.data
+        starts = tile_starts(loop)
+        end, step = starts.stop, starts.step
         name = f"i{self.depth}"
-        self.indices[loop.body.block.args[0]] = Index.of(Variable(name, 0, end.value - 1))
+        self.indices[loop.body.block.args[0]] = Index.of(Variable(name, 0, end - 1))
         self.depth += 1
         lines = _deeper(body())
         self.depth -= 1
-        head = f"    for (int32_t {name} = 0; {name} < {end.value}; {name} += {step}) {{"
+        head = f"    for (int32_t {name} = 0; {name} < {end}; {name} += {step}) {{"
         return [head, *lines, "    }"]
 
     def _clear(self, op: SliceOutOp) -> list[str]:

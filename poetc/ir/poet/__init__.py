@@ -32,6 +32,7 @@ from poetc.ir.poet.stream import (
     StreamOp,
     TileBufferOp,
     TileOp,
+    tile_starts,
 )
 from poetc.ir.poet.transfers import (
     AnyPageIn,

@@ -22,7 +22,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
-    AffineBinaryOpKind,
     AffineConstantExpr,
     AffineDimExpr,
     AffineExpr,
@@ -241,6 +240,13 @@ def _last_use(op: TileBufferOp | SliceInOp, ops: Sequence[Operation]) -> int:
     return last
 
 
+def tile_starts(loop: affine.ForOp) -> range:
+    """The positions at which tiles of a loop over tiles begin, up to its end."""
+    (end,) = loop.upperBoundMap.data.results
+    assert isinstance(end, AffineConstantExpr)
+    return range(0, end.value, loop.step.value.data)
+
+
 def place_type(type: Attribute) -> Attribute:
     """What an operand or result of that type is in the tiles: a buffer, or a page."""
     return buffer_type(type) if isinstance(type, TensorType) else type
@@ -270,6 +276,17 @@ class _Slice(IRDLOperation):
         """Of each dimension how many positions there are: in the tensor, or in a list of rows."""
         assert isinstance(self.page.type, PageType)
         return buffer_type(self.page.type.tensor).get_shape()
+
+    def inside(self, at: Mapping[SSAValue, int], shape: Sequence[int]) -> list[tuple[int, range]]:
+        """Of each dimension where the slice begins, of so many elements and `at` these positions of
+        the loops, and which of these are in the tensor, or list of rows."""
+        map, positions = self.starts.data, [at[position] for position in self.positions]
+        starts = map.eval(positions[: map.num_dims], positions[map.num_dims :])
+        found: list[tuple[int, range]] = []
+        for start, size, extent in zip(starts, shape, self.extents(), strict=True):
+            low = min(max(start, 0), extent)
+            found.append((start, range(low, max(low, min(start + size, extent)))))
+        return found
 
     def verify_slice(self, type: Attribute) -> None:
         """Raises VerifyException unless a buffer of this type can have the slice."""
@@ -557,15 +574,6 @@ def _print_slice(op: _Slice, printer: Printer) -> None:
         )
 
 
-_SIGNS: Mapping[AffineBinaryOpKind, str] = {
-    AffineBinaryOpKind.Add: "+",
-    AffineBinaryOpKind.Mul: "*",
-    AffineBinaryOpKind.Mod: "mod",
-    AffineBinaryOpKind.FloorDiv: "floordiv",
-    AffineBinaryOpKind.CeilDiv: "ceildiv",
-}
-
-
 def _print_start(expr: AffineExpr, op: _Slice, printer: Printer, inside: bool) -> None:
     match expr:
         case AffineConstantExpr():
@@ -577,7 +585,7 @@ def _print_start(expr: AffineExpr, op: _Slice, printer: Printer, inside: bool) -
         case AffineBinaryOpExpr():
             printer.print_string("(" if inside else "")
             _print_start(expr.lhs, op, printer, True)
-            printer.print_string(f" {_SIGNS[expr.kind]} ")
+            printer.print_string(f" {expr.kind.get_token()} ")
             _print_start(expr.rhs, op, printer, True)
             printer.print_string(")" if inside else "")
 

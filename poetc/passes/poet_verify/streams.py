@@ -22,6 +22,7 @@ from poetc.ir.poet import (
     StreamOp,
     TileBufferOp,
     TileOp,
+    tile_starts,
 )
 from poetc.ir.symbols import named_in
 from poetc.kernels.access import Access, access_indices, loops_around, map_indices, tiles_of
@@ -53,7 +54,7 @@ def _verify_tile(stream: StreamOp, op: TileOp) -> None:
     function = named_in(stream, FuncOp)[name]
     what = f"{stream.where}: {op.name} @{name}"
     loops = [_loop_of(position) for position in op.positions]
-    tiles = tuple((_end(loop), loop.step.value.data) for loop in loops)
+    tiles = tuple((starts.stop, starts.step) for starts in map(tile_starts, loops))
     if tiles != tiles_of(function):
         raise fault(op, f"{what} is for tiles {list(tiles_of(function))}, these are {list(tiles)}")
     around = loops_around(op)
@@ -135,13 +136,10 @@ def _variable(loop: affine.ForOp) -> SSAValue:
     return loop.body.block.args[0]
 
 
-def _end(loop: affine.ForOp) -> int:
-    (end,) = loop.upperBoundMap.data.eval([], [])
-    return end
-
-
 def _known(loops: Sequence[affine.ForOp]) -> dict[SSAValue, Index]:
-    return {loop.body.block.args[0]: Index.of(Var(n, _end(loop))) for n, loop in enumerate(loops)}
+    return {
+        _variable(loop): Index.of(Var(n, tile_starts(loop).stop)) for n, loop in enumerate(loops)
+    }
 
 
 def _verify_inside(
@@ -228,7 +226,7 @@ def _verify_written(stream: StreamOp, number: int, page: BlockArgument) -> None:
         if use.operation is not out and _place(use.operation, ops) <= at:
             raise fault(use.operation, f"{what} is read before all of it is written")
     loops = loops_around(out)
-    counts = [-(-_end(loop) // loop.step.value.data) for loop in loops]
+    counts = [len(tile_starts(loop)) for loop in loops]
     assert isinstance(page.type, PageType) and isinstance(out.buffer.type, MemRefType)
     shape = page.type.tensor.get_shape()
     indices = map_indices(out.starts.data, list(out.positions), _known(loops))
@@ -237,9 +235,7 @@ def _verify_written(stream: StreamOp, number: int, page: BlockArgument) -> None:
         for index in indices
     ]
     grid = np.meshgrid(
-        *(np.arange(0, _end(loop), loop.step.value.data) for loop in loops),
-        indexing="ij",
-        sparse=True,
+        *(np.asarray(tile_starts(loop)) for loop in loops), indexing="ij", sparse=True
     )
     values: dict[SSAValue, np.ndarray] = dict(zip(map(_variable, loops), grid, strict=True))
     arrays = [values[position] for position in out.positions]
