@@ -1,6 +1,7 @@
 """Arranged kernels against those they were made of: the same operations, in the same order, for
 each element; and the same bits from C."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,20 +18,28 @@ from xdsl.ir import Operation
 
 from poetc.backends.c.printer import Signature, print_function
 from poetc.ir.text import module_text, parse_module
+from poetc.kernels.access import linear_address
 from poetc.kernels.addresses import extent
 from poetc.kernels.analysis import work
 from poetc.kernels.arrange import Machine, arranged, arranged_step
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
+from poetc.kernels.arrange.pieces import pieces
 from poetc.kernels.lanes import lanes_of
 from poetc.kernels.lower import lower_kernel
+from poetc.kernels.together import loads_together
 
 MACHINE = Machine()
 
 
 def loops_of(function: func.FuncOp) -> list[affine.ForOp]:
     return [op for op in function.walk() if isinstance(op, affine.ForOp)]
+
+
+def together(function: func.FuncOp) -> list[Sequence[affine.LoadOp]]:
+    """The loads that one instruction does."""
+    return [group for loop in loops_of(function) for group in loads_together(loop)]
 
 
 def assert_same(before: func.FuncOp, after: func.FuncOp) -> None:
@@ -63,11 +72,14 @@ def test_copies_of_any_loops(seed: int, data: st.DataObject):
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10_000))
-def test_what_is_chosen(seed: int):
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, 4]), st.integers(12, 32))
+def test_what_is_chosen(seed: int, load_floats: int, registers: int):
+    machine = replace(MACHINE, load_floats=load_floats, registers=registers)
     for function in kernels(seed):
         if not any(op.name.startswith("memref.") for op in function.walk()):
-            assert_same(function, arranged(function, MACHINE))
+            new = arranged(function, machine)
+            assert_same(function, new)
+            assert all(len(each) <= load_floats for each in together(new))
 
 
 PRODUCT = """
@@ -243,6 +255,53 @@ def test_a_product_in_c():
         assert same_bits(found, want)
 
 
+@pytest.mark.parametrize("text", [PRODUCT, PRODUCT.replace("%b[%r, %j]", "%b[%j, %r]")])
+def test_loads_together_in_c(text: str):
+    """Numbers that follow each other are loaded by one statement, and become the same bits."""
+    rng = np.random.default_rng(4)
+    (function,) = parse_module(text.format(m=8, n=12, k=12), "product").ops
+    assert isinstance(function, func.FuncOp)
+    new = arranged(function, replace(MACHINE, load_floats=4))
+    assert_same(function, new)
+    assert max(map(len, together(new))) == 4
+    for group in together(new):
+        at = [address.const for load in group if (address := linear_address(load))]
+        assert at == list(range(at[0], at[0] + len(group)))
+    assert "POETC_LOAD_4(" in print_function(new, Signature("product"))
+    args = [floats(rng, 8, 12), floats(rng, 12, 12), floats(rng, 8, 12)]
+    (want,) = run(compile_functions([function]), function, args)
+    (found,) = run(compile_functions([new]), new, args)
+    assert same_bits(found, want)
+
+
+@pytest.mark.parametrize("counts", ["2", "1, 9", "-1, 0, 2", "2, 2, 2"])
+def test_loads_are_together_only_where_the_attribute_is_true(counts: str):
+    """What is written by hand may say so of loads that do not follow each other."""
+    text = PRODUCT.format(m=2, n=2, k=2).replace(
+        "affine.yield %q : f32\n      }",
+        f"affine.yield %q : f32\n      }} {{poet.together = array<i64: {counts}>}}",
+    )
+    module = parse_module(text, "product")
+    (function,) = module.ops
+    assert isinstance(function, func.FuncOp)
+    assert "poet.together" in module_text(module)
+    assert together(function) == []
+    assert "POETC_LOAD" not in print_function(function, Signature("product"))
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        ([0, 1, 2, 3, 4, 5], [(0, 4), (4, 2)]),
+        ([0, 1, 2, 10, 11, 12, 13, 14], [(0, 3), (10, 4), (14, 1)]),
+        ([0, 1, 8, 9], [(0, 1), (1, 1), (8, 1), (9, 1)]),
+        ([3, 5, 7], [(3, 1), (5, 1), (7, 1)]),
+    ],
+)
+def test_pieces(addresses: list[int], expected: list[tuple[int, int]]):
+    assert pieces(addresses, 4) == expected
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (3, 8, 7), (2, 5, 33), (4, 32, 96)])
 @pytest.mark.parametrize("lanes", [4, 8])
 @pytest.mark.parametrize("across", [False, True])
@@ -373,9 +432,11 @@ func.func private @rows(%a: memref<4x8xf32>, %o: memref<4x8xf32>, %ws: memref<8x
 
 
 def test_arranged_kernels_are_read_back():
-    new = arranged(product(7, 9, 5), MACHINE)
+    new = arranged(product(7, 9, 5), replace(MACHINE, load_floats=4))
     module = parse_module(module_text(ModuleOp([new])), "again")
     (again,) = module.ops
     assert isinstance(again, func.FuncOp)
     assert_same(new, again)
     assert work(again) == work(new)
+    assert [len(group) for group in together(again)] == [len(group) for group in together(new)]
+    assert together(new)

@@ -281,6 +281,26 @@ def test_the_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "extra"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("vector_floats", "3", "must be a power of two of at most 64, got 3"),
+        ("vector_floats", "128", "must be a power of two of at most 64, got 128"),
+        ("vector_floats", "0", "must be positive, got 0"),
+        ("vector_floats", "8.0", "must be an integer, got 8.0"),
+        ("load_floats", "8", "must be a power of two of at most 4, got 8"),
+    ],
+)
+def test_registers_that_no_core_has_are_refused(
+    key: str, value: str, reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "core.toml"
+    path.write_text(f'name = "core"\nlike = "cortex-m4f"\nmore_cycles = 1.0\n{key} = {value}\n')
+    with pytest.raises(InputError) as error:
+        load_core(str(path))
+    assert str(error.value) == f"{path}:4:1: {key}: {reason}"
+
+
 def test_every_core_is_used() -> None:
     assert set(known_cores()) == {load_device(name).core for name in known_devices()} - {""}
 

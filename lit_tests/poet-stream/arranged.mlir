@@ -18,8 +18,8 @@ poet.graph @main(%x: tensor<4x16xf32> {poet.role = "input"}, %w: tensor<16x64xf3
 // CHECK-NEXT:   "affine.if"(%r_start) <{condition = affine_set<(d0) : (((d0 * -1) + 13) >= 0)>}> ({
 // CHECK:          affine.for %i = 0 to 1 {
 // CHECK-NEXT:       affine.for %j = 0 to 4 {
-// CHECK:              affine.for %r = 0 to 1 iter_args(
-// CHECK-NEXT:           affine.load %in0[%i_start + %i * 2, %r_start + %r * 3] : memref<4x16xf32>
+// CHECK:              affine.for %r = 0 to 3 iter_args(
+// CHECK-NEXT:           affine.load %in0[%i_start + %i * 2, %r_start + %r] : memref<4x16xf32>
 // CHECK:          }, {
 // CHECK:          affine.for [[j:%.*]] = affine_map<(d0) -> (d0)>(%j_start) to affine_map<(d0) -> ((d0 + 32))>(%j_start)
 // CHECK:      affine.for [[r:%.*]] = affine_map<(d0) -> (d0)>(%r_start) to {{.*}}(%r_start)

@@ -43,6 +43,12 @@ OWN_STORAGE = "own"
 NO_STORAGE = "none"
 """`--storage=` for a device without any."""
 
+_MOST_VECTOR_FLOATS = 64
+"""In a vector of the widest instruction sets that there are, of 2,048 bits."""
+
+_MOST_LOAD_FLOATS = 4
+"""For which generated C has a macro."""
+
 _HERE = Path(__file__).parent
 
 Loaded = TypeVar("Loaded")
@@ -80,7 +86,8 @@ class Core:
     """What a core does in a cycle, on the average of generated kernels.
 
     `fpu` says whether it has float32 in hardware, with so many `float_registers`, and
-    `vector_floats` in each of these. Without
+    `vector_floats` in each of these; `load_floats` are those that one instruction loads from
+    addresses that follow each other into separate registers. Both are powers of two. Without
     `memory_bytes_per_cycle`, `cycles_per_instruction` (zero) or `cycles`, those are not the core's
     to say, or not known.
     """
@@ -92,6 +99,7 @@ class Core:
     cycles_per_instruction: float = 0.0
     float_registers: int = 0
     vector_floats: int = 1
+    load_floats: int = 1
     cycles: Cycles | None = None
 
     def slower(self, ratio: float) -> "Core":
@@ -332,6 +340,10 @@ def _core(file: TomlFile) -> Core:
     `more_cycles` times as many of them."""
     table = file.table
     cycles = table.get("cycles")
+    for key, most in (("vector_floats", _MOST_VECTOR_FLOATS), ("load_floats", _MOST_LOAD_FLOATS)):
+        value = file.value(key, int, table.get(key, 1))
+        if value & (value - 1) or value > most:
+            raise file.error(key, None, f"must be a power of two of at most {most}, got {value}")
     if "like" not in table:
         own = file.values(Core, table, others=("cycles",))
         known = None if cycles is None else Cycles(**file.values(Cycles, cycles, "cycles"))

@@ -34,7 +34,11 @@ def machine_of(device: Device) -> Machine:
         return Machine()
     core = load_core(device.core)
     if core.fpu:
-        return Machine(registers=core.float_registers, lanes=core.vector_floats)
+        return Machine(
+            registers=core.float_registers,
+            lanes=core.vector_floats,
+            load_floats=core.load_floats,
+        )
     return Machine(
         registers=_SOFT_REGISTERS,
         flop_instructions=_SOFT_FLOP_INSTRUCTIONS,

@@ -63,6 +63,7 @@ from poetc.backends.c.prepare import (
 )
 from poetc.backends.c.scalars import define_scalar
 from poetc.backends.c.text import INDENT, WIDTH, c_identifier
+from poetc.backends.c.together import Registers, loads_of
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.ir.types import computed_dtype
@@ -93,9 +94,11 @@ def print_function(function: func.FuncOp, signature: Signature) -> str:
         check_order(function.body, set())
         # Simplified in a copy: printing changes nothing.
         copy = function.clone()
+        together = loads_of(copy)
         inline_single_iterations(copy)
         erase_unused(copy)
-        return _Function(copy, signature, _tables(function)).definition()
+        tables = _tables(function)
+        return _Function(copy, signature, tables, Registers(together)).definition()
     except ValueError as error:
         raise InputError(f"kernel @{function.sym_name.data}: {error}") from error
 
@@ -167,7 +170,11 @@ class _Function:
     """State while one function is printed."""
 
     def __init__(
-        self, function: func.FuncOp, signature: Signature, tables: Mapping[str, memref.GlobalOp]
+        self,
+        function: func.FuncOp,
+        signature: Signature,
+        tables: Mapping[str, memref.GlobalOp],
+        registers: Registers | None = None,
     ) -> None:
         self.function, self.signature, self.tables = function, signature, tables
         self.stored = stored_arguments(function)
@@ -175,6 +182,7 @@ class _Function:
         self.bindings = Bindings(map(c_identifier, self.tables))
         self.lanes = lanes_in(function)
         self.bindings.vectors = self.lanes.vectors
+        self.registers = registers or Registers()
         # Constant tables that are stored as bits.
         self.bit_tables: set[SSAValue] = set()
         # Bounds of loops that are known already, and where those of which loops will be.
@@ -250,6 +258,10 @@ class _Function:
                 case memref.StoreOp():
                     indices = [self.bindings.index(i) for i in op.indices]
                     self.store(op.value, op.memref, indices)
+                case affine.LoadOp() if op in self.registers.groups:
+                    self.load_together(*self.registers.groups[op])
+                case affine.LoadOp() if op in self.registers.printed:
+                    pass
                 case affine.LoadOp():
                     indices = self.bindings.map(op.map.data, op.indices)
                     if op in self.lanes.loops:
@@ -282,6 +294,17 @@ class _Function:
             self.bindings.define(result, Expression(f"{text} != 0", Level.COMPARE, reads))
         else:
             self.bindings.define(result, Expression(text, Level.ATOM, reads))
+
+    def load_together(self, loads: Sequence[affine.LoadOp], registers: Sequence[str]) -> None:
+        """Loads of floats that follow each other, by one instruction where there is one."""
+        first = loads[0]
+        place = f"&{self.element(first.memref, self.bindings.map(first.map.data, first.indices))}"
+        names = [self.bindings.name(load.result, "t") for load in loads]
+        self.bindings.line(f"float {', '.join(names)};")
+        arguments = ", ".join((*names, place, *registers))
+        self.bindings.line(f"POETC_LOAD_{len(loads)}({arguments});")
+        for load, name in zip(loads, names, strict=True):
+            self.bindings.bind(load.result, name, changing=False)
 
     def store(
         self,

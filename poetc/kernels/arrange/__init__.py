@@ -10,6 +10,7 @@ from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import buffers, is_sequential, may_alias
 from poetc.kernels.arrange.choice import Choice, Machine, price_of
 from poetc.kernels.arrange.copies import jam, unroll
+from poetc.kernels.arrange.together import load_together
 from poetc.kernels.arrange.vectors import in_lanes
 
 
@@ -63,6 +64,8 @@ def _arranged(
         copy, copies = way.function, arrangement.copies
         for loop in _from_inside(copy, copies):
             (unroll if loop.inits else jam)(loop, copies[loop])
+        if kernel.machine.load_floats > 1:
+            load_together(copy, kernel.machine)
         if _may_alias_too(copy, function):
             return copy
     return kernel.function

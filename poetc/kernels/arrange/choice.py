@@ -23,6 +23,7 @@ from poetc.kernels.access import linear_address
 from poetc.kernels.addresses import IN_ALL, extent
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
+from poetc.kernels.arrange.pieces import pieces
 from poetc.kernels.dependences import dependences
 from poetc.kernels.guards import only_guard
 from poetc.kernels.lanes import lanes_of
@@ -38,6 +39,8 @@ class Machine:
 
     registers: int = 32
     lanes: int = 1
+    load_floats: int = 1
+    """Floats that one instruction loads from addresses that follow each other."""
     flop_instructions: int = 1
     """Of an addition, multiplication or comparison."""
     loop_instructions: int = 2
@@ -46,7 +49,7 @@ class Machine:
     """Of a loop, each time that it is begun, beside two for each pointer."""
     reach: int = 256
     """Elements that a load reaches from a pointer."""
-    growth: float = 0.75
+    growth: float = 0.85
     """Operations of code that may be added, as a share of those of the step with loops as they are
     lowered. What is added takes less flash for each than what was there: firmware for a Cortex-M4
     takes half more."""
@@ -98,9 +101,15 @@ class _Load:
 
     def count(self, copies: Sequence[int]) -> int:
         """Loads that remain of copies, as what is at one address is loaded once."""
+        return self.places(copies, 1)[0]
+
+    def places(self, copies: Sequence[int], together: int) -> tuple[int, int]:
+        """Those, and the instructions that they take, each of which loads so many floats."""
         if self.steps is None:
-            return _count(self.loops, copies) * len(self.distances)
-        return _places(self.distances, self.steps, tuple(copies[loop] for loop in self.loops))
+            count = _count(self.loops, copies) * len(self.distances)
+            return count, count
+        counts = tuple([copies[loop] for loop in self.loops])
+        return _places(self.distances, self.steps, counts, together)
 
     def pointers(self, copies: Sequence[int], reach: int) -> int:
         """Pointers for copies."""
@@ -115,13 +124,20 @@ class _Load:
 
 
 @cache
-def _places(distances: tuple[int, ...], steps: tuple[int, ...], copies: tuple[int, ...]) -> int:
-    """Addresses of copies of loads at these distances."""
+def _places(
+    distances: tuple[int, ...], steps: tuple[int, ...], copies: tuple[int, ...], together: int
+) -> tuple[int, int]:
+    """How many addresses copies of loads at these distances have, and the instructions that load
+    from them, of which each loads so many floats and, where it is one of several, has its address
+    from another."""
     places = set(distances)
     for step, count in zip(steps, copies, strict=True):
         if count > 1:
             places = {place + step * i for place in places for i in range(count)}
-    return len(places)
+    if together == 1 or len(places) == 1:
+        return len(places), len(places)
+    found = pieces(sorted(places), together)
+    return len(places), len(found) + max(sum(count > 1 for _, count in found) - 1, 0)
 
 
 @dataclass(frozen=True)
@@ -336,11 +352,21 @@ class Kernel:
         if self.sums[loop] and unroll > 1:
             counts = [*copies]
             counts[loop] = unroll
-        body += sum(load.instructions * load.count(counts) for load in level.loads) / unroll
-        pointers = sum(load.pointers(counts, machine.reach) for load in level.loads)
         carried = sum(_count(loops, copies) for loops in level.carried)
+        body += self._loading(level, counts, carried) / unroll
+        pointers = sum(load.pointers(counts, machine.reach) for load in level.loads)
         moving = machine.loop_instructions + pointers
         return body + moving / unroll, machine.entry_instructions + 2 * pointers + carried
+
+    def _loading(self, level: _Level, copies: Sequence[int], carried: int) -> float:
+        """Instructions that load, of copies of what is in a loop that carries so many floats."""
+        together = self.machine.load_floats
+        loads = [load.places(copies, together) for load in level.loads]
+        if sum(places for places, _ in loads) + carried > self.machine.registers:
+            loads = [(places, places) for places, _ in loads]
+        return sum(
+            load.instructions * count for load, (_, count) in zip(level.loads, loads, strict=True)
+        )
 
     def _level(self, number: int) -> _Level:
         instructions: Counter[_Loops] = Counter()
@@ -500,6 +526,7 @@ class Choice:
     def __init__(self, function: func.FuncOp, machine: Machine) -> None:
         self.plain = Kernel(function.clone(), machine)
         self.function = function
+        self.machine = machine
         self.peeled: list[Kernel] | None = None
 
     def arrange(self, price: float) -> list[tuple[Kernel, Arrangement]]:

@@ -50,6 +50,83 @@
 #define POETC_SHARED
 #endif
 
+/* Floats that follow each other in memory, loaded by one instruction where the processor has one
+ * for several and no vectors: Arm with registers for floats. An instruction wants registers that
+ * follow each other, which a compiler does not give to separate floats by itself: r0 and so on are
+ * theirs. From there it moves values as it likes.
+ */
+#if defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP) && !defined(__ARM_NEON)
+
+#define POETC_LOAD_2(a, b, place, r0, r1)                               \
+    do {                                                                \
+        const float *const place_ = (place);                            \
+        register float a_ __asm__(#r0);                                 \
+        register float b_ __asm__(#r1);                                 \
+        __asm__("vldmia %2, {%0, %1}"                                   \
+                : "=t"(a_), "=t"(b_)                                    \
+                : "r"(place_), "m"(*(const float(*)[2])place_));        \
+        a = a_;                                                         \
+        b = b_;                                                         \
+    } while (0)
+
+#define POETC_LOAD_3(a, b, c, place, r0, r1, r2)                        \
+    do {                                                                \
+        const float *const place_ = (place);                            \
+        register float a_ __asm__(#r0);                                 \
+        register float b_ __asm__(#r1);                                 \
+        register float c_ __asm__(#r2);                                 \
+        __asm__("vldmia %3, {%0, %1, %2}"                               \
+                : "=t"(a_), "=t"(b_), "=t"(c_)                          \
+                : "r"(place_), "m"(*(const float(*)[3])place_));        \
+        a = a_;                                                         \
+        b = b_;                                                         \
+        c = c_;                                                         \
+    } while (0)
+
+#define POETC_LOAD_4(a, b, c, d, place, r0, r1, r2, r3)                 \
+    do {                                                                \
+        const float *const place_ = (place);                            \
+        register float a_ __asm__(#r0);                                 \
+        register float b_ __asm__(#r1);                                 \
+        register float c_ __asm__(#r2);                                 \
+        register float d_ __asm__(#r3);                                 \
+        __asm__("vldmia %4, {%0, %1, %2, %3}"                           \
+                : "=t"(a_), "=t"(b_), "=t"(c_), "=t"(d_)                \
+                : "r"(place_), "m"(*(const float(*)[4])place_));        \
+        a = a_;                                                         \
+        b = b_;                                                         \
+        c = c_;                                                         \
+        d = d_;                                                         \
+    } while (0)
+
+#else
+
+#define POETC_LOAD_2(a, b, place, r0, r1)     \
+    do {                                      \
+        const float *const place_ = (place);  \
+        a = place_[0];                        \
+        b = place_[1];                        \
+    } while (0)
+
+#define POETC_LOAD_3(a, b, c, place, r0, r1, r2) \
+    do {                                         \
+        const float *const place_ = (place);     \
+        a = place_[0];                           \
+        b = place_[1];                           \
+        c = place_[2];                           \
+    } while (0)
+
+#define POETC_LOAD_4(a, b, c, d, place, r0, r1, r2, r3) \
+    do {                                                \
+        const float *const place_ = (place);            \
+        a = place_[0];                                  \
+        b = place_[1];                                  \
+        c = place_[2];                                  \
+        d = place_[3];                                  \
+    } while (0)
+
+#endif
+
 typedef union {
     float value;
     uint32_t bits;
