@@ -11,12 +11,19 @@ from collections.abc import Sequence
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type
-from xdsl.ir import BlockArgument, Operation
+from xdsl.ir import Block, BlockArgument, Operation
 
 from poetc.kernels.access import linear_address
+from poetc.kernels.guards import only_guard
 
 TOGETHER = "poet.together"
 """Attribute of an `affine.for`: how many of the loads in it, in order, one instruction does."""
+
+
+def block_in(loop: affine.ForOp) -> Block:
+    """What a loop does in each iteration: what is in the guard, if that is all there is in it."""
+    guard = only_guard(loop)
+    return loop.body.block if guard is None else guard.then_region.block
 
 
 def loads_together(loop: affine.ForOp) -> list[Sequence[affine.LoadOp]]:
@@ -25,7 +32,7 @@ def loads_together(loop: affine.ForOp) -> list[Sequence[affine.LoadOp]]:
     counts = loop.attributes.get(TOGETHER)
     if not isinstance(counts, DenseArrayBase):
         return []
-    loads = [op for op in loop.body.block.ops if isinstance(op, affine.LoadOp)]
+    loads = [op for op in block_in(loop).ops if isinstance(op, affine.LoadOp)]
     found: list[Sequence[affine.LoadOp]] = []
     for count in counts.get_values():
         group, loads = loads[: int(count)], loads[max(int(count), 0) :]

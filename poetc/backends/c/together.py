@@ -41,7 +41,9 @@ class Registers:
     def _assign(self, block: Block, groups: Sequence[Sequence[affine.LoadOp]]) -> None:
         """Registers for a block, one after the other: a compiler moves what is still needed from
         those that are given again. Those that the loop carries values in are left to it."""
-        carried = sum(isinstance(argument.type, Float32Type) for argument in block.args)
+        last = block.last_op
+        handed_on = () if last is None else last.operands
+        carried = sum(isinstance(value.type, Float32Type) for value in handed_on)
         count = max(_REGISTERS - _KEPT_FREE - carried, _LEAST)
         position = {op: at for at, op in enumerate(block.ops)}
         taken: dict[int, int] = {}

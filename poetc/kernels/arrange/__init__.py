@@ -8,8 +8,9 @@ from xdsl.dialects import affine, func
 
 from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import buffers, is_sequential, may_alias
-from poetc.kernels.arrange.choice import Choice, Machine, price_of
+from poetc.kernels.arrange.choice import Choice, price_of
 from poetc.kernels.arrange.copies import jam, unroll
+from poetc.kernels.arrange.machine import Machine
 from poetc.kernels.arrange.together import load_together
 from poetc.kernels.arrange.vectors import in_lanes
 

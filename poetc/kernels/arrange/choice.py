@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import combinations, product
-from math import ceil, prod
+from math import prod
 
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.ir import Block, Operation, SSAValue
@@ -22,8 +22,9 @@ from poetc.ir import mathlib
 from poetc.kernels.access import linear_address
 from poetc.kernels.addresses import IN_ALL, extent
 from poetc.kernels.arrange.legality import may_jam
+from poetc.kernels.arrange.levels import Level, Load, Loops, count_of, instructions_of
+from poetc.kernels.arrange.machine import Machine
 from poetc.kernels.arrange.peel import peelings
-from poetc.kernels.arrange.pieces import pieces
 from poetc.kernels.dependences import dependences
 from poetc.kernels.guards import only_guard
 from poetc.kernels.lanes import lanes_of
@@ -32,136 +33,23 @@ Loop = affine.ForOp
 _LOADS = (affine.LoadOp, memref.LoadOp)
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What kernels are arranged for: registers for floats, and how many floats are in one, what
-    takes how many instructions, and how much code may be added."""
-
-    registers: int = 32
-    lanes: int = 1
-    load_floats: int = 1
-    """Floats that one instruction loads from addresses that follow each other."""
-    flop_instructions: int = 1
-    """Of an addition, multiplication or comparison."""
-    loop_instructions: int = 2
-    """Of a loop, for each iteration, beside one for each pointer that moves."""
-    entry_instructions: int = 2
-    """Of a loop, each time that it is begun, beside two for each pointer."""
-    reach: int = 256
-    """Elements that a load reaches from a pointer."""
-    growth: float = 0.85
-    """Operations of code that may be added, as a share of those of the step with loops as they are
-    lowered. What is added takes less flash for each than what was there: firmware for a Cortex-M4
-    takes half more."""
-    runtime_operations: int = 520
-    """Of that, what is not in kernels."""
-    least_worth: float = 2e-5
-    """The share of the step's instructions that each operation of more code saves at least."""
-
-
 _FACTORS = (2, 3, 4, 5, 6, 7, 8)
 _MOST_COPIES = 16
 _UNROLLED = (1, 2, 3, 4, 5, 8)
-_FLOPS = (
-    arith.AddfOp,
-    arith.SubfOp,
-    arith.MulfOp,
-    arith.CmpfOp,
-    arith.MaximumfOp,
-    arith.MinimumfOp,
-)
-_CALL_INSTRUCTIONS = 40
-_DIVISION_INSTRUCTIONS = 14
-_GUARD_INSTRUCTIONS = 3
 _KEPT_FREE = 3
 """Registers for what is under way between loads and sums."""
 _MOST_WAITING = 8
 """Loads that wait for their use at a time."""
 
 
+_SHARED_COPIES = (2, 4)
+"""Of a loop around several, that are tried before loops in it are looked at one by one."""
+_LEAST_SHARED = 500
+"""What a kernel takes at least for that, as instructions for each that an operation of code
+costs."""
 _LEAST_PEELED = 500
 """What a kernel takes at least that borders are peeled off, as instructions for each that an
 operation of code costs."""
-
-
-_Loops = frozenset[int]
-"""Loops by their numbers in the kernel."""
-
-
-@dataclass(frozen=True)
-class _Load:
-    """Loads of one buffer that are at fixed distances from each other: the loops whose variables
-    move them, what by, and those distances, in elements. None: it is not known."""
-
-    loops: tuple[int, ...]
-    steps: tuple[int, ...] | None
-    distances: tuple[int, ...]
-    instructions: int = 1
-    """Of each load."""
-
-    def count(self, copies: Sequence[int]) -> int:
-        """Loads that remain of copies, as what is at one address is loaded once."""
-        return self.places(copies, 1)[0]
-
-    def places(self, copies: Sequence[int], together: int) -> tuple[int, int]:
-        """Those, and the instructions that they take, each of which loads so many floats."""
-        if self.steps is None:
-            count = _count(self.loops, copies) * len(self.distances)
-            return count, count
-        counts = tuple([copies[loop] for loop in self.loops])
-        return _places(self.distances, self.steps, counts, together)
-
-    def pointers(self, copies: Sequence[int], reach: int) -> int:
-        """Pointers for copies."""
-        if self.steps is None:
-            return _count(self.loops, copies)
-        moved = sum(
-            abs(step) * (copies[loop] - 1)
-            for loop, step in zip(self.loops, self.steps, strict=True)
-        )
-        span = self.distances[-1] - self.distances[0] + moved
-        return 1 if span < reach else min(ceil((span + 1) / reach), self.count(copies))
-
-
-@cache
-def _places(
-    distances: tuple[int, ...], steps: tuple[int, ...], copies: tuple[int, ...], together: int
-) -> tuple[int, int]:
-    """How many addresses copies of loads at these distances have, and the instructions that load
-    from them, of which each loads so many floats and, where it is one of several, has its address
-    from another."""
-    places = set(distances)
-    for step, count in zip(steps, copies, strict=True):
-        if count > 1:
-            places = {place + step * i for place in places for i in range(count)}
-    if together == 1 or len(places) == 1:
-        return len(places), len(places)
-    found = pieces(sorted(places), together)
-    return len(places), len(found) + max(sum(count > 1 for _, count in found) - 1, 0)
-
-
-@dataclass(frozen=True)
-class _Level:
-    """What is in a loop but not in loops inside: instructions by the loops that they depend on,
-    loads, and what the loop carries."""
-
-    instructions: tuple[tuple[_Loops, int], ...]
-    loads: tuple[_Load, ...]
-    carried: tuple[_Loops, ...]
-    is_guarded: bool
-    """Whether a guard is all there is in it, which becomes its bounds."""
-
-    @cached_property
-    def loops(self) -> tuple[int, ...]:
-        """Those whose copies make a difference."""
-        by_loads = (load.loops for load in self.loads)
-        by_others = (*(loops for loops, _ in self.instructions), *self.carried)
-        return tuple({loop for each in (*by_others, *by_loads) for loop in each})
-
-    @cached_property
-    def known(self) -> dict[tuple[int, ...], tuple[float, float]]:
-        """Instructions of an iteration and of entering the loop, by copies of `loops`."""
-        return {}
 
 
 @dataclass(frozen=True)
@@ -213,7 +101,7 @@ class Kernel:
         }
         self.levels = [self._level(number) for number in range(len(self.loops))]
         self.ones = [1] * len(self.loops)
-        self.guarded = _Loops().union(
+        self.guarded = Loops().union(
             *(self._loops_of(op.args) for op, _ in self.around if isinstance(op, affine.IfOp))
         )
         """Loops that guards depend on."""
@@ -245,36 +133,69 @@ class Kernel:
 
     def arrange(self, price: float) -> Arrangement:
         """The copies of each loop where an operation of code costs `price` instructions of a run;
-        the loops that take most are chosen first."""
-        chosen: dict[int, int] = {}
-        instructions, code = 0.0, float(self.code)
+        the loops that take most are chosen first, or such that are around several of them."""
+        starts: list[Mapping[int, int]] = [{}]
+        if self.instructions > _LEAST_SHARED * price:
+            starts += [{loop: count} for loop in self._shared for count in _SHARED_COPIES]
+        made = [self._arrange(start, price) for start in starts]
+        return min(made, key=lambda one: one.instructions + price * one.code)
+
+    @cached_property
+    def _shared(self) -> list[int]:
+        """Parallel loops around several loops without others inside."""
+        around = Counter(loop for leaf in self.leaves for loop in self.paths[leaf])
+        return [loop for loop, count in around.items() if count > 1 and self._is_free(loop)]
+
+    def _is_free(self, loop: int) -> bool:
+        """Whether there may be copies of a parallel loop."""
+        is_one_by_one = self.lanes[loop] == 1 and self.extents[loop] > 1
+        return is_one_by_one and not self.sums[loop] and self._may_jam(loop)
+
+    def _arrange(self, start: Mapping[int, int], price: float) -> Arrangement:
+        """The copies of each loop, where there are already those in `start`."""
+        chosen = dict(start)
+        instructions = 0.0
+        code = self.code + max((self._given(leaf, start)[1] for leaf in self.leaves), default=0.0)
         for leaf in self.leaves:
-            if self.plain[leaf] <= price:
+            if self.plain[leaf] <= price and not start:
                 instructions += self.plain[leaf]
                 continue
+            given = self._given(leaf, chosen)[1]
             best = min(
                 self._candidates(leaf, chosen), key=lambda c: c.instructions + c.more * price
             )
             around = [loop for loop in self.paths[leaf] if not self.sums[loop]]
             chosen = {**dict.fromkeys(around, 1), **chosen, **best.copies}
             instructions += best.instructions
-            code += best.more
+            code += best.more - given
         copies = {self.loops[loop]: count for loop, count in chosen.items() if count > 1}
         return Arrangement(copies, instructions, code)
+
+    def _given(self, leaf: int, chosen: Mapping[int, int]) -> tuple[Mapping[int, int], float]:
+        """The copies that are chosen already of loops around one, and the operations of code that
+        are more for them."""
+        given = {
+            loop: chosen[loop]
+            for loop in self.paths[leaf]
+            if loop in chosen and not self.sums[loop]
+        }
+        if all(count == 1 for count in given.values()):
+            return given, 0.0
+        counts = [given.get(loop, 1) for loop in range(len(self.loops))]
+        return given, self._more(leaf, counts, (1,))[0]
 
     def _candidates(self, leaf: int, chosen: Mapping[int, int]) -> list[_Candidate]:
         """What can be chosen for a loop, first what is there without more copies."""
         around = [loop for loop in self.paths[leaf] if not self.sums[loop]]
         key = (leaf, *(chosen.get(loop) for loop in around))
         if key not in self.found:
-            free = [loop for loop in around if loop not in chosen and self.extents[loop] > 1]
-            free = [loop for loop in free if self.lanes[loop] == 1 and self._may_jam(loop)]
-            given = {loop: chosen[loop] for loop in around if loop in chosen}
+            free = [loop for loop in around if loop not in chosen and self._is_free(loop)]
+            given, _ = self._given(leaf, chosen)
             tiles: list[Mapping[int, int]] = [given]
             for count in (1, 2, 3):
                 for loops in combinations(free, count):
                     for factors in _tiles([self.extents[loop] for loop in loops]):
-                        tiles.append(given | dict(zip(loops, factors, strict=True)))
+                        tiles.append({**given, **dict(zip(loops, factors, strict=True))})
             unrolled = (1,)
             if (
                 self.sums[leaf]
@@ -333,7 +254,7 @@ class Kernel:
     def _fits(self, leaf: int, copies: Sequence[int]) -> bool:
         """Whether there are registers for what a loop carries, beside what is loaded."""
         level = self.levels[leaf]
-        carried = sum(_count(loops, copies) for loops in level.carried)
+        carried = sum(count_of(loops, copies) for loops in level.carried)
         loads = sum(load.count(copies) for load in level.loads)
         return carried + min(loads, _MOST_WAITING) + _KEPT_FREE <= self.machine.registers
 
@@ -342,34 +263,15 @@ class Kernel:
         level = self.levels[loop]
         key = (unroll, *(copies[other] for other in level.loops))
         if key not in level.known:
-            level.known[key] = self._count_once(loop, copies, unroll)
+            counts = copies
+            if self.sums[loop] and unroll > 1:
+                counts = [*copies]
+                counts[loop] = unroll
+            level.known[key] = level.once(self.machine, copies, counts, unroll)
         return level.known[key]
 
-    def _count_once(self, loop: int, copies: Sequence[int], unroll: int) -> tuple[float, float]:
-        level, machine = self.levels[loop], self.machine
-        body = float(sum(each * _count(loops, copies) for loops, each in level.instructions))
-        counts = copies
-        if self.sums[loop] and unroll > 1:
-            counts = [*copies]
-            counts[loop] = unroll
-        carried = sum(_count(loops, copies) for loops in level.carried)
-        body += self._loading(level, counts, carried) / unroll
-        pointers = sum(load.pointers(counts, machine.reach) for load in level.loads)
-        moving = machine.loop_instructions + pointers
-        return body + moving / unroll, machine.entry_instructions + 2 * pointers + carried
-
-    def _loading(self, level: _Level, copies: Sequence[int], carried: int) -> float:
-        """Instructions that load, of copies of what is in a loop that carries so many floats."""
-        together = self.machine.load_floats
-        loads = [load.places(copies, together) for load in level.loads]
-        if sum(places for places, _ in loads) + carried > self.machine.registers:
-            loads = [(places, places) for places, _ in loads]
-        return sum(
-            load.instructions * count for load, (_, count) in zip(level.loads, loads, strict=True)
-        )
-
-    def _level(self, number: int) -> _Level:
-        instructions: Counter[_Loops] = Counter()
+    def _level(self, number: int) -> Level:
+        instructions: Counter[Loops] = Counter()
         loads: dict[object, tuple[tuple[int, ...], tuple[int, ...] | None, set[int]]] = {}
         guard = only_guard(self.loops[number])
         for op in self.inside[number]:
@@ -382,14 +284,12 @@ class Kernel:
                     key = (op.memref, *steps.items(), *tile.items())
                     loads.setdefault(key, (tuple(steps), tuple(steps.values()), set()))[2].add(at)
             elif op is not guard:
-                instructions[loops] += self._instructions(op)
+                instructions[loops] += instructions_of(op, self.machine)
         carried = (self._loops_of([value]) for value in self.loops[number].body.block.args[1:])
-        return _Level(
+        return Level(
             tuple(instructions.items()),
             tuple(
-                _Load(
-                    loops, steps, tuple(sorted(distances)), self._one_by_one(number, loops, steps)
-                )
+                Load(loops, steps, tuple(sorted(distances)), self._one_by_one(number, loops, steps))
                 for loops, steps, distances in loads.values()
             ),
             tuple(carried),
@@ -420,19 +320,8 @@ class Kernel:
                 tile[variable] = step
         return steps, address.const, tile
 
-    def _instructions(self, op: Operation) -> int:
-        if isinstance(op, (arith.ConstantOp, affine.YieldOp, affine.ApplyOp, Loop)):
-            return 0
-        if isinstance(op, affine.IfOp):
-            return _GUARD_INSTRUCTIONS
-        if mathlib.symbol_of(op) is not None:
-            return _CALL_INSTRUCTIONS
-        if isinstance(op, arith.DivfOp):
-            return max(_DIVISION_INSTRUCTIONS, self.machine.flop_instructions)
-        return self.machine.flop_instructions if isinstance(op, _FLOPS) else 1
-
-    def _loops_of(self, values: Sequence[SSAValue]) -> _Loops:
-        return _Loops().union(*(self.depends.get(value, ()) for value in values))
+    def _loops_of(self, values: Sequence[SSAValue]) -> Loops:
+        return Loops().union(*(self.depends.get(value, ()) for value in values))
 
     def _more(self, leaf: int, copies: Sequence[int], unrolled: Sequence[int]) -> list[float]:
         """Operations of code that there are more than without copies, for each of some numbers of
@@ -464,14 +353,14 @@ class Kernel:
         return self.sizes[leaf]
 
     @cached_property
-    def _all_sizes(self) -> Counter[tuple[tuple[int, ...], _Loops]]:
+    def _all_sizes(self) -> Counter[tuple[tuple[int, ...], Loops]]:
         """Operations of code: those in the same loops, that depend on the same."""
-        found: Counter[tuple[tuple[int, ...], _Loops]] = Counter()
+        found: Counter[tuple[tuple[int, ...], Loops]] = Counter()
         for op, around in self.around:
             loops = self._loops_of((*op.results, *op.operands))
             carried = len(op.inits) if isinstance(op, Loop) else 0
             if carried:
-                found[around, _Loops()] += _size(op) - carried
+                found[around, Loops()] += _size(op) - carried
             found[around, loops] += carried or _size(op)
         return found
 
@@ -485,7 +374,7 @@ class _Place(Enum):
     VARIES = auto()
 
 
-def _place(loop: int, around: tuple[int, ...], loops: _Loops) -> _Place:
+def _place(loop: int, around: tuple[int, ...], loops: Loops) -> _Place:
     if loop not in around:
         return _Place.OUTSIDE
     return _Place.VARIES if loop in loops else _Place.FIXED
@@ -507,11 +396,6 @@ def _size(op: Operation) -> int:
     if isinstance(op, Loop):
         return 4 + len(op.inits)
     return 4 if mathlib.symbol_of(op) is not None else 1
-
-
-def _count(loops: Iterable[int], copies: Sequence[int]) -> int:
-    """Copies of what depends on these loops."""
-    return prod([copies[loop] for loop in loops])
 
 
 def _tiles(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -8,7 +8,7 @@ fewer are brought together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type, i64
@@ -16,9 +16,9 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.ir import mathlib
 from poetc.kernels.access import linear_address
-from poetc.kernels.arrange.choice import Machine
+from poetc.kernels.arrange.machine import Machine
 from poetc.kernels.arrange.pieces import pieces
-from poetc.kernels.together import TOGETHER
+from poetc.kernels.together import TOGETHER, block_in
 
 _KEPT_FREE = 4
 """Registers for what is under way between loads and sums."""
@@ -30,10 +30,10 @@ def load_together(function: func.FuncOp, machine: Machine) -> None:
     """Brings loads of a kernel together, as many as one instruction does and there are registers
     for. Each sum keeps its order."""
     for loop in [op for op in function.walk() if isinstance(op, affine.ForOp)]:
-        block = loop.body.block
+        block = block_in(loop)
         if any(op.regions or mathlib.symbol_of(op) for op in block.ops):
             continue
-        free = machine.registers - _KEPT_FREE - sum(map(_is_float, block.args))
+        free = machine.registers - _KEPT_FREE - sum(map(_is_float, loop.body.block.args))
         for groups, order in _ways(block, machine.load_floats):
             if _most_loaded(order) <= free:
                 for op in order:
@@ -43,52 +43,44 @@ def load_together(function: func.FuncOp, machine: Machine) -> None:
                 break
 
 
-def _ways(block: Block, most: int) -> list[tuple[Groups, list[Operation]]]:
+def _ways(block: Block, most: int) -> Iterator[tuple[Groups, list[Operation]]]:
     """Loads to bring together, and the operations of a block in the order that this makes: those
     ways first that save most."""
-    found: list[tuple[Groups, list[Operation]]] = []
+    places = _places(block)
+    stores = any(isinstance(op, affine.StoreOp) for op in block.ops)
     for count in range(most, 1, -1):
-        groups = [
-            group for part in _parts(block) for group in _groups(part, count) if len(group) > 1
-        ]
+        of: dict[Operation, Sequence[affine.LoadOp]] = {}
+        groups: list[Sequence[affine.LoadOp]] = []
+        for loads in places:
+            for first, length in pieces(sorted(loads), count):
+                if length > 1:
+                    groups.append([loads[first + i] for i in range(length)])
+                    of.update(dict.fromkeys(groups[-1], groups[-1]))
         if not groups:
-            continue
-        of: dict[Operation, Sequence[affine.LoadOp]] = {
-            load: group for group in groups for load in group
-        }
-        found.append((groups, _in_order(list(block.ops), of)))
-        if not any(isinstance(op, affine.StoreOp) for op in block.ops):
-            found.append((groups, _by_sums(block, of)))
-    return found
+            return
+        yield groups, _in_order(block.ops, of)
+        if not stores:
+            yield groups, _by_sums(block, of)
 
 
-def _parts(block: Block) -> list[list[affine.LoadOp]]:
-    """Loads of floats from arguments between which nothing is stored."""
-    parts: list[list[affine.LoadOp]] = [[]]
+def _places(block: Block) -> list[Mapping[int, affine.LoadOp]]:
+    """Loads of floats from arguments, between which nothing is stored, that are at fixed distances
+    from each other, by where they are."""
+    found: dict[object, dict[int, affine.LoadOp]] = {}
+    part = 0
     for op in block.ops:
-        if isinstance(op, affine.LoadOp):
-            if _is_float(op.result) and isinstance(op.memref, BlockArgument):
-                parts[-1].append(op)
-        elif not op.results:
-            parts.append([])
-    return parts
-
-
-def _groups(loads: Sequence[affine.LoadOp], most: int) -> list[list[affine.LoadOp]]:
-    at: dict[object, dict[int, affine.LoadOp]] = {}
-    for load in loads:
-        if (address := linear_address(load)) is not None:
-            key = (load.memref, frozenset(address.terms.items()))
-            at.setdefault(key, {}).setdefault(address.const, load)
-    return [
-        [places[first + i] for i in range(count)]
-        for places in at.values()
-        for first, count in pieces(sorted(places), most)
-    ]
+        if not op.results:
+            part += 1
+        elif isinstance(op, affine.LoadOp) and _is_float(op.result):
+            address = linear_address(op) if isinstance(op.memref, BlockArgument) else None
+            if address is not None:
+                key = (part, op.memref, frozenset(address.terms.items()))
+                found.setdefault(key, {}).setdefault(address.const, op)
+    return list(found.values())
 
 
 def _in_order(
-    ops: Sequence[Operation], of: Mapping[Operation, Sequence[affine.LoadOp]]
+    ops: Iterable[Operation], of: Mapping[Operation, Sequence[affine.LoadOp]]
 ) -> list[Operation]:
     """Operations as they are, with each group where the first of its loads was."""
     order: dict[Operation, None] = {}

@@ -1,0 +1,32 @@
+"""What loops are arranged for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What kernels are arranged for: registers for floats, and how many floats are in one, what
+    takes how many instructions, and how much code may be added."""
+
+    registers: int = 32
+    lanes: int = 1
+    load_floats: int = 1
+    """Floats that one instruction loads from addresses that follow each other."""
+    flop_instructions: int = 1
+    """Of an addition, multiplication or comparison."""
+    loop_instructions: int = 2
+    """Of a loop, for each iteration, beside one for each pointer that moves."""
+    entry_instructions: int = 2
+    """Of a loop, each time that it is begun, beside two for each pointer."""
+    reach: int = 256
+    """Elements that a load reaches from a pointer."""
+    growth: float = 0.85
+    """Operations of code that may be added, as a share of those of the step with loops as they are
+    lowered. What is added takes less flash for each than what was there: firmware for a Cortex-M4
+    takes half more."""
+    runtime_operations: int = 520
+    """Of that, what is not in kernels."""
+    least_worth: float = 2e-5
+    """The share of the step's instructions that each operation of more code saves at least."""
