@@ -220,8 +220,11 @@ def _unscheduled(module: ModuleOp, options: Options) -> GraphOp:
 
 
 def _holder(graph: GraphOp, diagnosis: Diagnosis) -> tuple[HeldTensor, ...]:
-    """The tensors of the kernel that the diagnosis names."""
-    kernel = diagnosis.kernel
+    """The tensors of the kernel that the diagnosis names; nothing where less is enough for it in
+    tiles."""
+    kernel, least = diagnosis.kernel, diagnosis.least_ram
+    if least is not None and least.tiles:
+        return ()
     named = [
         op
         for op in graph.computes

@@ -50,8 +50,9 @@ class Row:
     `status` is "optimal" (within the gap), "feasible", "infeasible" (proven), "none found" or
     "refused" (the strategy is not defined for the step); without a schedule `message` says why, and
     the numbers of it are None. `used_bytes` is all of the RAM that is used, `moved_bytes` what is
-    transferred either way, `written_bytes` what is written to storage in a step, `bound_nj` the
-    energy that no schedule of the strategy's kind goes below, `seconds` those of the solver.
+    transferred either way, `written_bytes` what is written to storage in a step, `tiles` how many
+    kernels run in tiles, `bound_nj` the energy that no schedule of the strategy's kind goes below,
+    `seconds` those of the solver.
     """
 
     strategy: str
@@ -63,6 +64,7 @@ class Row:
     used_bytes: int | None = None
     moved_bytes: int | None = None
     recomputed: int | None = None
+    tiles: int | None = None
     written_bytes: int | None = None
     bound_nj: int | None = None
     seconds: float | None = None
@@ -112,6 +114,7 @@ def answer(step: Step, point: Point) -> Row:
         used_bytes=found.ram.total_bytes,
         moved_bytes=found.page_in_bytes + found.page_out_bytes,
         recomputed=found.recomputes,
+        tiles=found.streams,
         written_bytes=found.page_out_bytes,
         bound_nj=found.bound_nj,
         seconds=found.solver_seconds,

@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 from conftest import ALL, MODELS, more
 
+from poetc import explain as explain_module
 from poetc.cli import main
 from poetc.explain import Explanation, explain
 from poetc.ir.text import read_module
@@ -97,3 +98,12 @@ def test_there_is_nothing_to_explain(capsys: pytest.CaptureFixture[str]) -> None
 def test_bad_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_whole_kernels_hold_nothing_where_tiles_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is too little even in tiles, the largest kernel is not what holds the RAM."""
+    monkeypatch.setattr(explain_module, "_changes", lambda *_: ())
+    found = explained(ram="1700", split="off")
+    assert found.diagnosis is not None and found.diagnosis.least_ram is not None
+    assert found.diagnosis.least_ram.tiles and not found.holder
+    assert explained(ram="1700", split="off", stream="never").holder

@@ -45,10 +45,19 @@ def test_auto_is_no_worse_than_any_strategy(ram: str, capsys: pytest.CaptureFixt
         assert row["used_bytes"] is None or row["used_bytes"] <= int(ram)
 
 
-def test_a_row_is_what_the_command_reports(capsys: pytest.CaptureFixture[str]) -> None:
-    (row,) = rows_of(capsys, "compare", str(MODEL), "--ram=9600", "--strategies=dtr")
-    assert main([str(MODEL), "--ram=9600", "--strategy=dtr", "--json"]) == 0
+@pytest.mark.parametrize(
+    ("words", "strategy"),
+    [(["--ram=9600"], "dtr"), (["--ram=3KB", "--split=off", "--block=64", "--stop=work"], "auto")],
+    ids=["whole", "tiles"],
+)
+def test_a_row_is_what_the_command_reports(
+    words: list[str], strategy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = rows_of(capsys, "compare", str(MODEL), *words, f"--strategies={strategy}")
+    assert main([str(MODEL), *words, f"--strategy={strategy}", "--json"]) == 0
     report = json.loads(capsys.readouterr().err)
+    assert row["tiles"] == report["streams"]
+    assert (row["tiles"] > 0) == (strategy == "auto")
     assert row["energy_nj"] == report["energy_nj"]
     assert row["time_ns"] == report["time_ns"]
     assert row["used_bytes"] == report["ram"]["total_bytes"]

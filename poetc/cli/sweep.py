@@ -38,6 +38,8 @@ ASKED = (
     "train",
     "pages",
     "split",
+    "stream",
+    "block",
     "io",
     "time_limit",
     "stop",
@@ -225,6 +227,7 @@ _HEAD = (
     "moved",
     "written",
     "recomputed",
+    "in tiles",
     "solver",
     "",
 )
@@ -268,6 +271,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         size(row.moved_bytes),
         size(row.written_bytes),
         "" if row.recomputed is None else str(row.recomputed),
+        str(row.tiles) if row.tiles else "",
         "" if row.seconds is None else f"{row.seconds:.1f} s",
         row.status,
     )
