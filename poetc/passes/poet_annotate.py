@@ -51,7 +51,7 @@ def annotate(module: ModuleOp, device: Device, made: str = "") -> None:
 def _profiled_kernels(
     module: ModuleOp, kernels: Mapping[str, FuncOp], device: Device, made: str
 ) -> dict[str, str]:
-    """What the profile of the device, if it has one, knows each kernel by."""
+    """The key of each kernel in the profile of the device; none without a profile."""
     if device.profile is None:
         return {}
     labels = {

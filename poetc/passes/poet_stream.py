@@ -45,7 +45,7 @@ class PoetStreamPass(ModulePass):
 
     @property
     def options(self) -> ScheduleOptions:
-        """What a graph is scheduled for; InputError for numbers that mean nothing."""
+        """The options of the schedule. Raises InputError for numbers that mean nothing."""
         if self.ram < 0:
             raise InputError(f"ram is a number of bytes, not {self.ram}")
         if self.align < 1 or self.align & (self.align - 1):

@@ -527,7 +527,7 @@ class _Splitter:
         return True
 
     def _constant(self, op: hlo.StablehloOp, number: float) -> SSAValue:
-        """What sums of `op` start from."""
+        """A tensor of `number`, from which sums of `op` start."""
         element = computed_type(hlo.element_type_of(op.result))
         type = TensorType(element, hlo.shape_of(op.result))
         return self._emit(hlo.ConstantOp.splat(number, type), op)

@@ -190,7 +190,7 @@ class _Node:
     origin: Operation | None = None
     """The operation whose location it gets."""
     yields: SSAValue | None = None
-    """What a copy yields: one of the inputs or a constant."""
+    """The value that a copy yields: one of the inputs or a constant."""
     inplace: int | None = None
     """The input whose buffer the result takes."""
     before: set[_Node] = field(default_factory=set)

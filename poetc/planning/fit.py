@@ -34,7 +34,7 @@ PACK_EFFORT = 1_000_000
 have no waste."""
 
 WASTE_PRICE = 0.002
-"""What it may cost, of the energy, that an arena has no more bytes than are alive at once."""
+"""The share of the energy that it may cost to have an arena of no more than the live bytes."""
 
 TIDY_ROUNDS = 300
 """Rounds of `relocate` for an arena that fits, but has more bytes than are alive at once."""
@@ -67,7 +67,7 @@ class Fit:
             return self._fitted(replace(first, interrupted=True))
 
     def _fitted(self, first: ScheduleReport) -> ScheduleReport:
-        """What `run` returns, from the schedule for all of the RAM."""
+        """The result of `run`, from the schedule for all of the RAM."""
         ram, align = self.options.arena_bytes, self.options.align
         report, excess = self.plan(first)
         best = report if not excess else self.moved(first, ram)

@@ -183,7 +183,7 @@ def _may_fit(view: GraphView, options: ScheduleOptions) -> bool:
 
 
 def _neither(in_ram: Diagnosis | None, stored: Diagnosis | None) -> Diagnosis:
-    """What to say when there is no schedule with parameters in RAM (None: by a bound) nor with them
+    """The diagnosis of no schedule with parameters in RAM (None: by a bound), nor any with them
     on storage.
 
     Whatever runs with parameters in RAM runs in as little RAM with them on storage: all are paged

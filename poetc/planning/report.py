@@ -1,4 +1,4 @@
-"""What was decided for a graph: the report, and the attributes that are left on the graph."""
+"""The decisions for a graph: the report, and the attributes that are left on the graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from poetc.schedule.search.state import TOLERANCE
 
 @dataclass(frozen=True)
 class ScheduleReport:
-    """What was decided for one graph, and what it costs.
+    """The schedule of one graph, and its costs.
 
     `use` is what the checker counted; `unlimited` the same for the program order with unlimited
     RAM, parameters in RAM, without recomputing or paging. `params` says where parameters are
@@ -74,7 +74,7 @@ class ScheduleReport:
 
 
 def with_makespan(use: Report, makespan_ns: int, idle_power_nw: int) -> Report:
-    """What the same steps use if they take another time."""
+    """The report of the same steps if they take another time."""
 
     def idle_nj(time_ns: int) -> int:
         return -(-idle_power_nw * time_ns // 10**9)

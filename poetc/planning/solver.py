@@ -31,7 +31,7 @@ from poetc.schedule.solve import Progress, solve
 ProgressCallback = Callable[[Progress], bool | None]
 
 LEAST_TIME_S = 0.3
-"""What the solver gets for another attempt when the time limit has passed in the first one."""
+"""Seconds for another attempt when the time limit has passed in the first one."""
 
 MOST_ARENA_S = 5.0
 """Seconds that the solver leaves to the search for an arena, at most."""
@@ -153,7 +153,7 @@ class Solver:
         return now_s + (self.options.time_limit_s if clock is None else clock.left_s)
 
     def _diagnosis(self, error: SolveError, problem: Problem, seconds: float) -> Diagnosis:
-        """What the solver says of `problem`, which it spent `seconds` on, in the user's terms."""
+        """The solver's `error` in the user's terms, after `seconds` on `problem`."""
         graph, options = self.view.graph, self.options
         asked = diagnosis(graph, options)
         match error:
@@ -190,8 +190,8 @@ class Solver:
                 raise error
 
     def _of_any_tiles(self, error: InfeasibleProblem, asked: Diagnosis) -> Diagnosis:
-        """The same where kernels may run in tiles: what holds for the tiles that were weighed is a
-        proof only where it does for all tiles."""
+        """The diagnosis where kernels may run in tiles: a proof for the tiles that were weighed is
+        one only where it holds for all tiles."""
         problem, graph = self.view.any_tiles, self.view.graph
         assert problem is not None
         instance = instance_of(problem, self.options)

@@ -105,8 +105,8 @@ def least_time_ns(
                 yield job(operation.time_ns, pages, out)
 
     def in_pieces(compute: RunOp, time_ns: int, apart: bool) -> Iterator[_Job]:
-        """What a kernel computes may be in several: all of it, or with `apart` each operation,
-        begins and ends as the one of its operations that is least bound to do so."""
+        """A kernel may become several: its work, or with `apart` that of each operation, begins and
+        ends as the operation that is least bound does."""
         ops = [op for op in compute.body.block.ops if flops.get(op)]
         bound = [(needs[op.results[0]].each, feeds[op.results[0]]) for op in ops]
         if apart:
@@ -209,8 +209,8 @@ def _least_ns(
 
 
 def _some_ns(pages: Pages, times_ns: Sequence[int], of: Mapping[int, int]) -> int:
-    """What it takes to transfer these pages, and of each parameter of which it is not known which
-    part is among them the one that takes least."""
+    """Nanoseconds to transfer these pages; where it is not known which part of a parameter is among
+    them, of the part that takes least."""
     known = {of[v] for v in pages if v >= 0}
     unknown = [
         min(times_ns[v] for v, argument in of.items() if argument == ~some)
@@ -222,8 +222,8 @@ def _some_ns(pages: Pages, times_ns: Sequence[int], of: Mapping[int, int]) -> in
 
 @dataclass(frozen=True)
 class _Job:
-    """What one machine does: when it may begin, what it takes, what follows elsewhere, and the
-    pages that it waits for."""
+    """Work of one machine: its earliest begin, its time, the time of what follows elsewhere, and
+    the pages that it waits for."""
 
     begin_ns: int
     time_ns: int
@@ -268,7 +268,7 @@ def _parameters_of(view: GraphView) -> dict[int, int]:
 
 
 def _updates_of(view: GraphView) -> dict[int, int]:
-    """The same for the new values that must be on storage."""
+    """The argument of each new value that must be on storage, by the index of its tensor."""
     graph, index = view.graph, {value: v for v, value in enumerate(view.values)}
     found: dict[int, int] = {}
     for v, argument in _parameters_of(view).items():
@@ -283,7 +283,7 @@ def _updates_of(view: GraphView) -> dict[int, int]:
 
 
 def _needs(view: GraphView) -> Mapping[SSAValue, _Reads]:
-    """What values of a graph and in its kernels depend on."""
+    """The pages that values of a graph and in its kernels depend on."""
     reads: defaultdict[SSAValue, _Reads] = defaultdict(_Reads)
     for v, argument in _parameters_of(view).items():
         reads[view.values[v]] = _Reads(frozenset({v, ~argument}))
@@ -300,7 +300,7 @@ def _needs(view: GraphView) -> Mapping[SSAValue, _Reads]:
 
 
 def _read_by(op: Operation, given: Sequence[_Reads]) -> _Reads:
-    """What results of `op` depend on, from that of its operands; nothing where it is not known."""
+    """The pages that results of `op` depend on, from those of its operands; none where unknown."""
     if isinstance(op, hlo.ConcatenateOp):
         lines = {
             op.dim: frozenset[int]().union(*(r.each | r.lines.get(op.dim, r.each) for r in given))
@@ -433,7 +433,7 @@ def _is_uneven(op: Operation) -> bool:
 
 
 def _least_flops(op: Operation) -> int:
-    """The same of one operation, if none of its operands is known."""
+    """The least float operations of one operation, if none of its operands is known."""
     if (
         not isinstance(op, hlo.StablehloOp)
         or len(op.results) != 1

@@ -50,7 +50,7 @@ class Candidate:
 
 
 def ends_bytes(problem: Problem) -> int:
-    """What is in RAM at the start or at the end, whichever is more."""
+    """Bytes in RAM at the start or at the end, whichever are more."""
     tensors = problem.tensors
     start = sum(t.bytes for t in tensors if t.start is Place.RAM)
     return max(start, sum(t.bytes for t in tensors if t.end is Place.RAM))
@@ -62,8 +62,8 @@ Build = Callable[[tuple[Split, ...]], Candidate | None]
 
 @dataclass(frozen=True)
 class InTime:
-    """What is left of all splits after bounds on time and RAM: no `others` than these `candidates`
-    keep to the limits. Those that miss the deadline take `least_time_ns` at least."""
+    """The splits left after bounds on time and RAM: only `candidates`, and maybe `others`, keep to
+    the limits. Splits that miss the deadline take `least_time_ns` at least."""
 
     candidates: tuple[Candidate, ...]
     others: bool
@@ -173,7 +173,7 @@ def _all_splits(graph: GraphOp, argument: int) -> Iterator[Split]:
 
 
 def _transfer_ns(graph: GraphOp, argument: int, split: Split | None, storage: Storage) -> int:
-    """What it takes to page all of a parameter in, and its new value out if it has one, once."""
+    """Nanoseconds to page all of a parameter in, and its new value out if it has one, once."""
     type_ = graph.arguments[argument].type
     assert isinstance(type_, TensorType)
     whole = tensor_bytes(type_)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from poetc.backends.c.emit import Executor
 
 SLACK_BYTES = 32
-"""What a step may take beyond what was expected before it was scheduled."""
+"""Bytes of stack that a step may take beyond those expected before it was scheduled."""
 
 
 def expected_stack(

@@ -38,7 +38,7 @@ class TileCode:
 
     @staticmethod
     def of(kernel: FuncOp, whole: CostAttr, device: Device, price: float | None) -> TileCode:
-        """That for tiles of a kernel; without a price for one whose loops are as they are
+        """The code of tiles of a kernel; without a price for a kernel whose loops are as they are
         lowered."""
         machine = None if price is None else machine_of(device)
         scale = 1.0
@@ -53,7 +53,7 @@ class TileCode:
         return arranged_tile(tiled.function, self.machine, self.price)
 
     def cost(self, way: TiledKernel, costs: SliceCosts) -> CostAttr:
-        """What the kernel costs in tiles with its transfers: no less than as a whole."""
+        """The cost of the kernel in tiles with its transfers: no less than as a whole."""
         time_ns = energy_nj = 0
         for nest, own in zip(way.distributed.nests, way.nests, strict=True):
             # What is on storage makes next to no difference.
@@ -74,7 +74,7 @@ class TileCode:
         )
 
     def _computing(self, tiled: Tiled) -> Cost:
-        """What all tiles cost without transfers; each is a call of their function."""
+        """The cost of all tiles without transfers; each is a call of their function."""
         done = work(self.function(tiled))
         calls = prod(-(-v.extent // t) for v, t in zip(tiled.variables, tiled.tiles, strict=True))
         done = replace(done, loops=done.loops + calls, iterations=done.iterations + calls)

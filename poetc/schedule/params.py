@@ -1,4 +1,4 @@
-"""What the search is made of, and how hard it tries: all in one place.
+"""The techniques of the search, and how hard it tries: all in one place.
 
 A *technique* can be switched off, and the search goes on without it: it finds a dearer schedule, or
 proves less, or takes longer, but what it says is still true. `benchmarks/ablation.py` does so, one
@@ -243,14 +243,14 @@ class SearchParams:
         return {f.name: f.metadata["does"] for f in fields(SearchParams) if "does" in f.metadata}
 
     def without(self, technique: str) -> SearchParams:
-        """The same without a technique. Raises ValueError for an unknown one."""
+        """The parameters without a technique. Raises ValueError for an unknown one."""
         if technique not in self.techniques():
             raise ValueError(f"no technique {technique!r}: {', '.join(self.techniques())}")
         return replace(self, **{technique: False})
 
     def for_variants(self) -> SearchParams:
-        """The same without the techniques that do not hold, or do not know, that operations have
-        variants."""
+        """The parameters without the techniques that do not hold, or do not know, that operations
+        have variants."""
         return replace(self, **dict.fromkeys(_WITHOUT_VARIANTS, False))
 
 

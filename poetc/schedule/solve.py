@@ -74,7 +74,7 @@ def solve(
 
 
 def _nothing(search: Search, strategy: str) -> str:
-    """What to say when a strategy that constructs schedules has none within the infeasibility."""
+    """The message when a strategy that constructs schedules has none within the limits."""
     problem = search.instance.problem
     sizes = {"of RAM": problem.ram_bytes, "of storage": problem.storage_bytes}
     within = [f"{size} bytes {what}" for what, size in sizes.items() if size is not None]

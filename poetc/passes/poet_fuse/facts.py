@@ -1,4 +1,4 @@
-"""What fusing knows of operations: their kind, their cost, and how they read their operands."""
+"""The facts about operations that fusing needs: kind, cost, and how they read their operands."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Grouping:
         return tuple(UNIT if n == 1 else next(rest) for n in hlo.shape_of(root))
 
     def _tagged_reads(self, group: Group, root: SSAValue) -> Reads:
-        """What the kernel of `root` reads, with the axes that index it."""
+        """The values that the kernel of `root` reads, with the axes that index them."""
         tags = self._root_tags(group, root)
         if tags is None:
             return {}

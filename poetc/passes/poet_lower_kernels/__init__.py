@@ -62,7 +62,7 @@ def lower_kernels(module: ModuleOp) -> None:
 
 
 def _refused_alone(compute: ComputeOp) -> list[InputError]:
-    """What is not supported of each operation of a compute.
+    """An error for each operation of a compute that is not supported.
 
     Lowering ends at the first; so each is lowered by itself, with the constants that it reads.
     """
@@ -87,7 +87,7 @@ def _refused_alone(compute: ComputeOp) -> list[InputError]:
 
 
 def _copy_operand(value: SSAValue, into: Block, copies: dict[SSAValue, SSAValue]) -> None:
-    """What stands for a value in a block: an argument, or if it is constant, all it comes from."""
+    """Copies a value into a block: an argument, or of a constant all operations it comes from."""
     if value in copies:
         return
     if not isinstance(value, OpResult) or not _is_constant(value):

@@ -139,7 +139,7 @@ class _Loop:
         return self.inputs[value]
 
     def _workspace(self, type: Attribute, first: int = _BEFORE, last: int = _ALWAYS) -> SSAValue:
-        """What stands for a workspace that holds something while those kernels run."""
+        """A stand-in for a workspace in use from the kernel `first` to the kernel `last`."""
         (space,) = Block(arg_types=[type]).args
         self.lives[space] = _Life(first, last)
         return space
@@ -419,7 +419,7 @@ def _sum(terms: Sequence[tuple[SSAValue, int]], first: int) -> list[Operation]:
 
 
 def _closure(value: SSAValue) -> Iterator[SSAValue]:
-    """What a value is computed from, in order, and it itself."""
+    """The values that a value is computed from, in order, and the value itself."""
     found: dict[SSAValue, None] = {}
 
     def visit(value: SSAValue) -> None:

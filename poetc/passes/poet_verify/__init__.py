@@ -142,7 +142,7 @@ def _verify_updates(graph: GraphOp) -> None:
 
 
 def _verify_pages(graph: GraphOp) -> None:
-    """What is on storage from step to step is a parameter."""
+    """Checks that tensors on storage from step to step are parameters."""
     for argument in graph.arguments:
         role = graph.role(argument.index)
         if isinstance(argument.type, PageType) and role != "param":

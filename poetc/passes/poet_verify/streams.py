@@ -92,7 +92,7 @@ def _verify_tile(stream: StreamOp, op: TileOp) -> None:
 
 
 def _slices(buffer: SSAValue) -> Iterator[AnySlice]:
-    """What moves a buffer."""
+    """The operations that move a slice into a buffer or out of it."""
     if isinstance(buffer.owner, SliceInOp):
         yield buffer.owner
     for use in buffer.uses:

@@ -33,7 +33,7 @@ from poetc.passes.poet_verify.messages import fault, name_of, op_name, transfer_
 
 @dataclass
 class Walk:
-    """What is where, from operation to operation."""
+    """The places of all values, from operation to operation."""
 
     graph: GraphOp
     in_ram: dict[SSAValue, int] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Found:
-    """What the cuts cost together, which they are, and the place of each segment."""
+    """The cost of all cuts, the cuts, and the place of each segment."""
 
     price: float
     cuts: frozenset[int]
@@ -86,8 +86,8 @@ class _State:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What decides a sweep: the preference of each segment, segments whose cut is made in any case;
-    what comes of it, and states on the way."""
+    """The input of a sweep: the preference of each segment, and segments whose cut is made in any
+    case; its outcome, and states on the way."""
 
     preferences: tuple[int, ...]
     forced: frozenset[int]
@@ -96,7 +96,7 @@ class _Plan:
 
     @property
     def price(self) -> float:
-        """What its cuts cost."""
+        """The cost of its cuts."""
         return self.end.price
 
     @property

@@ -424,8 +424,8 @@ class Valleys:
         ]
 
     def _liking(self, move: _Move, valley: _Segment, wall: int) -> tuple[int, float]:
-        """What is tried first is last in this order: if `snug` what fills the valley's whole width
-        or ends level with the wall; holes come last of all."""
+        """The order of moves, in which the first to be tried is last: if `snug` those that fill the
+        valley's width or end level with the wall; holes come first."""
         item = move[0]
         if item == _HOLE:
             return -1, 0.0

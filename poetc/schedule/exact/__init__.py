@@ -1,1 +1,1 @@
-"""What is proven: MILPs, relaxations, cuts and bounds."""
+"""Proofs: MILPs, relaxations, cuts and bounds."""

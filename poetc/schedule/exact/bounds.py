@@ -1,4 +1,4 @@
-"""What every schedule needs at least, without solving anything."""
+"""Least RAM, time and energy of every schedule, without solving anything."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Checkpoints:
             start = stage
 
     def value(self, objective: float) -> float:
-        """What an objective value means in nJ."""
+        """An objective value in nJ."""
         return objective * self.scale
 
     def _span(self, start: int, stage: int, before: dict[int, int]) -> dict[int, int]:
@@ -160,7 +160,7 @@ class Checkpoints:
         return after
 
     def _held(self, stage: int) -> tuple[int, ...]:
-        """What is in RAM while the operation of `stage` runs for the first time, in any case."""
+        """The tensors surely in RAM while the operation of `stage` runs for the first time."""
         if stage < 0:
             return tuple(v for v, t in enumerate(self.instance.tensors) if t.start is Place.RAM)
         operation = self.instance.operations[stage]

@@ -222,7 +222,7 @@ class Cuts:
         return cuts, rows
 
     def lasting(self) -> list[Cut]:
-        """Those of the tensors that nothing recomputes before a first run reads them: at each
+        """The cuts of the tensors that nothing recomputes before a first run reads them: at each
         moment they are in RAM or written."""
         cuts: list[Cut] = []
         if not self.lasts:

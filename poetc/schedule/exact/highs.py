@@ -126,7 +126,7 @@ class Row:
 
 @dataclass
 class Outcome:
-    """What a solve found out. `bound` is proven (-inf when nothing is), `infeasible` as well.
+    """The outcome of a solve. `bound` is proven (-inf when nothing is), `infeasible` as well.
 
     `x` is the best point or None, `objective` its value; `finished` says that HiGHS stopped by
     itself with an optimum (for the gap asked) or an infeasibility proof; `duals` are the reduced

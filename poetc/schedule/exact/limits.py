@@ -77,7 +77,7 @@ def _drop_costs(model: SlotModel, makespan: int) -> None:
 
 
 def _storage(model: SlotModel, limit: int) -> None:
-    """What is written fits beside what is there at the start."""
+    """Pages that are written fit beside the pages that are there at the start."""
     instance = model.instance
     size = instance.stored_bytes
     room = limit - sum(size[v] for v, there in enumerate(instance.stored_at_start) if there)

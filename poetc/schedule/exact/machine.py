@@ -47,9 +47,9 @@ class _State(NamedTuple):
     in_ram: int
     stored: int
     owed: int
-    """What was paged out and must be paged in again."""
+    """Tensors that were paged out and must be paged in again."""
     may_store: int
-    """What may be paged out next: what was just made, and anything after another transfer. To page
+    """Tensors that may be paged out next: those just made, and any after another transfer. To page
     out earlier is no later for anybody."""
     clock_ns: int
     bus_ns: int
@@ -97,7 +97,7 @@ def in_time(instance: Instance, effort: Effort) -> Outcome:
 
 
 def _relaxed(instance: Instance, most_bytes: int) -> Instance:
-    """The same problem, in which tensors of up to so many bytes take no room and stay in RAM, but
+    """The problem in which tensors of up to so many bytes take no room and stay in RAM, but
     for those that start or end on storage and buffers that are taken over."""
     problem = instance.problem
     kept = {v for t in problem.tensors if (v := t.replaces) is not None}
@@ -288,7 +288,7 @@ class _Machine:
         return max(found)
 
     def following(self, state: _State) -> Iterator[_State]:
-        """What one step makes of a state, with the frees that it needs."""
+        """The states after one more step, with the frees that it needs."""
         yield from self._computed(state)
         facts = self.facts(state)
         times = {v: (a, b) for v, a, b in state.times}
@@ -384,7 +384,7 @@ class _Machine:
         return not needed or (producer is not None and self.may_rerun[producer])
 
     def _rooms(self, state: _State, wanted: int, keep: int) -> Iterator[tuple[int, int]]:
-        """What may leave RAM for `wanted` bytes, no more than needed, and when that is done."""
+        """Tensors that may leave RAM for `wanted` bytes, no more than needed, and the time."""
         if self.limit is None or wanted <= self.limit - state.used_bytes:
             yield 0, state.clock_ns
             return

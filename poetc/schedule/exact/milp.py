@@ -118,7 +118,7 @@ class SlotModel:
         limit_rows(self)
 
     def value(self, objective: float) -> float:
-        """What an objective value of the model means in nJ, ns or bytes."""
+        """An objective value of the model in nJ, ns or bytes."""
         return objective * self.scale
 
     # Columns and the rows that tie them together.

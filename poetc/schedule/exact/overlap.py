@@ -88,7 +88,7 @@ class Overlap:
         return gaps
 
     def _contiguous(self, gap: _Gap) -> None:
-        """What is early stays until it is read; what is late has been there since it was."""
+        """An early tensor stays until it is read; a late one was there since its last read."""
         model = self.model
         v = gap.tensor
         for s, following in itertools.pairwise(gap.slots):

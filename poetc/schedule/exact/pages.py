@@ -1,4 +1,4 @@
-"""What the pages of a schedule of interest cost at most.
+"""The most that the pages of a schedule of interest cost.
 
 The relaxation pages in a bit of one tensor and a bit of another, where a schedule writes a tensor
 as a whole or not at all. So it is asked how much can go into pages: the most that writing and

@@ -1,4 +1,4 @@
-"""What no schedule of interest has, by shortest paths over reduced costs.
+"""Columns that no schedule of interest has, by shortest paths over reduced costs.
 
 A schedule costs at least the optimum of the relaxation plus the reduced costs of all its columns,
 so a column whose own reduced cost exceeds the room up to the energy of interest is in no such

@@ -1,1 +1,1 @@
-"""What is found quickly and proves nothing."""
+"""Schedules that are found quickly, without proofs."""

@@ -1,4 +1,4 @@
-"""What can be evicted where RAM is exceeded, and how it comes back.
+"""Tensors that can be evicted where RAM is exceeded, and how they come back.
 
 The tensors that lie idle there are candidates: one is evicted until its next reader, for which it
 is paged in or recomputed, with a chain of its ancestors where its operands are not there and cannot

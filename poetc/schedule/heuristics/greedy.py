@@ -17,7 +17,7 @@ PRICING, GATHERING = 4.5e-6, 4.5e-5
 
 
 class _NoRoomError(Exception):
-    """What is wanted cannot be brought into RAM from here."""
+    """A tensor that is wanted cannot be brought into RAM from here."""
 
 
 class _TooLateError(Exception):

@@ -25,7 +25,7 @@ EFFORT = 20_000
 
 @dataclass(frozen=True)
 class Footprint:
-    """What an order needs with unlimited RAM, everything freed at its last use.
+    """The RAM that an order needs without a limit, everything freed at its last use.
 
     `peak_bytes` is the most; `total_bytes` is the sum of the bytes alive during each operation,
     `during_bytes[k]` those during operation k.

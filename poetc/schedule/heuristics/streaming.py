@@ -91,7 +91,7 @@ class Ways:
 
     @property
     def total(self) -> float:
-        """What the schedule costs."""
+        """The cost of the schedule."""
         runs = sum(ways[c][2] for ways, c in zip(self.ways, self.choice, strict=True))
         return runs + sum(self.price)
 
@@ -123,7 +123,7 @@ class Ways:
                 self.crossing[k].discard(span)
 
     def _tensor_price(self, v: int) -> float:
-        """What moving `v` costs, but for what is streamed."""
+        """The cost of moving `v`, but for its slices."""
         keep, outputs, away = self.keep[v], self.outputs, self.away
         price = 0.0
         paged = streamed = here = False
@@ -332,7 +332,7 @@ class _Improving:
         self.state.work = 0.0
 
     def by_worth(self) -> list[Span]:
-        """What can be kept, by what it may save for its bytes and the slots that it crosses."""
+        """The spans that can be kept, by the savings for the bytes and slots that each crosses."""
         state = self.state
 
         def worth(span: Span) -> float:

@@ -1,1 +1,1 @@
-"""What is scheduled, what a schedule is, and the independent checker of it."""
+"""Scheduling problems, schedules, and the independent checker of schedules."""

@@ -24,7 +24,7 @@ from poetc.schedule.model.problem import (
 
 @dataclass(frozen=True)
 class Report:
-    """What a schedule really uses.
+    """The RAM, time and energy that a schedule really uses.
 
     `bytes_at_step[s]` is the RAM in use during step s; `peak_step` is the first step at the peak,
     None when the peak is what is in RAM before the first step. `recomputes` are the steps that run

@@ -51,7 +51,7 @@ class Clock:
 
 
 class Effort:
-    """What a step may do: `work` from now on by `clock`, unless `ended` says that it is over."""
+    """The limit of a step: `work` from now on by `clock`, unless `ended` says that it is over."""
 
     def __init__(
         self,
@@ -84,5 +84,5 @@ class Effort:
         return Effort(work, self.clock.fork(), self.ended)
 
     def unless(self, ended: Callable[[], bool]) -> Effort:
-        """The same, which is over when `ended` says so, too."""
+        """This effort, which is over when `ended` says so, too."""
         return Effort(self.left, self.clock, lambda: self.ended() or ended())

@@ -1,4 +1,4 @@
-"""What `solve` raises when there is no schedule to return."""
+"""The errors that `solve` raises when there is no schedule to return."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Instance:
             object.__setattr__(self, "params", self.params.for_variants())
 
     def without_variants(self) -> Instance:
-        """The same with operations that run as they are."""
+        """The instance with operations that run as they are."""
         operations = tuple(replace(o, variants=()) for o in self.operations)
         problem = replace(self.problem, operations=operations)
         return replace(self, problem=problem, params=self._asked)
@@ -195,7 +195,7 @@ class Instance:
         return tuple(self._with_idle(o.energy_nj, o.time_ns) for o in self.operations)
 
     def way_energy(self, way: Variant) -> float:
-        """What it takes to run an operation in that way."""
+        """The energy of running an operation in that way."""
         return self._with_idle(way.energy_nj, way.time_ns)
 
     @cached_property
@@ -226,7 +226,7 @@ class Instance:
 
     @cached_property
     def least_energy_nj(self) -> int:
-        """The same in whole nJ, as energies of schedules are; the sum may be rounded a little."""
+        """The least energy in whole nJ, like that of schedules; the sum may be rounded a little."""
         return math.ceil(self.base_energy - max(1e-3, self.base_energy * 1e-15))
 
     @cached_property
@@ -253,7 +253,7 @@ class Instance:
 
     @cached_property
     def stored_bytes(self) -> tuple[int, ...]:
-        """What each tensor takes on storage."""
+        """Bytes of each tensor on storage."""
         return tuple(t.stored_bytes for t in self.tensors)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What is scheduled and what a schedule is. Knows nothing of MLIR.
+"""Scheduling problems and schedules, without MLIR.
 
 A `Problem` is a list of operations in a fixed topological order, the tensors they read and make,
 and the limits (RAM, deadline, storage). A `Schedule` is a list of steps. Tensors and operations are
@@ -53,7 +53,7 @@ class Tensor:
 
     @property
     def stored_bytes(self) -> int:
-        """What is moved when it is paged."""
+        """Bytes that are moved when it is paged."""
         return self.bytes if self.payload_bytes is None else self.payload_bytes
 
 
@@ -77,11 +77,11 @@ class Variant:
     written_bytes: int = 0
 
     def resident(self, tensors: Iterable[int]) -> list[int]:
-        """Those of `tensors`, inputs or outputs, that it has in RAM, in order."""
+        """The `tensors`, inputs or outputs, that it has in RAM, in order."""
         return [v for v in tensors if v not in self.streamed]
 
     def streams(self, tensors: Iterable[int]) -> list[int]:
-        """Those of `tensors`, inputs or outputs, that it streams, in order."""
+        """The `tensors`, inputs or outputs, that it streams, in order."""
         return [v for v in tensors if v in self.streamed]
 
 
@@ -318,7 +318,7 @@ def _problems(problem: Problem) -> Iterator[str]:
 
 
 def _contradictions(operation: Operation, tensors: tuple[Tensor, ...]) -> Iterator[str]:
-    """What is wrong with the variants of an operation, a sentence each."""
+    """The faults of the variants of an operation, a sentence each."""
     for number, variant in enumerate(operation.variants):
         what = f"operation {operation.name}, variant {number}"
         for name in ("workspace_bytes", "bus_ns", "energy_nj", "read_bytes", "written_bytes"):

@@ -35,7 +35,7 @@ Event = Run | Load
 
 
 def events_of(steps: Iterable[Step]) -> list[Event]:
-    """What runs and what is paged in, in order."""
+    """The computes and page-ins, in order."""
     events: list[Event] = []
     for step in steps:
         if isinstance(step, Compute):

@@ -152,7 +152,7 @@ class _Run:
 
 
 class _Timed(NamedTuple):
-    """What a step does to the timeline and to the RAM.
+    """The effect of a step on the timeline and on the RAM.
 
     A `transfer` of a tensor takes the bus for `time_ns`; None is what takes the processor for that
     time, after page-ins of the tensors `read` and all transfers of those `ended`; with `both` it

@@ -62,7 +62,7 @@ def fits_as_it_is(instance: Instance) -> bool:
 
 
 def _time_weights(instance: Instance) -> list[float]:
-    """What a nanosecond may count, in nanojoules: nothing, and where there is a deadline more."""
+    """Prices of a nanosecond to try, in nanojoules: nothing, and where there is a deadline more."""
     if instance.problem.deadline_ns is None:
         return [0.0]
     per_ns = instance.base_energy / max(instance.base_time_ns, 1)

@@ -27,8 +27,8 @@ BUILD, LOOK = 6e-5, 1e-6
 
 @dataclass
 class Guide:
-    """What the LP relaxation says about recomputes: a schedule with that of a slot uses at least
-    the energy of `floor`. `cuts` have been of use in smaller models."""
+    """Bounds of the LP relaxation on recomputes: a schedule with the recompute of a slot uses at
+    least the energy of `floor`. `cuts` have been of use in smaller models."""
 
     floor: dict[Slot, float] = field(default_factory=dict)
     cuts: set[Cut] = field(default_factory=set)

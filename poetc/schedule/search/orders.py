@@ -274,7 +274,7 @@ class _Orders:
         return False
 
     def _begin(self, lane: Search) -> bool:
-        """What the search in the given order begins with. In large problems with a schedule nearly
+        """Begins the search in the given order. In large problems with a schedule nearly
         all of the effort is for its bound."""
         first.first_schedules(lane)
         if self.small:

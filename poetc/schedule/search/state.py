@@ -31,7 +31,7 @@ TOLERANCE = 2e-6
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback is told; it may return False to stop the search.
+    """The progress that a callback is told; it may return False to stop the search.
 
     `bound_nj` is proven; it falls when a better schedule is found in another order for which less
     is proven yet. `energy_nj` belongs to the best schedule (inf before there is one).
@@ -158,7 +158,7 @@ class Search:
 
     @property
     def overhead_nj(self) -> float:
-        """What the best schedule spends beyond the least energy; a better one has no recompute or
+        """Energy of the best schedule beyond the least energy; a better one has no recompute or
         page-in that costs more."""
         if not self.params.overhead_filter:
             return math.inf

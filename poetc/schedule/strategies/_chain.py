@@ -1,5 +1,5 @@
-"""What the checkpointing baselines share: where the forward part of a program ends, where it can be
-cut into a chain, and how to make dropped tensors again.
+"""The common part of the checkpointing baselines: where the forward part of a program ends, where
+it can be cut into a chain, and how dropped tensors are recomputed.
 
 A `Problem` does not say what is forward and what is backward. A training step shows it in how long
 tensors live: what the first layers make is read last, so lifetimes nest around the loss.
@@ -79,7 +79,7 @@ class Chain:
 
     @cached_property
     def states(self) -> tuple[frozenset[int], ...]:
-        """What each block reads of the blocks before it, and what those pass on across it."""
+        """The tensors that each block reads of blocks before it, or these pass on across it."""
         return tuple(frozenset(crossing(self.instance, c, self.boundary)) for c in self.cuts)
 
     def block_of(self, v: int) -> int | None:

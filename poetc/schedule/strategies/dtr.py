@@ -64,7 +64,7 @@ class Dtr(Runtime):
         return cost / (self.size[v] * max(self.clock_ns - self.accessed_ns[v], 1))
 
     def neighbours(self, v: int) -> list[int]:
-        """What `v` is made of, and what is made of it."""
+        """The tensors that `v` is made of, and those made of it."""
         if v in self.stored:
             return []
         instance = self.instance

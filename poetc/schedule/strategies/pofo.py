@@ -47,7 +47,7 @@ MOST_BLOCKS = 48
 
 
 class Fate(Enum):
-    """What becomes of a block's stash."""
+    """The fate of a block's stash."""
 
     KEEP = "keep"
     OFFLOAD = "offload"
@@ -108,7 +108,7 @@ def _coarse(chain: Chain) -> Chain:
 
 
 class Programme:
-    """What the dynamic programme knows of each block, and the programme."""
+    """Facts about each block for the dynamic programme, and the programme."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
