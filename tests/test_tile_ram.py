@@ -7,11 +7,13 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from outcomes import must_reach, reached
 from test_alternatives import ADAM
 from test_split import Program, programs
@@ -22,11 +24,13 @@ from poetc.budget import Budget
 from poetc.cli import main
 from poetc.compilation import compile_step
 from poetc.costmodel.device import load_device
+from poetc.costmodel.slices import slice_costs
 from poetc.diagnosis import Diagnosis, Reason
 from poetc.errors import InfeasibleError, TimeLimitError
 from poetc.ir.graph import GraphView, graphs
 from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.text import make_context, parse_module
+from poetc.kernels.analysis import buffers
 from poetc.kernels.distribute import Nest, distribute
 from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable
@@ -40,10 +44,12 @@ from poetc.planning.search import _Search
 from poetc.planning.tile_search import KernelTiles, outside, padded_bytes, slice_places
 from poetc.planning.tiles import Step, least_ram_in_tiles
 from poetc.request import options_of
-from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Operation, Place, Problem, Variant
 from poetc.schedule.model.rebuild import share
+from poetc.variants.nests import nest_model
+from poetc.variants.tiling import NestSearch
 
 DEVICE = load_device("nrf52840")
 BLOCK = 64
@@ -317,3 +323,67 @@ def test_blocks_without_a_proof_are_in_the_bound(monkeypatch: pytest.MonkeyPatch
     computing_nj = sum(o.energy_nj for o in found.problem.operations)
     assert computing_nj <= found.bound_nj < found.use.energy_nj / 2
     assert found.status == "feasible"
+
+
+def least_moved_ns(kernel: KernelTiles, tensor: frozenset[int]) -> float:
+    """The least time in which a tensor is moved that is streamed alone, by trying all tilings."""
+    count = len(kernel.kernel.body.block.args)
+    plain, found = kernel.distributed, []
+    for nests in (plain, with_positions(plain, tensor, count)):
+        time_ns = 0.0
+        for nest in nests.nests:
+            here = frozenset(n for n, buffer in enumerate(nest.buffers) if buffer in tensor)
+            model = nest_model(nest.function)
+            if model is None or not here:
+                continue
+            others = frozenset(range(len(nest.buffers))) - here
+            sizes = [sorted({1, loop.extent // 2 or 1, loop.extent}) for loop in model.loops]
+            orders = [tuple(range(len(sizes)))]
+            time_ns += min(
+                tiled.transfer_ns
+                for tiles in itertools.product(*sizes)
+                for tiled in NestSearch(
+                    model, kernel.costs, [(size,) for size in tiles], orders
+                ).front(resident=others)
+            )
+        found.append(time_ns)
+    return min(found)
+
+
+@must_reach("read", "written", "refused")
+@settings(max_examples=3, deadline=None)
+@given(programs(), st.floats(0.3, 0.8))
+def test_the_time_that_is_proven_holds_for_all_tilings(program: Program, share: float) -> None:
+    """Of each tensor that is moved, and of the schedules that are found."""
+    graph = lowered(program.text)
+    module = graph.parent_op()
+    assert isinstance(module, ModuleOp)
+    for function in (op for op in module.ops if isinstance(op, FuncOp)):
+        kernel = KernelTiles(function, slice_costs(DEVICE))
+        inputs = len(buffers(function, "inputs"))
+        for buffer in sorted(kernel.streamable):
+            alone = frozenset({buffer})
+            bound_ns = kernel.least_moving_ns(alone, written=buffer >= inputs)
+            assert bound_ns <= least_moved_ns(kernel, alone) + 1e-6
+            if bound_ns:
+                reached("written" if buffer >= inputs else "read")
+    largest = max(tensor.bytes for tensor in problem_view(graph, options(None)).problem.tensors)
+    least = least_ram_in_tiles(graph, options(None))
+    asked = options(max(int(share * largest), (least.known_bytes or 0) - BLOCK))
+    view = problem_view(graph, asked)
+    assert view.any_tiles is not None
+    bound_ns = time_needed(Instance(view.any_tiles))
+    assert bound_ns <= plan_graph(graph, asked).use.makespan_ns
+    with pytest.raises(InfeasibleError) as error:
+        plan_graph(lowered(program.text), replace(asked, deadline_ns=bound_ns - 1))
+    assert error.value.diagnosis.is_about_time
+    reached("refused")
+
+
+def test_a_deadline_that_no_tiles_meet_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Computing alone takes a quarter of it; each value of the large weights is moved three
+    times."""
+    code, found = run(capsys, "--ram=5KB", "--deadline=6ms")
+    assert code == 3 and found["reason"] == "deadline"
+    assert found["time_bound_ns"] > 6_000_000
+    assert run(capsys, "--ram=5KB", "--deadline=12ms")[0] == 0

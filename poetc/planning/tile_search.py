@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import MemRefType
@@ -20,7 +21,8 @@ from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
 from poetc.schedule.arena.pack import round_up
 from poetc.variants.candidates import tile_sizes
-from poetc.variants.nests import nest_model
+from poetc.variants.nests import Nest as NestModel
+from poetc.variants.nests import Stream, nest_model
 from poetc.variants.tiling import NestSearch
 from poetc.variants.tiling import Tiled as Weighed
 
@@ -141,6 +143,26 @@ class KernelTiles:
             return least(self.distributed)
         return min(least(self.distributed), sum(map(padded_bytes, outside(self.kernel, listed))))
 
+    def least_moving_ns(self, tensor: frozenset[int], written: bool) -> float:
+        """Time without which a tensor, some buffers of the kernel, all streamable, is not read (or
+        `written`) in any tiles: that of one run of all of it, where tiles of some nest make up all
+        of it."""
+        if not self.streamable:
+            return 0.0
+        rates = self.costs.write if written else self.costs.read
+        found: list[float] = []
+        for distributed in (self.distributed, self._with_lists(tensor)):
+            sizes = [
+                stream_bytes(model, stream)
+                for nest in distributed.nests
+                if (model := self._nest(nest).model) is not None
+                for stream in model.streams
+                if nest.buffers[stream.buffer] in tensor and stream.stored == written
+            ]
+            moved_bytes = max(sizes, default=0)
+            found.append(rates.run_ns + moved_bytes * rates.byte_ns if moved_bytes else 0.0)
+        return min(found)
+
     def smallest(self, streamed: frozenset[int], enough_bytes: int) -> TiledKernel | None:
         """Tiles that take `enough_bytes` or less, or hardly more than the least that is found."""
         most_bytes = sum(buffer_bytes(buffer) for buffer in self.kernel.body.block.args)
@@ -177,15 +199,18 @@ class KernelTiles:
         between = sum(map(padded_bytes, outside(self.kernel, distributed)))
         found: list[TiledNest] = []
         for nest in distributed.nests:
-            if nest not in self._nests:
-                self._nests[nest] = _NestTiles(nest, self.costs)
-            best = self._nests[nest].fastest(streamed, limit_bytes - between)
+            best = self._nest(nest).fastest(streamed, limit_bytes - between)
             if best is None:
                 return None
             found.append(best)
         ends = (slice_places(nest.tiled, between)[1] for nest in found)
         workspace_bytes = max(ends, default=between)
         return TiledKernel(self.kernel, distributed, tuple(found), streamed, workspace_bytes)
+
+    def _nest(self, nest: Nest) -> _NestTiles:
+        if nest not in self._nests:
+            self._nests[nest] = _NestTiles(nest, self.costs)
+        return self._nests[nest]
 
     def _stay(self) -> frozenset[int]:
         """Results that cannot be on storage: no slice has just what a tile makes, or two nests
@@ -276,6 +301,25 @@ class _NestTiles:
                 known = tuple((place, size) for place, size in tiles if place is not None)
                 if len(known) == len(tiles):
                     yield known, found
+
+
+def stream_bytes(nest: NestModel, stream: Stream) -> int:
+    """Bytes of a buffer all of which the tiles of a nest move, whatever they are; 0 where they may
+    leave some out."""
+    loops = [number for dim in stream.dims for number, _ in dim.terms]
+    for dim in stream.dims:
+        # Positions from the lowest one on, without any between that are left out.
+        count = dim.high - dim.low + 1
+        for coefficient, number in sorted((c, n) for n, c in dim.terms):
+            if not 0 < coefficient <= count:
+                return 0
+            count += coefficient * (nest.loops[number].extent - 1)
+        if dim.rows or dim.gaps or dim.low > 0 or dim.low + count < dim.extent:
+            return 0
+    # Tiles of a loop that is in several dimensions are the diagonal of these.
+    if len(set(loops)) < len(loops):
+        return 0
+    return prod(dim.extent for dim in stream.dims) * stream.element_bytes
 
 
 def outside(kernel: FuncOp, distributed: Distributed) -> list[MemRefType]:

@@ -23,9 +23,9 @@ from poetc.planning.tile_code import TileCode
 from poetc.planning.tile_loops import stream_of
 from poetc.planning.tile_search import KernelTiles, TiledKernel
 from poetc.schedule.arena.pack import round_up
-from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Operation, Problem, Variant
+from poetc.schedule.model.problem import Operation, Place, Problem, Variant
 from poetc.schedule.model.rebuild import share
 
 _SMALL = 32
@@ -56,12 +56,17 @@ def with_variants(
     where it has no storage."""
     arranges = ram_bytes is not None
     made = _Variants(view, device, slice_costs(device), align, known, arranges)
-    any_tiles = made.problem(made.least)
-    needed_bytes, _ = ram_needed_in_any_order(Instance(any_tiles))
+    any_tiles = made.least_problem(ram_bytes)
+    instance = Instance(any_tiles)
+    needed_bytes, _ = ram_needed_in_any_order(instance)
+    deadline_ns = any_tiles.deadline_ns
     if ram_bytes is None:
         problem = made.problem(lambda k: made.smallest(k, needed_bytes))
-    else:
+    elif needed_bytes <= ram_bytes and time_needed(instance) <= (deadline_ns or math.inf):
         problem = made.problem(lambda k: made.of(k, ram_bytes, needed_bytes))
+    else:
+        # There is no schedule in any tiles.
+        problem = view.problem
     return replace(view, problem=problem, make_stream=made.stream, any_tiles=any_tiles)
 
 
@@ -109,6 +114,42 @@ class _Variants:
             for k, operation in enumerate(self.view.problem.operations)
         )
         return replace(self.view.problem, operations=operations)
+
+    def least_problem(self, ram_bytes: int | None) -> Problem:
+        """The problem in which operations need no more RAM and time than in any tiles. Where a
+        tensor is streamed by all that read or make it, what every schedule moves of it is in the
+        time of an operation: once, what is on storage before or after the step, and each time, what
+        does not fit into RAM."""
+        problem = self.problem(self.least)
+        if problem.dma:
+            # Transfers take no time of the processor.
+            return problem
+        instance = Instance(problem)
+        moving_ns = [0.0] * instance.n
+        for v, tensor in enumerate(problem.tensors):
+            too_large = ram_bytes is not None and tensor.bytes > ram_bytes
+            readers, producer = instance.readers[v], instance.producer[v]
+            if all(v in instance.may_stream[k] for k in readers) and tensor.end is not Place.RAM:
+                each = {k: self._moving_ns(k, v, written=False) for k in readers}
+                if too_large:
+                    for k, time_ns in each.items():
+                        moving_ns[k] += time_ns
+                elif each and instance.stored_at_start[v]:
+                    moving_ns[readers[0]] += min(tensor.pagein_time_ns, *each.values())
+            if producer is not None and v in instance.may_stream[producer]:
+                time_ns = self._moving_ns(producer, v, written=True)
+                if too_large:
+                    moving_ns[producer] += time_ns
+                elif instance.must_store[v]:
+                    moving_ns[producer] += min(tensor.pageout_time_ns, time_ns)
+        return replace(problem, operations=tuple(map(_later, problem.operations, moving_ns)))
+
+    def _moving_ns(self, k: int, v: int, written: bool) -> float:
+        """What operation `k` takes at least to move a tensor that it streams."""
+        kernel = self._kernel(k)
+        assert kernel is not None
+        positions, _ = self._streamable(k, kernel)
+        return kernel.least_moving_ns(positions[v], written)
 
     def of(self, k: int, ram_bytes: int, least_bytes: int) -> tuple[Variant, ...]:
         """The variants of operation `k` within some RAM, among them the one in `least_bytes` or the
@@ -322,6 +363,13 @@ class _Variants:
             self.module.body.block.add_op(copy)
             self.names[key] = name
         return self.names[key]
+
+
+def _later(operation: Operation, more_ns: float) -> Operation:
+    """An operation that takes so much more time in each way, rounded down."""
+    more = math.floor(more_ns)
+    variants = (replace(way, time_ns=way.time_ns + more) for way in operation.variants)
+    return replace(operation, time_ns=operation.time_ns + more, variants=tuple(variants))
 
 
 def buffers_of(compute: RunOp, operation: Operation) -> dict[int, frozenset[int]]:
