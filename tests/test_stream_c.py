@@ -200,6 +200,8 @@ def test_a_program_in_this_process(tmp_path: Path):
             for program in programs:
                 program.parameters[name] = value * np.float32(1.5)
     assert programs[0].ram_bytes < programs[1].ram_bytes / 2
+    programs[0].draw("trace", tmp_path / "trace.json")
+    assert '"tiles"' in (tmp_path / "trace.json").read_text()
 
 
 def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):

@@ -40,7 +40,9 @@ class PoetVariantsPass(PoetStreamPass):
             view = problem_view(graph, self.options)
             for compute, operation in zip(view.computes, view.problem.operations, strict=True):
                 buffers = buffers_of(compute, operation)
-                ways = (_attribute(variant, buffers) for variant in operation.variants)
+                # The optimiser also weighs those that need least, where nothing fits.
+                fit = (v for v in operation.variants if v.workspace_bytes <= self.ram)
+                ways = (_attribute(variant, buffers) for variant in fit)
                 compute.attributes[VARIANTS] = ArrayAttr(list(ways))
 
 
