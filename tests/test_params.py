@@ -520,7 +520,7 @@ def test_random_graphs_pass_by_pass(random: RandomGraph, share: float, dma: bool
     params = sum(graph.role(i) == "param" for i in range(len(graph.arguments)))
     most = plan_graph(graph.clone(), options(None, device=device(dma))).use.peak_bytes
     ram_bytes = max(1, round(share * most))
-    limited = options(ram_bytes, device=device(dma), gap=0.0, **of_work(1.0))
+    limited = options(ram_bytes, device=device(dma), gap=0.0, **of_work(0.2))
     try:
         report = plan_graph(graph, limited)
     except InfeasibleError:

@@ -73,7 +73,7 @@ def test_pass_by_pass(
     most = plan_graph(scratch, ScheduleOptions()).use.peak_bytes
     ram = round(start + share * (most - start))
     options = ScheduleOptions(
-        budget=Budget(ram), device=device, remat=remat, gap=0.0, **of_work(1.0)
+        budget=Budget(ram), device=device, remat=remat, gap=0.0, **of_work(0.2)
     )
     try:
         report = plan_graph(graph, options)
@@ -124,7 +124,7 @@ def test_all_at_once(random: RandomGraph, share: float, device: Device | None):
     before = str(graph)
     try:
         report = schedule_and_plan(
-            graph, ScheduleOptions(budget=Budget(ram), device=device, **of_work(1.0))
+            graph, ScheduleOptions(budget=Budget(ram), device=device, **of_work(0.2))
         )
     except UnscheduledError:
         assert str(graph) == before

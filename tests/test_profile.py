@@ -278,7 +278,7 @@ def test_random_data_will_do(plugin: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "ram", "shorter", "deadlines"),
-    [("gesture_mlp", 9600, 0.995, 3), ("kws_conv", 8920, 0.999, 2)],
+    [("gesture_mlp", 9600, 0.995, 3), *more(("kws_conv", 8920, 0.999, 2))],
 )
 def test_deadlines(
     model: str,
