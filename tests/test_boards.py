@@ -178,6 +178,7 @@ def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
     assert defines(directory)["MODEL_STORAGE_BYTES"] > 7 * ram
 
 
+@pytest.mark.slow
 def test_microbit_trains_in_tiles(tmp_path: Path, host: Path) -> None:
     """Kernels whose tensors do not fit into 8 KB stream them; RAM ends there."""
     ram = 8 * 1024

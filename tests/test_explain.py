@@ -58,6 +58,7 @@ def test_changes_do_what_is_said(
             assert status in (3, 4)
 
 
+@pytest.mark.slow
 def test_storage_that_was_left_out() -> None:
     """Without --storage=none the step fits into the RAM of the README's first example."""
     (own,) = [
@@ -68,6 +69,7 @@ def test_storage_that_was_left_out() -> None:
     assert own.fits and own.energy_nj == 240_466
 
 
+@pytest.mark.slow
 def test_frozen_weights_on_storage() -> None:
     """In RAM there is one of 36 x 32 floats as a whole; in flash they take none, in shards less."""
     limits = {"ram": "6KB", "frozen": "storage", "train": "[1]['l3']*", "split": "off"}

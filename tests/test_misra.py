@@ -12,6 +12,7 @@ from benchmarks import misra
 DOCUMENT = Path(__file__).parent.parent / "docs" / "misra.md"
 
 
+@pytest.mark.slow
 def test_no_rule_is_violated_without_a_reason(tmp_path: Path) -> None:
     step = "gesture_mlp, pages"
     violated = set(misra.violations(misra.emitted(step, tmp_path / "step")))

@@ -66,6 +66,7 @@ def test_the_printed_pipeline_makes_the_same_module(
     assert alone(path, pipeline) == wanted
 
 
+@pytest.mark.slow
 def test_xdsl_opt_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     path = MODELS / "gesture_mlp.mlir"
     wanted, pipeline = driven(capsys, str(path), "--ram=8KB", "--split=off", "--stream=never")

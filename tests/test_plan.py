@@ -167,6 +167,7 @@ def test_plans_of_resnet8_have_at_most_1_kb(params: str) -> None:
     assert max(len(encode(plan, table)) for plan in plans) <= 1024
 
 
+@pytest.mark.slow
 def test_what_the_schedules_are() -> None:
     """That budgets are tight enough: some plans recompute, and some page what no parameter is."""
     cases = CASES if ALL else CHOSEN
@@ -414,6 +415,7 @@ def test_a_plan_is_kept_until_another_is_accepted(tmp_path: Path) -> None:
 # The table
 
 
+@pytest.mark.slow
 def test_a_table_does_not_depend_on_the_schedule() -> None:
     cases = CASES if ALL else CHOSEN
     for name, params in cases:

@@ -58,6 +58,7 @@ def compiled(path: Path, out: Path, *options: str) -> dict[str, Any]:
     return reported(f"{path}.mlir", "--emit=c", data, *options, "-o", str(out))
 
 
+@pytest.mark.slow
 def test_prediction_takes_a_third_of_the_ram_of_training(forward: Path, tmp_path: Path) -> None:
     """With all weights on storage, the largest in shards; the numbers are JAX's."""
     training = reported(

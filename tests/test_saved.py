@@ -142,6 +142,7 @@ def test_the_identity(program: Path, tmp_path: Path) -> None:
     assert "these are not the parameters of model" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_image_as_a_table(tmp_path: Path) -> None:
     """Of a program with parameters on storage: what the store is to hold at first."""
     folder = generate(tmp_path / "out", "--params=storage", "--ram=8KB", "--stream=never")

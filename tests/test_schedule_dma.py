@@ -39,6 +39,7 @@ def test_transfers_are_moved_where_the_steps_miss_the_deadline() -> None:
     assert overlap_transfers(hurried, steps) == order
 
 
+@pytest.mark.slow
 def test_a_buffer_that_is_being_written_is_not_taken_over_where_that_waits() -> None:
     """y must be written; g could make z in its buffer, but only once the page-out is over."""
     tensors = (

@@ -157,6 +157,7 @@ def test_each_parameter_is_checked(machine: tuple[Machine, bytes]):
                 unpack(device.layout, bytes(damaged))
 
 
+@pytest.mark.slow
 def test_what_is_moved_is_counted():
     """As the interpreter does."""
     model, module = streamed("lenet5", 8192, 512)
@@ -169,6 +170,7 @@ def test_what_is_moved_is_counted():
     assert replay(view.problem, view.steps).peak_bytes == run.peak_bytes
 
 
+@pytest.mark.slow
 def test_from_the_command_line(tmp_path: Path):
     """What poet-stream made is input of poetc; other backends say that they do not have it."""
     _, module = streamed("gesture_mlp", 1500, 64)
@@ -204,6 +206,7 @@ def test_a_program_in_this_process(tmp_path: Path):
     assert '"tiles"' in (tmp_path / "trace.json").read_text()
 
 
+@pytest.mark.slow
 def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):
     """With XLA's results, also those that are pages in several blocks; one wrong byte is seen."""
     _, module = streamed("gesture_mlp", 1500, 512)
@@ -223,6 +226,7 @@ def test_the_program_of_a_step_on_data_compares_blocks(tmp_path: Path):
     assert ran.returncode != 0 and "too much" in ran.stdout
 
 
+@pytest.mark.slow
 def test_what_is_said_of_steps_in_tiles(tmp_path: Path):
     """A block is a buffer of transfers, no waste; a trace has the kernels in tiles; blocks that
     nobody could mean are refused, and kernels that there are none of, with what there is instead.

@@ -38,6 +38,7 @@ from poetc.variants.tiling import NestSearch
 GESTURE = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(programs(), st.floats(0.3, 1.0))
 def test_random_steps_keep_their_bits(program: Program, share: float) -> None:
@@ -61,6 +62,7 @@ def test_random_steps_keep_their_bits(program: Program, share: float) -> None:
     assert [a.tobytes() for a in found.results] == [a.tobytes() for a in expected.results]
 
 
+@pytest.mark.slow
 def test_more_ram_never_takes_more_energy() -> None:
     """From the least in which kernels run in tiles to where they are whole again."""
     text, energies, streams = Path(GESTURE).read_text(), [], []
@@ -74,6 +76,7 @@ def test_more_ram_never_takes_more_energy() -> None:
     assert streams[0] > streams[-1] == 0
 
 
+@pytest.mark.slow
 def test_tiles_where_whole_kernels_take_more_energy() -> None:
     """Whole kernels fit, but leave too little RAM for what else it pays to keep there."""
     path = str(Path(__file__).parent / "models" / "lenet5.mlir")

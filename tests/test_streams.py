@@ -58,6 +58,7 @@ def streamed_bits(module: ModuleOp, arguments: list[np.ndarray], ram_bytes: int)
     return sum(isinstance(op, StreamOp) for op in graph.block.ops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, ram_bytes, streams",
     [

@@ -123,6 +123,7 @@ def operation_bytes(view: GraphView, k: int) -> int:
     return least
 
 
+@pytest.mark.slow
 @must_reach("possible", "refused")
 @settings(max_examples=2, deadline=None)
 @given(programs())
@@ -309,6 +310,7 @@ def test_blocks_of_both_sizes_are_tried() -> None:
     assert tiled.energy_nj == small.use.energy_nj and either.bound_nj == tiled.bound_nj
 
 
+@pytest.mark.slow
 def test_blocks_without_a_proof_are_in_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said to be optimal is so for blocks of each size."""
     planned = _Search._planned
