@@ -3,7 +3,8 @@
     StableHLO ── stablehlo-simplify (── stablehlo-train) (── stablehlo-split) ── stablehlo-to-poet
       ── poet-fuse ── poet-lower-kernels
       ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
-      ── poet-verify ── poet IR ── a backend (`backends/`, chosen in `emit/`): C, TVM, a plan
+      ── poet-read-ahead ── poet-verify ── poet IR ── a backend (`backends/`, chosen in `emit/`): C,
+      TVM, a plan
 
 Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver (`driver.py`)
 runs the same ones. Only poet-schedule is more than its pass there: the search
@@ -36,6 +37,7 @@ from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_order import PoetOrderPass
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_plan_transfers import PoetPlanTransfersPass
+from poetc.passes.poet_read_ahead import PoetReadAheadPass
 from poetc.passes.poet_schedule import PoetSchedulePass
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import PoetVerifyPass
@@ -147,6 +149,7 @@ def plan_passes(options: Options) -> tuple[ModulePass, ...]:
     return (
         PoetPlanTransfersPass(options.device_name, _profile_path(options.device), options.storage),
         PoetPlanMemoryPass(align),
+        PoetReadAheadPass(options.device_name, _profile_path(options.device), options.storage),
         PoetVerifyPass(),
     )
 

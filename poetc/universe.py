@@ -29,6 +29,7 @@ _PASSES = {
     "poet-stream": "PoetStreamPass",
     "poet-plan-transfers": "PoetPlanTransfersPass",
     "poet-plan-memory": "PoetPlanMemoryPass",
+    "poet-read-ahead": "PoetReadAheadPass",
     "poet-verify": "PoetVerifyPass",
 }
 """Pass name to class; the module has the name of the pass, with underscores."""

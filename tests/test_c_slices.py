@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from c_support import load_library
-from test_c_runtime import CORRUPT, OK, SOURCES, PythonStore, page
+from test_c_runtime import CORRUPT, OK, SOURCES, PythonStore, Transfer, page
 
 from poetc.page import page_content
 
@@ -39,11 +39,11 @@ class _Slice(ctypes.Structure):
 class Pages:
     """A tensor of 120 bytes in a store."""
 
-    def __init__(self, library: ctypes.CDLL, tag: int = TAG) -> None:
-        self.library, self.store = library, PythonStore(2 * BLOCK)
+    def __init__(self, library: ctypes.CDLL, asynchronous: bool = False) -> None:
+        self.library, self.store = library, PythonStore(2 * BLOCK, asynchronous)
         self.block = page(bytes(BLOCK))
         block = ctypes.cast(self.block, ctypes.c_char_p)
-        self.page = _Page(0, len(PAYLOAD), tag, BLOCK, block)
+        self.page = _Page(0, len(PAYLOAD), TAG, BLOCK, block)
 
     def write(self) -> int:
         """All of it."""
@@ -55,6 +55,25 @@ class Pages:
         status = self._call("blocks_in", back)
         assert status != OK or back.raw == PAYLOAD
         return status
+
+    def ahead(self, begin: int, end: int, blocks: int) -> tuple[Transfer, ctypes.Array, int]:
+        """Starts to read blocks of these bytes: the transfer, the blocks, and the status."""
+        transfer, raw = Transfer(), page(bytes(BLOCK * blocks))
+        return transfer, raw, self._ahead("slice_ahead", begin, end, transfer, raw)
+
+    def take(self, begin: int, end: int, transfer: Transfer, raw: ctypes.Array) -> int:
+        """Ends what `ahead` has begun; what is read must be right."""
+        back = page(bytes(end - begin))
+        status = self._ahead("slice_in_ahead", begin, end, transfer, raw, back)
+        assert status != OK or back.raw == PAYLOAD[begin:end]
+        return status
+
+    def _ahead(
+        self, name: str, begin: int, end: int, transfer: Transfer, raw: ctypes.Array, *to: object
+    ) -> int:
+        shape = ctypes.byref(_Slice(1, 1, (len(PAYLOAD),), (end - begin,)))
+        start, blocks = (ctypes.c_int32 * 1)(begin), ctypes.c_uint32(len(raw) // BLOCK)
+        return self._call(name, shape, start, ctypes.byref(transfer), raw, blocks, *to)
 
     def clear(self, begin: int, end: int) -> int:
         return self._slice("clear", begin, page(bytes(end - begin)))
@@ -79,8 +98,9 @@ class Pages:
         return function(self.store.address, ctypes.byref(self.page), *arguments)
 
 
-def pages(directory: Path, flags: Sequence[str] = ()) -> Pages:
-    return Pages(load_library(SOURCES, directory / "slices.so", flags=("-O2", *flags)))
+def pages(directory: Path, flags: Sequence[str] = (), asynchronous: bool = False) -> Pages:
+    library = load_library(SOURCES, directory / "slices.so", flags=("-O2", *flags))
+    return Pages(library, asynchronous)
 
 
 @pytest.fixture
@@ -138,6 +158,36 @@ def test_only_blocks_in_parts_are_written_empty(tensor: Pages) -> None:
         rng.shuffle(slices)
         assert all(tensor.write_slice(*each) == OK for each in slices)
         assert tensor.store.bytes == page_content(PAYLOAD, TAG, BLOCK)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_blocks_that_are_read_ahead(asynchronous: bool, tmp_path: Path) -> None:
+    """Whatever part of a slice they are; a bit that is wrong is found in any of its blocks, and
+    nothing is read before it is waited for where the store has DMA."""
+    tensor = pages(tmp_path, asynchronous=asynchronous)
+    assert tensor.write() == OK
+    rng = random.Random(2)
+    for _ in range(100):
+        begin, end = sorted(rng.sample(range(121), 2))
+        blocks, touched = rng.choice((1, 2, 3)), range(begin // 60, (end - 1) // 60 + 1)
+        tensor.store.calls.clear()
+        transfer, raw, status = tensor.ahead(begin, end, blocks)
+        count = min(blocks, len(touched))
+        whole = [f"read {BLOCK * touched[0]} {BLOCK * count - 4}"]
+        assert status == OK and tensor.store.calls[:1] == (
+            ["start read"] if asynchronous else whole
+        )
+        assert (raw.raw == bytes(len(raw))) == asynchronous
+        assert tensor.take(begin, end, transfer, raw) == OK
+        rest = [f"read {BLOCK * n} {BLOCK}" for n in touched[count:]]
+        assert [c for c in tensor.store.calls if c.startswith("read")][2:] == rest
+        assert whole[0] in tensor.store.calls
+        damaged = rng.randrange(2 * BLOCK)
+        tensor.store.bytes[damaged] ^= 1 << rng.randrange(8)
+        transfer, raw, status = tensor.ahead(begin, end, blocks)
+        found = tensor.take(begin, end, transfer, raw)
+        assert status == OK and (found == CORRUPT) == (damaged // BLOCK in touched)
+        tensor.store.bytes[:] = page_content(PAYLOAD, TAG, BLOCK)
 
 
 @pytest.mark.parametrize("verified", [False, True])

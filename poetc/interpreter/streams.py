@@ -92,6 +92,9 @@ class StreamRun:
                     self.places[op.buffer] = self._buffer(op)
                 case poet.SliceInOp():
                     self.places[op.buffer] = buffer = self._buffer(op)
+                    if (ahead := op.ahead_place(self.stream.block_bytes)) is not None:
+                        # Blocks of the next slice arrive from now on.
+                        self.workspace[slice(*ahead)] = POISON
                     page = self.places[op.page]
                     if (self.written.get(op.page, np.ones(())) == 0).any():
                         raise self._fault(op, "a page is read before all of it is written")

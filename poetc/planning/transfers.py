@@ -45,7 +45,7 @@ def plan_graph_transfers(graph: GraphOp, device: Device, align: int | None = Non
         timeline = split_transfers(graph, storage, align, _deadline_ns(graph))
         use = use and with_makespan(use, timeline.makespan_ns, power_nw)
     if use is not None:
-        _update(graph, use)
+        update_schedule(graph, use)
 
 
 def _deadline_ns(graph: GraphOp) -> int | None:
@@ -55,7 +55,7 @@ def _deadline_ns(graph: GraphOp) -> int | None:
     return found.value.data if isinstance(found, IntegerAttr) else None
 
 
-def _update(graph: GraphOp, use: Report) -> None:
+def update_schedule(graph: GraphOp, use: Report) -> None:
     """Keeps the numbers in the `schedule` attribute true."""
     schedule = graph.attributes.get("schedule")
     if not isinstance(schedule, DictionaryAttr):

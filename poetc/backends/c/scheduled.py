@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from poetc.backends.c.buffers import kernel_buffers
 from poetc.backends.c.layout import TensorPlace, arena_offset, block_offset
 from poetc.backends.c.program import Program
-from poetc.backends.c.streams import StreamPrinter, whole_page
+from poetc.backends.c.streams import StreamPrinter, most_ahead, whole_page
 from poetc.backends.c.text import WIDTH, c_comment, c_identifier, indented, local_table, wrapped
 from poetc.budget import Budget
 from poetc.errors import InputError
@@ -124,6 +124,8 @@ class ScheduledProgram(Program):
         self.by_symbol = {k.function.sym_name.data: k for k in self.kernels}
         self.slots = transfer_slots(graph)
         self.transfers = max(self.slots.values(), default=-1) + 1
+        streams = [op for op in graph.block.ops if isinstance(op, StreamOp)]
+        self.transfers = max([self.transfers, *map(most_ahead, streams)])
 
     def memory(self) -> str:
         first = "".join(f"{each}, " for each in self.first())

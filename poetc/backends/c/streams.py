@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.backends.c.buffers import tile_buffers
 from poetc.backends.c.indexing import NO_FACTS, Index, Variable, mapped, to_c
@@ -19,6 +19,7 @@ from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
+    AnySlice,
     PageInOp,
     PageOutOp,
     PageType,
@@ -29,7 +30,6 @@ from poetc.ir.poet import (
     TileOp,
     tile_starts,
 )
-from poetc.ir.poet.stream import AnySlice
 
 MOST_DIMENSIONS = 8
 """Of a slice: `POETC_SLICE_DIMENSIONS` in `poetc_slice.h`."""
@@ -85,13 +85,15 @@ class StreamPrinter:
         for op in block.ops:
             match op:
                 case affine.ForOp():
+                    lines += self._start_ahead(block, op)
                     inside = op.body.block
                     lines += self._loop(op, lambda inside=inside: self._block(inside))
                 case SliceInOp():
-                    lines += self._slice(op, "in", op.buffer)
+                    lines += self._slice(op, "in" if op.ahead is None else "in_ahead", op.buffer)
                 case SliceOutOp():
                     lines += self._slice(op, "out", op.buffer)
                 case TileOp():
+                    lines += self._start_ahead(block, op)
                     buffers = tile_buffers(self.stream, op, self.callers)
                     places = [buffer.name or self.at(buffer.offset) for buffer in buffers]
                     places += [to_c(self.indices[position]) for position in op.positions]
@@ -119,19 +121,63 @@ class StreamPrinter:
         assert isinstance(op.page.type, PageType) and isinstance(op.buffer.type, MemRefType)
         if op.buffer.type.get_shape() == buffer_type(op.page.type.tensor).get_shape():
             return []
-        loops: list[affine.ForOp] = []
-        around = op.parent_op()
-        while isinstance(around, affine.ForOp):
-            loops.append(around)
-            around = around.parent_op()
+        loops = _loops_around(op)
 
         def lines() -> list[str]:
-            return self._loop(loops.pop(), lines) if loops else self._slice(op, "clear", op.buffer)
+            if loops:
+                return self._loop(loops.pop(0), lines)
+            return self._slice(op, "clear", op.buffer)
 
         return lines()
 
+    def _start_ahead(self, block: Block, before: Operation) -> list[str]:
+        """The starts of what is read ahead before a loop or tile of a block: the first slices of
+        loops that begin here, and the next ones of those that have been taken in this block."""
+        lines: list[str] = []
+        if block is self.stream.tiles.block:
+            firsts = [
+                op for op in before.walk() if isinstance(op, SliceInOp) and op.ahead is not None
+            ]
+            for op in firsts:
+                self.indices.update((position, Index()) for position in op.positions)
+                lines += self._slice(op, "ahead", op.buffer)
+            return lines
+        op = block.first_op
+        while op is not None and op is not before:
+            if isinstance(op, SliceInOp) and op.ahead is not None:
+                lines += self._next_ahead(op)
+            elif isinstance(op, TileOp | affine.ForOp):
+                return []
+            op = op.next_op
+        return lines
+
+    def _next_ahead(self, op: SliceInOp) -> list[str]:
+        """The start of the slice in the next tile, if there is one."""
+        loops = _loops_around(op)
+        here = dict(self.indices)
+        lines: list[str] = []
+        for depth, loop in enumerate(loops):
+            variable = loop.body.block.args[0]
+            step = f" + {loop.step.value.data}" if loop is loops[-1] else ""
+            lines.append(f"    int32_t n{depth} = {to_c(here[variable])}{step};")
+            self.indices[variable] = Index.of(Variable(f"n{depth}", 0, tile_starts(loop).stop - 1))
+        for depth in range(len(loops) - 1, 0, -1):
+            lines += [
+                f"    if (n{depth} >= {tile_starts(loops[depth]).stop}) {{",
+                f"        n{depth} = 0;",
+                f"        n{depth - 1} += {loops[depth - 1].step.value.data};",
+                "    }",
+            ]
+        lines += [
+            f"    if (n0 < {tile_starts(loops[0]).stop}) {{",
+            *_deeper(self._slice(op, "ahead", op.buffer)),
+            "    }",
+        ]
+        self.indices = here
+        return ["    {", *_deeper(lines), "    }"]
+
     def _slice(self, op: AnySlice, direction: str, buffer: SSAValue) -> list[str]:
-        """A call of `poetc_slice_` and the direction: `in`, `out`, or `clear`."""
+        """A call of `poetc_slice_` and the direction: `in`, `out`, `clear`, `ahead`, `in_ahead`."""
         assert isinstance(op.page.type, PageType) and isinstance(buffer.type, MemRefType)
         extents = buffer_type(op.page.type.tensor).get_shape()
         if len(extents) > MOST_DIMENSIONS:
@@ -157,7 +203,9 @@ class StreamPrinter:
         assert self.stream.workspace_offset is not None
         where = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
         arguments = ["store", f"&{self.names[op.page]}", f"&{slice_}", "start"]
-        arguments += [where] if direction != "clear" else []
+        if "ahead" in direction:
+            arguments += self._ahead(op)
+        arguments += [where] if direction not in ("clear", "ahead") else []
         if isinstance(op, SliceInOp) and rows is not None and op.row_dim is not None:
             return self._rows(op, op.row_dim.value.data, rows, starts, arguments)
         lines = [
@@ -165,6 +213,18 @@ class StreamPrinter:
             *self.checked(f"poetc_slice_{direction}", arguments),
         ]
         return ["    {", *_deeper(lines), "    }"]
+
+    def _ahead(self, op: AnySlice) -> list[str]:
+        """Of what is read ahead the transfer, the place of its blocks, and their number."""
+        assert isinstance(op, SliceInOp) and op.ahead is not None and op.ahead_blocks is not None
+        assert self.stream.workspace_offset is not None
+        nest = _loops_around(op)[0]
+        others = [
+            each for each in nest.walk() if isinstance(each, SliceInOp) and each.ahead is not None
+        ]
+        place = self.stream.workspace_offset.value.data + op.ahead.value.data
+        transfer = f"&transfer[{others.index(op)}]"
+        return [transfer, self.at(place), f"{op.ahead_blocks.value.data}u"]
 
     def _rows(
         self,
@@ -213,6 +273,28 @@ def whole_page(
         *checked(f"poetc_blocks_{verb}", ["store", "&page", at(arena_offset(op.tensor))]),
     ]
     return ["    {", *_deeper(lines), "    }"]
+
+
+def most_ahead(stream: StreamOp) -> int:
+    """How many slices are being read ahead at once at most."""
+    nests = stream.tiles.block.ops
+    return max(
+        (
+            sum(isinstance(op, SliceInOp) and op.ahead is not None for op in nest.walk())
+            for nest in nests
+        ),
+        default=0,
+    )
+
+
+def _loops_around(op: Operation) -> list[affine.ForOp]:
+    """The loops over tiles, outermost first."""
+    loops: list[affine.ForOp] = []
+    around = op.parent_op()
+    while isinstance(around, affine.ForOp):
+        loops.insert(0, around)
+        around = around.parent_op()
+    return loops
 
 
 def _numbers(values: Sequence[int]) -> str:

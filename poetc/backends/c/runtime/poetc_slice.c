@@ -259,3 +259,84 @@ poetc_status poetc_blocks_out(poetc_store *store, const poetc_block_page *page, 
     const poetc_status status = run_out(&at, 0, data, page->bytes);
     return status == POETC_OK ? flush_page_block(&at) : status;
 }
+
+/* A slice that is one run: `length` bytes from `first` of the page, and from `here` of the buffer. */
+typedef struct {
+    uint32_t first;
+    uint32_t here;
+    uint32_t length;
+} run;
+
+static run only_run(const poetc_slice *slice, const int32_t *start)
+{
+    run found = {0, 0, slice->element_bytes};
+    for (uint32_t d = 0; d < slice->dimensions; ++d) {
+        const int32_t end = start[d] + slice->size[d];
+        const int32_t low = start[d] > 0 ? start[d] : 0;
+        const int32_t high = end < slice->extent[d] ? end : slice->extent[d];
+        const int32_t count = high > low ? high - low : 0;
+        found.first = found.first * (uint32_t)slice->extent[d] + (uint32_t)low;
+        found.here = found.here * (uint32_t)slice->size[d] + (uint32_t)(low - start[d]);
+        found.length *= (uint32_t)count;
+    }
+    found.first *= slice->element_bytes;
+    found.here *= slice->element_bytes;
+    return found;
+}
+
+/* How many blocks of a run, which is not empty, are read ahead. */
+static uint32_t blocks_ahead(const poetc_block_page *page, const run *part, uint32_t most)
+{
+    const uint32_t last = (part->first + part->length - 1u) / payload(page);
+    const uint32_t count = last - part->first / payload(page) + 1u;
+    return count < most ? count : most;
+}
+
+poetc_status poetc_slice_ahead(poetc_store *store, const poetc_block_page *page,
+                               const poetc_slice *slice, const int32_t *start,
+                               poetc_transfer *transfer, void *raw, uint32_t blocks)
+{
+    const run part = only_run(slice, start);
+    if (part.length == 0u) {
+        return POETC_OK;
+    }
+    const uint32_t number = part.first / payload(page);
+    const uint32_t last = blocks_ahead(page, &part, blocks) - 1u;
+    /* The trailer of the last block is that of the transfer. */
+    return poetc_page_in_start(store, transfer, page->offset + number * page->block_bytes, raw,
+                               last * page->block_bytes + length_of(page, number + last), 0);
+}
+
+poetc_status poetc_slice_in_ahead(poetc_store *store, const poetc_block_page *page,
+                                  const poetc_slice *slice, const int32_t *start,
+                                  poetc_transfer *transfer, void *raw, uint32_t blocks,
+                                  void *buffer)
+{
+    run part = only_run(slice, start);
+    if (part.length == 0u) {
+        return POETC_OK;
+    }
+    const uint8_t *block = raw;
+    uint8_t *data = (uint8_t *)buffer + part.here;
+    uint32_t number = part.first / payload(page);
+    poetc_status status = poetc_transfer_wait(store, transfer);
+    for (uint32_t left = blocks_ahead(page, &part, blocks); status == POETC_OK && left > 0u; --left) {
+        const uint32_t length = length_of(page, number);
+        const uint32_t begin = part.first - number * payload(page);
+        uint32_t count = length - begin;
+        count = count < part.length ? count : part.length;
+        const uint8_t *trailer = left == 1u ? transfer->trailer : block + length;
+        const uint32_t crc = poetc_crc32(block, length) ^ (page->tag + number * TAG_OF_BLOCK);
+        if (poetc_get_u32(trailer) != crc) {
+            status = POETC_CORRUPT;
+        }
+        copy_part(data, block + begin, count);
+        data += count;
+        part.first += count;
+        part.length -= count;
+        block += page->block_bytes;
+        ++number;
+    }
+    place at = nowhere(store, page);
+    return status == POETC_OK ? run_in(&at, part.first, data, part.length) : status;
+}

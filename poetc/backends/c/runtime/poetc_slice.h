@@ -43,6 +43,19 @@ poetc_status poetc_slice_in(poetc_store *store, const poetc_block_page *page,
 poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
                              const poetc_slice *slice, const int32_t *start, const void *buffer);
 
+/* The first blocks of a slice, at most so many, are read to `raw` beside the processor, if the store
+ * can do that; poetc_slice_in_ahead, with the same arguments, waits for them and reads the rest. The
+ * slice is one run of bytes that are adjacent in the page. Until then `transfer` and `raw`, of
+ * `blocks` blocks, must be left alone.
+ */
+poetc_status poetc_slice_ahead(poetc_store *store, const poetc_block_page *page,
+                               const poetc_slice *slice, const int32_t *start,
+                               poetc_transfer *transfer, void *raw, uint32_t blocks);
+poetc_status poetc_slice_in_ahead(poetc_store *store, const poetc_block_page *page,
+                                  const poetc_slice *slice, const int32_t *start,
+                                  poetc_transfer *transfer, void *raw, uint32_t blocks,
+                                  void *buffer);
+
 /* Of the blocks that begin in the slice, write those empty that it writes in part only. */
 poetc_status poetc_slice_clear(poetc_store *store, const poetc_block_page *page,
                                const poetc_slice *slice, const int32_t *start);

@@ -315,16 +315,18 @@ static poetc_status finish(poetc_store *store, poetc_transfer *transfer)
     return status;
 }
 
-poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer)
+poetc_status poetc_transfer_wait(poetc_store *store, poetc_transfer *transfer)
 {
     if (store == NULL) {
         return POETC_NO_STORE;
     }
+    return transfer->direction == POETC_TRANSFER_NONE ? POETC_IDLE : finish(store, transfer);
+}
+
+poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer)
+{
     const bool in = transfer->direction == POETC_TRANSFER_IN;
-    if (!in && transfer->direction != POETC_TRANSFER_OUT) {
-        return POETC_IDLE;
-    }
-    const poetc_status status = finish(store, transfer);
+    const poetc_status status = poetc_transfer_wait(store, transfer);
     if (status == POETC_OK && in) {
         return check(transfer->trailer, transfer->data.in, transfer->length, transfer->tag);
     }

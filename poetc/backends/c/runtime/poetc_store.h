@@ -148,6 +148,9 @@ poetc_status poetc_page_in_start(poetc_store *store, poetc_transfer *transfer, u
                                  void *data, uint32_t length, uint32_t tag);
 poetc_status poetc_page_wait(poetc_store *store, poetc_transfer *transfer);
 
+/* The end of a transfer, of which nothing is checked but its length. */
+poetc_status poetc_transfer_wait(poetc_store *store, poetc_transfer *transfer);
+
 /* The end of a step that has failed: waits for those of `count` transfers that are under way, so
  * that nothing uses their data any more. Returns `status`.
  */
