@@ -316,11 +316,13 @@ def test_split_at_once() -> None:
     assert str(graph) == before
 
 
+@pytest.mark.usefixtures("by_work")
 def test_kernels_in_tiles() -> None:
     """The bus is in use while slices move, as the checker has it; they are read where an operand is
     on storage, and written where a result is."""
     path = MODELS / "gesture_mlp.mlir"
-    given = Given({"device": "nrf52840", "ram": "3KB", "split": "off"})
+    asked = {"device": "nrf52840", "ram": "3KB", "split": "off"}
+    given = Given(asked | {"stop": "work", "time_limit": "30"})
     options = options_of(given, warn=lambda message: None)
     graph = compile_step(
         read_module(path.read_bytes(), path.name), path.name, options
