@@ -9,6 +9,9 @@ from poetc.units import parse_duration_ns
 SCOPES = ("all", "activations")
 """What a limit of RAM covers: everything, or all tensors but parameters and their gradients."""
 
+BLOCK = "a block of a page"
+"""What messages call the one that is in RAM where kernels run in tiles."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -36,7 +39,7 @@ class Budget:
     def reserved(self) -> tuple[tuple[str, int], ...]:
         """What is set aside from the limit before anything is scheduled, with its bytes."""
         beside = self.static_bytes, self.stack_bytes, self.block_bytes
-        sizes = zip((*self.names, "a block of a page"), beside, strict=True)
+        sizes = zip((*self.names, BLOCK), beside, strict=True)
         return tuple(size for size in sizes if size[1] and self.scope == "all")
 
     @property

@@ -152,7 +152,8 @@ class Diagnosis:
     `time_bound_ns` are proven necessary, the former for `kernel`; `known_bytes` is the least RAM
     for which the search found a schedule, deadlines aside, and `fastest_ns` the shortest makespan
     known, or found. The smallest arena exceeds the RAM by `excess_bytes`. `stack_bytes` is the
-    stack that was measured. `tiles` says what kernels in tiles came to.
+    stack that was measured. `tiles` says what kernels in tiles came to; `whole` are kernels and
+    parameters, where less may be needed with the former in tiles or the latter in shards.
     """
 
     reason: Reason
@@ -175,6 +176,7 @@ class Diagnosis:
     remedies: tuple[str, ...] = ()
     splits: SplitSearch | None = None
     tiles: str = ""
+    whole: tuple[str, ...] = ()
     least_ram: LeastRam | None = None
     tried: tuple[Tried, ...] = ()
     words: str = ""
@@ -234,8 +236,7 @@ class Diagnosis:
             case Reason.RAM:
                 yield f"no schedule{how} fits into {ram}"
                 if self.needed_bytes is not None:
-                    where = "" if self.kernel is None else f" for {self.kernel}"
-                    yield f"at least {format_bytes(self.needed_bytes)} are needed{where}"
+                    yield self.needed_words()
             case Reason.DEADLINE:
                 within = f" within {ram}" if ram else ""
                 yield f"no schedule{how} meets the deadline{self._deadline()}{within}"
@@ -278,6 +279,13 @@ class Diagnosis:
                     f"expected before it was scheduled, and {format_bytes(self.needed_bytes)} of "
                     f"RAM in all; --stack={self.stack_bytes} sets enough aside"
                 )
+
+    def needed_words(self) -> str:
+        """What RAM is needed, for what."""
+        assert self.needed_bytes is not None
+        whole = f"with whole {' and '.join(self.whole)} " if self.whole else ""
+        where = "" if self.kernel is None else f" for {self.kernel}"
+        return f"{whole}at least {format_bytes(self.needed_bytes)} are needed{where}"
 
     def _deadline(self) -> str:
         return "" if self.deadline_ns is None else f" of {format_time(self.deadline_ns)}"

@@ -383,9 +383,25 @@ def test_the_time_that_is_proven_holds_for_all_tilings(program: Program, share: 
 
 
 def test_a_deadline_that_no_tiles_meet_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Computing alone takes a quarter of it; each value of the large weights is moved three
-    times."""
-    code, found = run(capsys, "--ram=5KB", "--deadline=6ms")
+    """Computing alone takes a quarter of it; the largest weight is moved three times."""
+    code, found = run(capsys, GESTURE, "--ram=4KB", "--deadline=6ms")
     assert code == 3 and found["reason"] == "deadline"
     assert found["time_bound_ns"] > 6_000_000
-    assert run(capsys, "--ram=5KB", "--deadline=12ms")[0] == 0
+    assert run(capsys, GESTURE, "--ram=4KB", "--deadline=13ms")[0] == 0
+
+
+@pytest.mark.parametrize("words", [["--ram=5KB", "--block=65536"], ["--ram=75B", "--block=68"]])
+def test_what_whole_kernels_need_is_said_of_these_alone(
+    words: list[str], adam: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a block, of which there is one for tiles alone, is no part of it."""
+    code, found = run(capsys, adam, *words)
+    needed_bytes = found["needed_bytes"]
+    assert code == 3
+    assert f"with whole kernels at least {needed_bytes:,} B" in found["message"]
+    assert not any("block" in what for what, _ in found["reserved"])
+    size = int(words[1].removeprefix("--block="))
+    assert f"a block of a page, {size:,} B" in found["message"]
+    # Neither does it count where kernels are whole.
+    _, never = run(capsys, adam, *words, "--stream=never")
+    assert never["needed_bytes"] == needed_bytes

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.diagnosis import Diagnosis, LeastRam, SplitSearch, Tried
+from poetc.diagnosis import Diagnosis, LeastRam, Reason, SplitSearch, Tried
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import GraphView
 from poetc.ir.poet import GraphOp
@@ -431,6 +431,8 @@ def _failure(search: _Search, unsplit: Candidate, least_ns: int) -> Diagnosis:
     first = next(f.diagnosis for f in search.failures if f.candidate is None)
     total_bytes = search.asked.budget.total_bytes
     assert total_bytes is not None
+    if first.reason is Reason.RAM:
+        first = replace(first, whole=("parameters",))
     if search._too_late(least_ns) and first.proven:
         if least_ns >= (first.time_bound_ns or math.inf):
             return first

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.budget import BLOCK
 from poetc.diagnosis import Diagnosis, LeastRam, Reason
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
@@ -115,6 +116,11 @@ def beside_tiles(
         return replace(failure, tiles=words)
     if tiles.refused or found is None or failure.reason is Reason.RESERVED:
         return failure
+    if failure.reason is Reason.RAM:
+        failure = replace(failure, whole=("kernels", *failure.whole))
+    if found.reason is Reason.RESERVED:
+        block = format_bytes(dict(found.reserved)[BLOCK])
+        return replace(failure, tiles=f"{BLOCK}, {block}, leaves nothing for kernels in tiles")
     late = failure.is_about_time and found.is_about_time
     if found.proven and (late or (splits is not None and splits.ends_bytes is not None)):
         return failure
@@ -122,14 +128,13 @@ def beside_tiles(
         words = "there is no schedule" if found.proven else "no schedule was found"
         proven = failure.proven and found.proven
         return replace(failure, proven=proven, tiles=f"{words} with kernels in tiles")
-    whole = f"with whole kernels at least {format_bytes(failure.needed_bytes)} are needed"
     return replace(
         found,
         subject=failure.subject,
         restrictions=failure.restrictions,
         tried=failure.tried,
         splits=splits,
-        tiles=whole + ("" if failure.kernel is None else f" for {failure.kernel}"),
+        tiles=failure.needed_words(),
     )
 
 
