@@ -22,10 +22,12 @@ CASES = [
     ("kws_conv", ()),
     ("gesture_mlp", ("--ram=80KB", "--io=caller")),
     ("gesture_mlp", ("--ram=8KB", "--split=off", "--stream=never")),
-    pytest.param(
-        "gesture_mlp",
-        ("--ram=9KB", "--params=storage", "--deadline=6x", "--split=off", "--stream=never"),
-        marks=pytest.mark.slow,
+    ("gesture_mlp", ("--ram=9600", "--deadline=2x", "--split=off", "--stream=never")),
+    *more(
+        (
+            "gesture_mlp",
+            ("--ram=9KB", "--params=storage", "--deadline=6x", "--split=off", "--stream=never"),
+        )
     ),
     (
         "gesture_mlp",
