@@ -5,19 +5,26 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xdsl.dialects import func
 
 from poetc.costmodel.cost import (
     MAX_COST,
     Cost,
     kernel_cost,
+    least_cost,
     pagein_cost,
     pageout_cost,
     roofline_cost,
+    work_counts,
 )
 from poetc.costmodel.device import Cycles, Device, Storage, known_devices, load_core, load_device
 from poetc.errors import InputError
 from poetc.ir.text import parse_module
 from poetc.kernels.analysis import Work, math_flops
+from poetc.kernels.analysis import work as work_of
+from poetc.kernels.arrange import Machine, arranged
+from poetc.kernels.lanes import LANES
+from poetc.kernels.together import TOGETHER
 from poetc.passes.poet_annotate import annotate
 
 STORAGE = Storage(
@@ -372,3 +379,53 @@ def test_annotate_names_the_compute_without_a_kernel():
         annotate(parse_module(text, "test.mlir"), DEVICE)
     assert 'poet.compute "negate": it has no kernel' in str(caught.value)
     assert str(caught.value.location).startswith("test.mlir:2:")
+
+
+@pytest.mark.parametrize(
+    ("machine", "shares"),
+    [
+        (Machine(lanes=8), {"chained": 8, "load": 8, "iteration": 8}),
+        (Machine(load_floats=4), {"chained": 1, "load": 1.5, "iteration": 1}),
+    ],
+)
+def test_what_one_instruction_does_costs_once(machine: Machine, shares: dict[str, float]):
+    """Against the same loops without the attributes that say what one instruction does."""
+    text = """
+func.func private @sums(%x: memref<16xf32>, %w: memref<16x64xf32>, %o: memref<64xf32>)
+    attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+  %zero = arith.constant 0.0 : f32
+  affine.for %i = 0 to 64 {
+    %s = affine.for %r = 0 to 16 iter_args(%acc = %zero) -> (f32) {
+      %a = affine.load %x[%r] : memref<16xf32>
+      %b = affine.load %w[%r, %i] : memref<16x64xf32>
+      %p = arith.mulf %a, %b : f32
+      %q = arith.addf %acc, %p : f32
+      affine.yield %q : f32
+    }
+    affine.store %s, %o[%i] : memref<64xf32>
+  }
+  func.return
+}
+"""
+    (function,) = parse_module(text, "sums").ops
+    assert isinstance(function, func.FuncOp)
+    new = arranged(function, machine)
+    plain = new.clone()
+    for op in plain.walk():
+        for name in (LANES, TOGETHER):
+            op.attributes.pop(name, None)
+    found, without = work_of(new), work_of(plain)
+    assert found.flops == without.flops == 2 * 16 * 64
+    fewer, all_of_them = work_counts(found), work_counts(without)
+    for name, share in shares.items():
+        assert fewer[name] * share <= all_of_them[name], name
+    for name in fewer.keys() - shares.keys():
+        assert fewer[name] == all_of_them[name], name
+
+
+def test_no_kernel_in_lanes_costs_less_than_the_least():
+    device = load_device("host")
+    assert device.cycles is not None
+    flops = 8_000_000
+    everything = Work(adds=flops, chained=flops, spared_chained=flops - flops // 8)
+    assert least_cost(flops, device).time_ns <= kernel_cost(everything, device).time_ns

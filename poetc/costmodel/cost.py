@@ -30,7 +30,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from poetc.costmodel.device import Cycles, Device, Storage
+from poetc.costmodel.device import Cycles, Device, Storage, load_core
 from poetc.costmodel.profile import content_bytes
 from poetc.errors import InputError
 
@@ -121,16 +121,16 @@ def cycles_of(work: Work, cycles: Cycles) -> float:
 def work_counts(work: Work) -> dict[str, int]:
     """How often a kernel that does `work` does each thing that a core has `Cycles` of."""
     return {
-        "load": work.loads,
+        "load": work.loads - work.spared_loads,
         "store": work.stores,
         "flop": work.flops - work.compares - work.divs - work.chained,
-        "chained": work.chained,
+        "chained": work.chained - work.spared_chained,
         "compare": work.compares,
         "divide": work.divs,
         "call": sum(calls for _, calls in work.math),
         "integer": work.int_ops,
         "guard": work.guards,
-        "iteration": work.iterations,
+        "iteration": work.iterations - work.spared_iterations,
         "loop": work.loops,
     }
 
@@ -154,7 +154,8 @@ def least_cost(flops: int, device: Device) -> Cost:
     time_s = _seconds(flops, device.flops_per_s)
     if (cycles := device.cycles) is not None:
         # Operations inside functions count as those of the first kind.
-        least = min(cycles.flop, cycles.chained, cycles.compare, cycles.divide)
+        lanes = load_core(device.core).vector_floats if device.core else 1
+        least = min(cycles.flop, cycles.chained / lanes, cycles.compare, cycles.divide)
         time_s = _seconds(flops * least, device.clock_hz)
     time_ns = min(time_s * 1e9, MAX_COST)
     return Cost(int(time_ns), int(time_ns * device.active_power_w))

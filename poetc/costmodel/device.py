@@ -60,11 +60,12 @@ class Cycles:
     compiled C: what surrounds it, such as addresses and waiting for results, is part of it."""
 
     load: float
+    """Of what one instruction loads: several, in lanes of a vector or together."""
     store: float
     flop: float
     """An addition, subtraction, negation or multiplication of floats."""
     chained: float
-    """One in a loop that sums: it waits for the one before, and vectors are of no use."""
+    """One in a loop that sums: it waits for the one before. Of those in lanes of a vector, one."""
     compare: float
     """Of floats; their maxima, minima and absolute values, too."""
     divide: float

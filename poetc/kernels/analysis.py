@@ -40,6 +40,9 @@ from poetc.kernels.addresses import (
     tile_start,
 )
 from poetc.kernels.counting import Test, passing
+from poetc.kernels.dependences import dependences
+from poetc.kernels.lanes import lanes_of, parts_of, step_of
+from poetc.kernels.together import loads_together
 
 # Work
 
@@ -62,6 +65,10 @@ class Work:
     store_bytes: int = 0
     loops: int = 0  # how often one is begun
     iterations: int = 0  # of all loops
+    # Of these, what the instruction of another does, in lanes of vectors or by loads together:
+    spared_chained: int = 0
+    spared_loads: int = 0
+    spared_iterations: int = 0
     guards: int = 0  # how often one is tested
 
     @property
@@ -127,7 +134,7 @@ def work(function: func.FuncOp) -> Work:
     tally: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     starts = function.body.block.args[-len(tiles_of(function)) :] if tiles_of(function) else ()
-    _tally(function.body.block, tuple(starts), (), tally, calls)
+    _tally(function.body.block, tuple(starts), (), tally, calls, _shared_by(function))
     return Work(math=tuple(sorted(calls.items())), **tally)
 
 
@@ -137,6 +144,7 @@ def _tally(
     guards: tuple[_Guard, ...],
     tally: Counter[str],
     calls: Counter[str],
+    shared: Mapping[Operation, int],
 ) -> None:
     times = _executions(loops, guards)
     if not times:
@@ -152,15 +160,17 @@ def _tally(
                 runs = _executions(inner, guards) if is_ranged else times * extent(op)
                 tally["loops"] += times
                 tally["iterations"] += runs
-                _tally(body, inner, guards, tally, calls)
+                tally["spared_iterations"] += runs - runs // shared.get(op, 1)
+                _tally(body, inner, guards, tally, calls, shared)
             case affine.IfOp():
                 tally["guards"] += times
                 for region, holds in ((op.then_region, True), (op.else_region, False)):
                     guard = _Guard(_without_symbols(op.condition.data), tuple(op.args), holds)
                     for side in region.blocks:
-                        _tally(side, loops, (*guards, guard), tally, calls)
+                        _tally(side, loops, (*guards, guard), tally, calls, shared)
             case affine.LoadOp() | memref.LoadOp():
                 tally["loads"] += times
+                tally["spared_loads"] += times - times // shared.get(op, 1)
                 tally["load_bytes"] += times * element_bytes(op.results[0].type)
             case affine.StoreOp():
                 tally["stores"] += times
@@ -176,6 +186,27 @@ def _tally(
                 tally[kind] += times
                 if chained and kind in ("adds", "muls"):
                     tally["chained"] += times
+                    tally["spared_chained"] += times - times // shared.get(op, 1)
+
+
+def _shared_by(function: func.FuncOp) -> dict[Operation, int]:
+    """By how many iterations or loads an instruction is shared, of operations that are done in
+    lanes of vectors or are loads done together."""
+    shared: dict[Operation, int] = {}
+    loops = [op for op in function.walk() if isinstance(op, affine.ForOp)]
+    depends = dependences(function) if any(lanes_of(loop) > 1 for loop in loops) else {}
+    for loop in loops:
+        for group in loads_together(loop):
+            shared.update(dict.fromkeys(group, len(group)))
+        lanes = lanes_of(loop)
+        if lanes == 1 or extent(loop) % lanes or (parts := parts_of(loop, depends)) is None:
+            continue
+        shared[loop] = lanes
+        for op in (each for part in parts.vectors for each in part.walk()):
+            is_load = isinstance(op, affine.LoadOp)
+            if not is_load or step_of(op, loop) in (0, 1):
+                shared[op] = lanes
+    return shared
 
 
 def _loop_of(variable: SSAValue) -> affine.ForOp | None:
