@@ -1,6 +1,6 @@
 // RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=60000},poet-plan-memory,poet-read-ahead{device=nrf52840},poet-verify' | filecheck %s
 // RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=60000},poet-plan-memory,poet-read-ahead{device=nrf52840},poet-verify' | xdsl-opt -p poet-verify | filecheck %s
-// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=mkr1000},poet-stream{ram=60000},poet-plan-memory,poet-read-ahead{device=mkr1000},poet-verify' | filecheck %s --check-prefix=NONE
+// RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=lm3s6965-cortex-m4},poet-stream{ram=60000},poet-plan-memory,poet-read-ahead{device=lm3s6965-cortex-m4},poet-verify' | filecheck %s --check-prefix=NONE
 
 // Where RAM is left beside a kernel in tiles, blocks of the next slice are read while a tile runs; on
 // a device without DMA there is nothing to gain.
