@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.costmodel.cost import least_cost
@@ -179,13 +177,10 @@ def _may_be_in_parts(view: GraphView, split: Collection[SSAValue]) -> frozenset[
                                 link(node, other)
                         elif isinstance(step, Along):
                             link(node, operand[step.dim])
-            if isinstance(op, hlo.DotBase):
+            if isinstance(op, hlo.ContractionOp):
                 left, right = dims(op.lhs), dims(op.rhs)
-                for d, e in zip(op.lhs_contract, op.rhs_contract, strict=True):
+                for d, e in op.summed:
                     link(left[d], right[e])
-            if isinstance(op, hlo.ConvolutionBase):
-                left, right = dims(op.lhs), dims(op.rhs)
-                link(left[op.dims.input_feature], right[op.dims.kernel_input_feature])
             runs[compute].update(*operands)
     reached = {node for value in split for node in dims(value)}
     pending = list(reached)
@@ -407,7 +402,7 @@ def least_flops(view: GraphView) -> Mapping[Operation, int]:
             if operand in uneven:
                 uneven.add(argument)
         for op in compute.body.block.ops:
-            sums = isinstance(op, (hlo.DotBase, hlo.ConvolutionBase))
+            sums = isinstance(op, hlo.ContractionOp)
             if _is_uneven(op) or (not sums and not uneven.isdisjoint(op.operands)):
                 uneven.update(op.results)
             operands = tuple(numbers[value] for value in op.operands)
@@ -443,11 +438,8 @@ def _least_flops(op: Operation) -> int:
     elements = hlo.element_count(op.results[0])
     match op:
         # A sum starts from +0.0, to which the first term is added, or goes on with another.
-        case hlo.DotBase():
-            summed = math.prod(hlo.shape_of(op.lhs)[d] for d in op.lhs_contract)
-            return 2 * summed * elements
-        case hlo.ConvolutionBase():
-            return 2 * _products(op)
+        case hlo.ContractionOp():
+            return 2 * op.products
         case hlo.ReduceOp():
             return hlo.element_count(op.operand)
         case hlo.ElementwiseOp() if (symbol := op.function()) is not None:
@@ -456,22 +448,6 @@ def _least_flops(op: Operation) -> int:
             return elements
         case _:
             return 0
-
-
-def _products(op: hlo.ConvolutionBase) -> int:
-    """How many pairs of elements of image and kernel a convolution multiplies, without padding and
-    the zeros of dilation."""
-    dims, lhs, rhs = op.dims, hlo.shape_of(op.lhs), hlo.shape_of(op.rhs)
-    out = hlo.shape_of(op.results[0])
-    pairs = out[dims.output_batch] * out[dims.output_feature] * rhs[dims.kernel_input_feature]
-    for d, (low, _) in enumerate(op.padding):
-        n = lhs[dims.input_spatial[d]]
-        starts = np.arange(out[dims.output_spatial[d]])[:, None] * op.strides[d] - low
-        at = starts + np.arange(rhs[dims.kernel_spatial[d]]) * op.rhs_dilation[d]
-        dilation = op.lhs_dilation[d]
-        inside = (at >= 0) & (at <= (n - 1) * dilation) & (at % dilation == 0)
-        pairs *= int(inside.sum())
-    return pairs
 
 
 def _yielded(compute: RunOp) -> tuple[SSAValue, ...]:

@@ -20,6 +20,7 @@ from poetc.ir.stablehlo.base import (
     check,
     check_elements,
     check_type,
+    element_count,
     element_type_of,
     ints,
 )
@@ -43,8 +44,18 @@ class ContractionOp(PrettyOp, ReductionOp):
         raise NotImplementedError
 
     @property
+    def summed(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of dimensions of lhs and rhs that each sum runs along together."""
+        raise NotImplementedError
+
+    @property
+    def products(self) -> int:
+        """How many pairs of elements are multiplied, without padding and the zeros of dilation."""
+        return element_count(self.result) * math.prod(self.loops)
+
+    @property
     def whole_loops(self) -> Dims:
-        """Those of the sum that this one is a part of."""
+        """The extents for the sum that this one is a part of."""
         return self.loops
 
     @property

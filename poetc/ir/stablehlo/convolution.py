@@ -155,6 +155,22 @@ class ConvolutionBase(WindowedOp, ContractionOp):
         return tuple(kernel[d] for d in order)
 
     @property
+    def summed(self) -> tuple[tuple[int, int], ...]:
+        return ((self.dims.input_feature, self.dims.kernel_input_feature),)
+
+    @property
+    def products(self) -> int:
+        dims, lhs, rhs, out = self.dims, *map(shape_of, (self.lhs, self.rhs, self.result))
+        pairs = out[dims.output_batch] * out[dims.output_feature] * rhs[dims.kernel_input_feature]
+        for d, (low, _) in enumerate(self.padding):
+            starts = np.arange(out[dims.output_spatial[d]])[:, None] * self.strides[d] - low
+            at = starts + np.arange(rhs[dims.kernel_spatial[d]]) * self.rhs_dilation[d]
+            dilation = self.lhs_dilation[d]
+            last = (lhs[dims.input_spatial[d]] - 1) * dilation
+            pairs *= int(((at >= 0) & (at <= last) & (at % dilation == 0)).sum())
+        return pairs
+
+    @property
     def _rank(self) -> int:
         return len(self.dims.input_spatial)
 

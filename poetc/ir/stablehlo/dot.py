@@ -86,6 +86,10 @@ class DotBase(ContractionOp):
         return tuple(shape[d] for d in self.lhs_contract)
 
     @property
+    def summed(self) -> tuple[tuple[int, int], ...]:
+        return tuple(zip(self.lhs_contract, self.rhs_contract, strict=True))
+
+    @property
     def lhs_batch(self) -> Dims:
         """Batch dimensions of lhs."""
         return self.dot_dimension_numbers.data.lhs_batching_dimensions
