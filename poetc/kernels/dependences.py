@@ -1,4 +1,4 @@
-"""Which loops of a kernel each of its values depends on."""
+"""Which loops of a kernel each of its values depends on, and which nothing depends on."""
 
 from __future__ import annotations
 
@@ -58,3 +58,11 @@ def dependences(function: func.FuncOp) -> dict[SSAValue, frozenset[affine.ForOp]
 
     visit(function.body.block)
     return found
+
+
+def drop_dead(block: Block) -> None:
+    """Erases scalars in a block, and in loops and guards in it, that nothing uses."""
+    for op in reversed(list(block.walk())):
+        if op.results and not op.regions and not any(result.uses for result in op.results):
+            op.detach()
+            op.erase()

@@ -34,6 +34,7 @@ from poetc.ir.poet import ComputeOp
 from poetc.ir.stablehlo import element_count, element_type_of, shape_of, tensor_type
 from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
+from poetc.kernels.dependences import drop_dead
 from poetc.kernels.evaluate import Evaluator, NeedsBuffer
 from poetc.kernels.loops import (
     Loop,
@@ -165,7 +166,7 @@ class _Attempt:
         except NeedsBuffer as needed:
             self.missing = needed.value
         self.entry.add_op(func.ReturnOp())
-        _remove_unused(self.entry)
+        drop_dead(self.entry)  # some scalars are known to be needless only once they exist
 
     def kernel(self) -> Kernel:
         """The finished function."""
@@ -304,18 +305,6 @@ class _Attempt:
                 break
             fixed.add(min(common))
         return frozenset(fixed)
-
-
-def _remove_unused(block: Block) -> None:
-    """Remove scalars that nothing uses: some are known to be needless only once they exist."""
-    for op in reversed(list(block.ops)):
-        for region in op.regions:
-            for inner in region.blocks:
-                _remove_unused(inner)
-        removable = not op.regions and op.results
-        if removable and not any(result.uses for result in op.results):
-            op.detach()
-            op.erase()
 
 
 def _is_used(value: Val) -> bool:

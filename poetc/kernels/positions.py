@@ -26,6 +26,7 @@ from poetc.kernels.access import (
     parents,
 )
 from poetc.kernels.analysis import IN_ALL, buffers, extent, workspace_numbers
+from poetc.kernels.dependences import drop_dead
 from poetc.kernels.distribute import Distributed, Nest, nest_of
 
 
@@ -56,7 +57,7 @@ def with_positions(distributed: Distributed, streamed: frozenset[int], count: in
             scratch.add(numbers[-1])
             found += split(_finds(function, value, loops, ops, list_, numbers, scratch))
             _take(function, value, loops, list_)
-        drop_dead(function)
+        drop_dead(function.body.block)
         rest = nest_of(function.sym_name.data, function.body.block, numbers, scratch)
         return [*found, *split(rest)]
 
@@ -243,11 +244,3 @@ def _take(
     for use in list(value.uses):
         if isinstance(use.operation, memref.LoadOp):
             use.operation.operands[use.index] = cast.result
-
-
-def drop_dead(function: func.FuncOp) -> None:
-    """Erases scalars that nothing uses any more."""
-    for op in reversed(list(function.walk())):
-        if op.results and not op.regions and not any(result.uses for result in op.results):
-            op.detach()
-            op.erase()

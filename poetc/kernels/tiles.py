@@ -30,8 +30,8 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from poetc.ir.index import Condition, Index, Var, affine_map, affine_set
 from poetc.kernels.access import TILES
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, buffers, extent
+from poetc.kernels.dependences import drop_dead
 from poetc.kernels.distribute import is_whole, splits
-from poetc.kernels.positions import drop_dead
 from poetc.kernels.slices import (
     NotTileable,
     Slice,
@@ -205,7 +205,7 @@ class _Tiling:
                 for access in accesses:
                     take_slice(access, new, part, tiled)
         # Lists of rows that the step alone reads.
-        drop_dead(self.function)
+        drop_dead(self.block)
         used = [bool(value.uses) for value in order]
         found, order = list(compress(found, used)), list(compress(order, used))
         if tiled.before_sum < len(tiled.loops):
