@@ -39,6 +39,7 @@ from poetc.kernels.distribute import distribute
 from poetc.kernels.lower import lower
 from poetc.kernels.tiles import nest_loops, tile
 from poetc.planning.tile_search import KernelTiles
+from poetc.variants.bounds import product_bytes
 from poetc.variants.nests import Nest, Stream, nest_model, streamed_buffers
 from poetc.variants.tiling import IMPOSSIBLE_BYTES, NestSearch
 
@@ -445,13 +446,30 @@ def test_everything_at_once_moves_everything_once():
 def test_a_product_in_little_ram_moves_what_it_must():
     """At least 2mnk/√S - 2S elements with room for S: Smith, Lowery, Langou and van de Geijn, A
     tight I/O lower bound for matrix multiplication, 2019."""
-    found = product_search(np.random.default_rng(2), 40, 30, 20).front()
-    once = 40 * 30 + 30 * 20 + 40 * 20
+    search = product_search(np.random.default_rng(2), 40, 30, 20)
+    found, once = search.front(), 40 * 30 + 30 * 20 + 40 * 20
     for tiled in found:
         elements = tiled.ram_bytes / 4
-        least = max(once, 2 * 40 * 30 * 20 / np.sqrt(elements) - 2 * elements)
-        assert tiled.read_bytes + tiled.written_bytes >= 4 * least
+        least = 2 * 40 * 30 * 20 / np.sqrt(elements) - 2 * elements
+        assert tiled.read_bytes + tiled.written_bytes >= 4 * max(once, least)
+        bound = product_bytes(search.nest, {0, 1, 2}, tiled.ram_bytes)
+        assert bound == pytest.approx(4 * max(0.0, least), rel=1e-6)
+        assert product_bytes(search.nest, {0, 1}, tiled.ram_bytes) == 0
     assert len(found) > 3 and found[0].ram_bytes < 4 * once / 8
+
+
+@pytest.mark.parametrize("make", [conv_case, dot_case, random_case], ids=lambda make: make.__name__)
+def test_no_tiles_move_less_than_the_bound(make):
+    """Nor do slices that are whole move more than it, where each tensor is moved once."""
+    rng, tight = np.random.default_rng(9), 0
+    for _ in range(8):
+        kernel = lower(make(rng).block)
+        tiles = KernelTiles(kernel, COSTS)
+        for way in tiles.front(tiles.streamable, 1 << 20, 4) if tiles.streamable else ():
+            least = tiles.least_moved_bytes(tiles.streamable, way.workspace_bytes)
+            assert least <= way.read_bytes + way.written_bytes
+            tight += least == way.read_bytes + way.written_bytes
+    assert tight
 
 
 def test_devices_without_storage_have_no_tiles():

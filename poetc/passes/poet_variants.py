@@ -5,7 +5,7 @@ readers: nothing else changes.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
@@ -18,13 +18,16 @@ from xdsl.dialects.builtin import (
 )
 
 from poetc.ir.graph import graphs
+from poetc.ir.poet import ComputeOp
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.planning.problem import problem_view
-from poetc.planning.variants import buffers_of
+from poetc.planning.tile_search import KernelTiles
+from poetc.planning.variants import KnownTiles, buffers_of
 from poetc.schedule.model.problem import Variant
 
 VARIANTS = "poet.variants"
-"""Attribute of a compute: an array of dictionaries with the fields of a `Variant`."""
+"""Attribute of a compute: an array of dictionaries with the fields of a `Variant`, and the bytes
+that any tiles move in the same RAM."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,31 @@ class PoetVariantsPass(PoetStreamPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InputError for computes without a cost, and devices without storage."""
+        known = KnownTiles()
+        options = replace(self.options, known_tiles=known)
         for graph in graphs(op):
-            view = problem_view(graph, self.options)
+            view = problem_view(graph, options)
             for compute, operation in zip(view.computes, view.problem.operations, strict=True):
-                buffers = buffers_of(compute, operation)
                 # The optimiser also weighs those that need least, where nothing fits.
-                fit = (v for v in operation.variants if v.workspace_bytes <= self.ram)
-                ways = (_attribute(variant, buffers) for variant in fit)
-                compute.attributes[VARIANTS] = ArrayAttr(list(ways))
+                fit = [v for v in operation.variants if v.workspace_bytes <= self.ram]
+                ways: list[DictionaryAttr] = []
+                if fit:
+                    assert isinstance(compute, ComputeOp) and compute.kernel is not None
+                    tiles = known.kernels[compute.kernel.string_value()]
+                    buffers = buffers_of(compute, operation)
+                    ways += (_attribute(variant, buffers, tiles) for variant in fit)
+                compute.attributes[VARIANTS] = ArrayAttr(ways)
 
 
-def _attribute(variant: Variant, buffers: Mapping[int, frozenset[int]]) -> DictionaryAttr:
-    """The fields of a variant, with its tensors as numbers of operands and then results."""
-    streamed = sorted(frozenset[int]().union(*(buffers[v] for v in variant.streamed)))
+def _attribute(
+    variant: Variant, buffers: Mapping[int, frozenset[int]], tiles: KernelTiles
+) -> DictionaryAttr:
+    """The fields of a variant, with its tensors as numbers of operands and then results, and what
+    any tiles move of them in the same RAM."""
+    streamed = frozenset[int]().union(*(buffers[v] for v in variant.streamed))
     numbers = {name: n for name, n in asdict(variant).items() if name != "streamed"}
+    numbers["least_moved_bytes"] = tiles.least_moved_bytes(streamed, variant.workspace_bytes)
     return DictionaryAttr(
-        {"streamed": DenseArrayBase.from_list(i64, streamed)}
+        {"streamed": DenseArrayBase.from_list(i64, sorted(streamed))}
         | {name: IntegerAttr(n, i64) for name, n in numbers.items()}
     )

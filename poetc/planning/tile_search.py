@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import MemRefType
@@ -20,9 +19,9 @@ from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
 from poetc.schedule.arena.pack import round_up
+from poetc.variants.bounds import product_bytes, stream_bytes
 from poetc.variants.candidates import tile_sizes
-from poetc.variants.nests import Nest as NestModel
-from poetc.variants.nests import Stream, nest_model
+from poetc.variants.nests import nest_model
 from poetc.variants.tiling import NestSearch
 from poetc.variants.tiling import Tiled as Weighed
 
@@ -147,10 +146,30 @@ class KernelTiles:
         """Time without which a tensor, some buffers of the kernel, all streamable, is not read (or
         `written`) in any tiles: that of one run of all of it, where tiles of some nest make up all
         of it."""
-        if not self.streamable:
-            return 0.0
+        moved_bytes = self._least_read_or_written(tensor, written)
         rates = self.costs.write if written else self.costs.read
-        found: list[float] = []
+        return rates.run_ns + moved_bytes * rates.byte_ns if moved_bytes else 0.0
+
+    def least_moved_bytes(self, streamed: frozenset[int], workspace_bytes: int) -> int:
+        """Bytes that the kernel reads and writes at least in any tiles within so much RAM, with
+        these buffers on storage, which are `streamable`."""
+        once = sum(
+            self._least_read_or_written(frozenset({buffer}), written)
+            for buffer in streamed
+            for written in (False, True)
+        )
+        products = 0.0
+        for nest in self.distributed.nests:
+            on_storage = {n for n, buffer in enumerate(nest.buffers) if buffer in streamed}
+            if (model := self._nest(nest).model) is not None:
+                products += product_bytes(model, on_storage, workspace_bytes)
+        return max(once, int(products))
+
+    def _least_read_or_written(self, tensor: frozenset[int], written: bool) -> int:
+        """Bytes of a tensor, some buffers of the kernel, that it reads or writes in any tiles."""
+        if not self.streamable:
+            return 0
+        found: list[int] = []
         for distributed in (self.distributed, self._with_lists(tensor)):
             sizes = [
                 stream_bytes(model, stream)
@@ -159,8 +178,7 @@ class KernelTiles:
                 for stream in model.streams
                 if nest.buffers[stream.buffer] in tensor and stream.stored == written
             ]
-            moved_bytes = max(sizes, default=0)
-            found.append(rates.run_ns + moved_bytes * rates.byte_ns if moved_bytes else 0.0)
+            found.append(max(sizes, default=0))
         return min(found)
 
     def smallest(self, streamed: frozenset[int], enough_bytes: int) -> TiledKernel | None:
@@ -301,25 +319,6 @@ class _NestTiles:
                 known = tuple((place, size) for place, size in tiles if place is not None)
                 if len(known) == len(tiles):
                     yield known, found
-
-
-def stream_bytes(nest: NestModel, stream: Stream) -> int:
-    """Bytes of a buffer all of which the tiles of a nest move, whatever they are; 0 where they may
-    leave some out."""
-    loops = [number for dim in stream.dims for number, _ in dim.terms]
-    for dim in stream.dims:
-        # Positions from the lowest one on, without any between that are left out.
-        count = dim.high - dim.low + 1
-        for coefficient, number in sorted((c, n) for n, c in dim.terms):
-            if not 0 < coefficient <= count:
-                return 0
-            count += coefficient * (nest.loops[number].extent - 1)
-        if dim.rows or dim.gaps or dim.low > 0 or dim.low + count < dim.extent:
-            return 0
-    # Tiles of a loop that is in several dimensions are the diagonal of these.
-    if len(set(loops)) < len(loops):
-        return 0
-    return prod(dim.extent for dim in stream.dims) * stream.element_bytes
 
 
 def outside(kernel: FuncOp, distributed: Distributed) -> list[MemRefType]:
