@@ -119,29 +119,33 @@ class _Variants:
         """The problem in which operations need no more RAM and time than in any tiles. Where a
         tensor is streamed by all that read or make it, what every schedule moves of it is in the
         time of an operation: once, what is on storage before or after the step, and each time, what
-        does not fit into RAM."""
+        does not fit into RAM. On a device with DMA, reading may go on while kernels compute
+        (`read_graph_ahead`)."""
         problem = self.problem(self.least)
         if problem.dma:
             # Transfers take no time of the processor.
             return problem
         instance = Instance(problem)
-        moving_ns = [0.0] * instance.n
+        reading_ns, moving_ns = 0.0, [0.0] * instance.n
         for v, tensor in enumerate(problem.tensors):
             too_large = ram_bytes is not None and tensor.bytes > ram_bytes
             readers, producer = instance.readers[v], instance.producer[v]
             if all(v in instance.may_stream[k] for k in readers) and tensor.end is not Place.RAM:
                 each = {k: self._moving_ns(k, v, written=False) for k in readers}
                 if too_large:
-                    for k, time_ns in each.items():
-                        moving_ns[k] += time_ns
+                    reading_ns += sum(each.values())
                 elif each and instance.stored_at_start[v]:
-                    moving_ns[readers[0]] += min(tensor.pagein_time_ns, *each.values())
+                    reading_ns += min(tensor.pagein_time_ns, *each.values())
             if producer is not None and v in instance.may_stream[producer]:
                 time_ns = self._moving_ns(producer, v, written=True)
                 if too_large:
                     moving_ns[producer] += time_ns
                 elif instance.must_store[v]:
                     moving_ns[producer] += min(tensor.pageout_time_ns, time_ns)
+        if self.device.dma:
+            reading_ns = max(0.0, reading_ns - instance.base_time_ns)
+        if moving_ns:
+            moving_ns[0] += reading_ns
         return replace(problem, operations=tuple(map(_later, problem.operations, moving_ns)))
 
     def _moving_ns(self, k: int, v: int, written: bool) -> float:
