@@ -177,7 +177,7 @@ def test_results_in_place_leave_room_for_tiles() -> None:
     device = load_device("nrf52840")
     passes = front_passes(module, "nrf52840", device, arrange=False)
     run_passes(make_context(), module, passes, lambda *_: None)
-    budget = Budget(700 + 64, block_bytes=64)
+    budget = Budget(800 + 64, block_bytes=64)
     options = ScheduleOptions(budget=budget, device=device, params="storage")
     problem = problem_view(graphs(module)[0], options).problem
     (operation,) = (o for o in problem.operations if len(o.inputs) == 3)
