@@ -22,7 +22,7 @@ from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import make_context
-from poetc.options import SEARCH, Given
+from poetc.options import SEARCH, TILES, Given
 from poetc.pipeline import Observer
 from poetc.planning.solver import ProgressCallback
 from poetc.report import Summary, summarize
@@ -134,7 +134,7 @@ def _for_scheduled(
     What it takes is compared with limits later. Raises InputError for options that only a search
     could follow, and for another device or storage than its own.
     """
-    if unused := given.flags(*SEARCH.values()):
+    if unused := given.flags(*SEARCH.values(), *TILES):
         raise InputError(
             f"the input is scheduled already, so {' '.join(unused)} would change nothing; "
             f"{GIVE_UNSCHEDULED}"

@@ -417,6 +417,9 @@ class SearchOptions:
 SEARCH = {field.name: field.name.removesuffix("_s") for field in fields(SearchOptions)}
 """Fields of `SearchOptions`, and the options that they are."""
 
+TILES = ("stream", "block")
+"""Options that say how kernels may run in tiles, which a schedule settles."""
+
 
 def check_search(options: SearchOptions) -> None:
     """Raises InputError for a `stop` and a number of `threads` that there are not: passes and

@@ -96,10 +96,8 @@ def front_passes(
             PoetAnnotatePass(device=device_name, profile=profile, made=made),
             PoetOrderPass(),
         )
-    if splits:
-        raise InputError("--split needs StableHLO; the input is poet IR already")
-    if pages != default("pages"):
-        raise InputError(f"--pages={pages} needs StableHLO; the input is poet IR already")
+    if made:
+        raise InputError(f"the input is poet IR already; {made} needs StableHLO")
     passes: list[ModulePass] = []
     computes = [compute for graph in found for compute in graph.computes]
     if any(graph.is_scheduled for graph in found):

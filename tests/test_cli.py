@@ -417,12 +417,21 @@ def test_the_command_line_knows_every_strategy(run) -> None:
         ("--device=mkr1000", "for device nrf52840, but --device=mkr1000"),
         ("--params=storage", "in RAM, but --params=storage"),
         ("--io=caller", "but --io=caller"),
+        ("--block=64", "--block would"),
+        ("--stream=never", "--stream would"),
     ],
 )
 def test_scheduled_input_is_not_searched(option: str, expected: str, run, scheduled: Path) -> None:
     code, out, err = run(str(scheduled), option)
     assert (code, out) == (2, "") and err.count("\n") == 1
     assert "scheduled already" in err and expected in err
+
+
+@pytest.mark.slow
+def test_options_for_stablehlo_are_refused_for_poet_ir(run, scheduled: Path) -> None:
+    for option in ("--split=1:2", "--train=x", "--frozen=storage", "--pages=f16"):
+        code, out, err = run(str(scheduled), option)
+        assert (code, out) == (2, "") and f"{option} needs StableHLO" in err
 
 
 @pytest.mark.slow
