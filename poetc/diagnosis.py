@@ -234,7 +234,8 @@ class Diagnosis:
         ram = "" if self.ram_bytes is None else format_bytes(self.ram_bytes)
         match self.reason:
             case Reason.RAM:
-                yield f"no schedule{how} fits into {ram}"
+                fits = "fits" if self.is_proof else "was found that fits"
+                yield f"no schedule{how} {fits} into {ram}"
                 if self.needed_bytes is not None:
                     yield self.needed_words()
             case Reason.DEADLINE:

@@ -195,7 +195,7 @@ def _schedule(summary: Summary) -> Iterator[tuple[str, str]]:
         took = "" if summary.solver_seconds is None else f", {summary.solver_seconds:.1f} s"
         yield "Solver", f"{summary.strategy}{took}"
     if summary.ended_by_clock and not summary.interrupted:
-        remedy = "--stop=work with enough time makes every run the same"
+        remedy = "--stop=work with a longer --time-limit makes every run the same"
         yield "Note", f"the time limit ended the search; {remedy}"
     if summary.interrupted:
         yield "Note", "interrupted: the best schedule found so far"

@@ -285,9 +285,16 @@ def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
 
     monkeypatch.setattr(_Search, "_in_blocks", in_blocks_until_the_time_is_over)
     monkeypatch.setattr(_Search, "_left_s", property(lambda _: 0.0 if over else 10.0))
+    # Where the first size may not do, the one that does is tried before it.
+    assert run(capsys, adam, words)[0] == 0
+    over = False
+    monkeypatch.setattr("poetc.planning.search._is_tight", lambda *_: False)
     code, found = run(capsys, adam, words)
     assert code == 4 and "without a proof" in found["message"]
+    assert "a longer --time-limit may help" in found["message"]
     assert found["least_ram"]["known_bytes"] == int(words[6:-1])
+    # What is said to be included is what the RAM that is said to be enough has.
+    assert ["a block of a page", 64] in found["reserved"]
 
 
 def compiled(**given: str) -> ScheduleReport:
@@ -399,7 +406,9 @@ def test_what_whole_kernels_need_is_said_of_these_alone(
     needed_bytes = found["needed_bytes"]
     assert code == 3
     assert f"with whole kernels at least {needed_bytes:,} B" in found["message"]
-    assert not any("block" in what for what, _ in found["reserved"])
+    # Unless the RAM that is said to be enough has one.
+    has_block = any("block" in what for what, _ in found["reserved"])
+    assert has_block == found["least_ram"]["tiles"]
     size = int(words[1].removeprefix("--block="))
     assert f"a block of a page, {size:,} B" in found["message"]
     # Neither does it count where kernels are whole.

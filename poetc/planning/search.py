@@ -15,6 +15,7 @@ from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.budget import BLOCK
 from poetc.diagnosis import Diagnosis, LeastRam, Reason, SplitSearch, Tried
 from poetc.errors import InputError, UnscheduledError
 from poetc.ir.graph import GraphView
@@ -136,7 +137,8 @@ class _Search:
         self.in_tiles: Diagnosis | None = None
         """Why there is no schedule with kernels in tiles, where that was tried."""
         self.least_in_tiles: LeastRam | None = None
-        """The least RAM with kernels in tiles, where that is known."""
+        """The least RAM with kernels in tiles, where that is known, and what it has `reserved`."""
+        self.reserved: tuple[tuple[str, int], ...] = ()
         self.clock = step.asked.new_clock()
         self.best: Found | None = None
         self.tried: list[Tried] = []
@@ -173,7 +175,10 @@ class _Search:
         if self.tiles is not None and not self.step.graph.has_shards:
             failure = beside_tiles(failure, self.tiles, self.in_tiles, self.asked)
         failure = replace(failure, searched_s=self.clock.seconds)  # By all attempts.
-        raise UnscheduledError.of(replace(failure, least_ram=self._least_ram()))
+        least = _least_ram(self)
+        if least is not None and least.tiles:
+            failure = replace(failure, reserved=self.reserved)
+        raise UnscheduledError.of(replace(failure, least_ram=least))
 
     def _unsplit(self) -> Candidate | None:
         """A copy of the step as it is, which stays unscheduled; None where its parameters are not
@@ -190,7 +195,12 @@ class _Search:
         """The best that was found, with the bound for all that was tried, on its graph, too."""
         bounds = [tried.bound_nj for tried in self.tried if tried.bound_nj is not None]
         report = with_bound(best.report, min(bounds), self.asked.gap)
-        report = replace(report, tried=tuple(self.tried), late=self.clock.left_s <= 0)
+        report = replace(
+            report,
+            tried=tuple(self.tried),
+            late=self.clock.left_s <= 0,
+            solve_s=self.clock.seconds,  # Of all attempts.
+        )
         describe(best.step.graph, report)
         return Found(best.step, report)
 
@@ -210,8 +220,11 @@ class _Search:
             smallest = tiles.limited(step, self.asked, tiles.sizes[-1]).asked
             if self._is_less(least_nj):
                 self.least_in_tiles = least_ram_in_tiles(step.graph, smallest)
+                self.reserved = smallest.budget.reserved
             # Where whole kernels fit, the size of blocks makes little difference.
             sizes = tiles.sizes if self.best is None else tiles.sizes[:1]
+            if _is_tight(self, sizes[0]):
+                sizes = sizes[::-1]
             for number, block_bytes in enumerate(sizes):
                 if not self._is_less(least_nj):
                     return
@@ -236,6 +249,8 @@ class _Search:
             report = self._planned(replace(step, asked=asked))
         except UnscheduledError as error:
             found = error.diagnosis
+            if not found.proven:
+                found = replace(found, remedies=_remedies(step.asked, limit_s))
             bound_nj = None if found.proven else least_nj
             self._add_in_tiles(Tried("storage", "", None, bound_nj, True, tiles=True))
             if self.in_tiles is None or self.in_tiles.proven or not found.proven:
@@ -392,36 +407,6 @@ class _Search:
                 step = Step(candidate.module, candidate.graph, candidate.asked)
             self._try(step, candidate, share)
 
-    def _least_ram(self) -> LeastRam | None:
-        """What is known and what is proven of the RAM that is needed, whatever time it takes."""
-        asked = self.asked
-        if asked.arena_bytes is None:
-            return None
-        view = _most_frugal(self.step.graph, asked)
-        bound_bytes = ram_needed_in_any_order(instance_of(view.problem, asked))[0]
-        if self.source is not None and self.is_splittable:
-            bound_bytes = min(bound_bytes, ends_bytes(view.problem))
-        known: list[tuple[int, str]] = []
-        for failure in self.failures:
-            candidate, bytes = failure.candidate, failure.diagnosis.known_bytes
-            if bytes is None and (candidate is None or failure is self.failures[-1]):
-                graph, options = self.step.graph, asked
-                if candidate is not None:
-                    graph, options = candidate.graph, candidate.asked
-                instance = instance_of(_most_frugal(graph, options).problem, options)
-                bytes = least_ram(instance, LEAST_RAM_S, other_orders=False).known
-                bytes = None if bytes is None else bytes + options.budget.reserved_bytes
-            if bytes is not None:
-                known.append((bytes, "" if candidate is None else splits_text(candidate.splits)))
-        known_bytes, splits = min(known, default=(None, ""))
-        least = LeastRam(known_bytes, bound_bytes + asked.budget.reserved_bytes, splits)
-        tiled = self.least_in_tiles
-        if tiled is None:
-            return least
-        if known_bytes is None or (tiled.known_bytes or math.inf) < known_bytes:
-            least = replace(tiled, bound_bytes=least.bound_bytes)
-        return replace(least, bound_bytes=min(least.bound_bytes, tiled.bound_bytes))
-
 
 def _failure(search: _Search, unsplit: Candidate, least_ns: int) -> Diagnosis:
     """The diagnosis where there is no schedule, with or without shards, which take `least_ns`
@@ -453,6 +438,47 @@ def _failure(search: _Search, unsplit: Candidate, least_ns: int) -> Diagnosis:
         fastest=fastest,
     )
     return replace(told.diagnosis, proven=False, splits=splits)
+
+
+def _is_tight(search: _Search, block_bytes: int) -> bool:
+    """Whether there may be no schedule in tiles with pages in such blocks, and there is one
+    with the smallest ones."""
+    least, ram_bytes = search.least_in_tiles, search.asked.budget.total_bytes
+    if least is None or least.known_bytes is None or ram_bytes is None:
+        return False
+    more_bytes = block_bytes - dict(search.reserved).get(BLOCK, 0)
+    return least.known_bytes <= ram_bytes < least.known_bytes + more_bytes
+
+
+def _least_ram(search: _Search) -> LeastRam | None:
+    """What is known and what is proven of the RAM that is needed, whatever time it takes."""
+    asked = search.asked
+    if asked.arena_bytes is None:
+        return None
+    view = _most_frugal(search.step.graph, asked)
+    bound_bytes = ram_needed_in_any_order(instance_of(view.problem, asked))[0]
+    if search.source is not None and search.is_splittable:
+        bound_bytes = min(bound_bytes, ends_bytes(view.problem))
+    known: list[tuple[int, str]] = []
+    for failure in search.failures:
+        candidate, bytes = failure.candidate, failure.diagnosis.known_bytes
+        if bytes is None and (candidate is None or failure is search.failures[-1]):
+            graph, options = search.step.graph, asked
+            if candidate is not None:
+                graph, options = candidate.graph, candidate.asked
+            instance = instance_of(_most_frugal(graph, options).problem, options)
+            bytes = least_ram(instance, LEAST_RAM_S, other_orders=False).known
+            bytes = None if bytes is None else bytes + options.budget.reserved_bytes
+        if bytes is not None:
+            known.append((bytes, "" if candidate is None else splits_text(candidate.splits)))
+    known_bytes, splits = min(known, default=(None, ""))
+    least = LeastRam(known_bytes, bound_bytes + asked.budget.reserved_bytes, splits)
+    tiled = search.least_in_tiles
+    if tiled is None:
+        return least
+    if known_bytes is None or (tiled.known_bytes or math.inf) < known_bytes:
+        least = replace(tiled, bound_bytes=least.bound_bytes)
+    return replace(least, bound_bytes=min(least.bound_bytes, tiled.bound_bytes))
 
 
 def _least_nj(best: Found | None, unsplit: Candidate | None) -> int:

@@ -127,7 +127,9 @@ def beside_tiles(
     if not failure.proven or not needs_ram or failure.needed_bytes is None:
         words = "there is no schedule" if found.proven else "no schedule was found"
         proven = failure.proven and found.proven
-        return replace(failure, proven=proven, tiles=f"{words} with kernels in tiles")
+        remedies = failure.remedies or found.remedies
+        tiles_words = f"{words} with kernels in tiles"
+        return replace(failure, proven=proven, tiles=tiles_words, remedies=remedies)
     return replace(
         found,
         subject=failure.subject,
@@ -140,7 +142,14 @@ def beside_tiles(
 
 def unproven(found: Diagnosis) -> Diagnosis:
     """What was `found` with blocks of one size, where there was no time for those of others."""
-    return replace(found, reason=Reason.SEARCH, proven=False, needed_bytes=None, kernel=None)
+    return replace(
+        found,
+        reason=Reason.SEARCH,
+        proven=False,
+        needed_bytes=None,
+        kernel=None,
+        remedies=("a longer --time-limit",),
+    )
 
 
 def _told(tiles: Tiles, asked: ScheduleOptions) -> LeastRam | None:
