@@ -60,7 +60,8 @@ def main(words: list[str]) -> None:
         export(predict, (params, x), alone, donate_argnums=(), frozen="params")
         text = _poetc(both, "--ram=9600")
         print(text[text.index("Entry points") :])
-        train = json.loads(_poetc(MODEL, "--ram=8KB", "--split=off", "--json"))
+        whole = ("--ram=8KB", "--split=off", "--stream=never")
+        train = json.loads(_poetc(MODEL, *whole, "--json"))
         third = train["ram"]["total_bytes"] // 3
         found = json.loads(_poetc(alone, "--frozen=storage", f"--ram={third}B", "--json"))
     print(f"training, whole parameters on storage:  {train['ram']['total_bytes']:,} B")
