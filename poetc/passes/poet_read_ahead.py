@@ -1,7 +1,7 @@
 """poet-read-ahead: reads slices of kernels in tiles while tiles before them run.
 
 On a device with DMA, where RAM is left beside such a kernel, blocks of the next slice of an operand
-on storage are read there meanwhile: as many as there is room for. What memory was planned stays.
+on storage are read there meanwhile: as many as there is room for. Memory is planned again.
 """
 
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ _WORTH = 10
 
 def read_graph_ahead(graph: GraphOp, device: Device, align: int) -> None:
     """Lets the streams of a graph whose memory is planned read ahead where there is room, on a
-    device with DMA, and sets what they cost then. Other offsets stay."""
+    device with DMA, and sets what they cost then. Memory is planned again."""
     streams = [op for op in graph.block.ops if isinstance(op, StreamOp)]
     limit_bytes = graph.ram
     if not device.dma or not streams or limit_bytes is None:
