@@ -13,6 +13,7 @@
 #define SIGN     0x80000000u
 #define INFINITE 0x7f800000u
 #define QUIET    0x00400000u
+#define APART    __attribute__((noinline)) /* or all calls save what only rare operands need */
 #define ONE      0x00800000u /* added to a float: one more in its exponent */
 
 uint32_t __aeabi_fmul(uint32_t a, uint32_t b);
@@ -45,7 +46,7 @@ static uint32_t rounded(uint32_t sign, int32_t e, uint32_t m)
 }
 
 /* The product of any operands. */
-static uint32_t multiply_any(uint32_t a, uint32_t b)
+static APART uint32_t multiply_any(uint32_t a, uint32_t b)
 {
     const uint32_t sign = (a ^ b) & SIGN;
     int32_t ea = (int32_t)((a >> 23) & 0xffu);
@@ -99,14 +100,23 @@ static uint32_t multiply_any(uint32_t a, uint32_t b)
 
 uint32_t __aeabi_fmul(uint32_t a, uint32_t b)
 {
-    const uint32_t ea = a << 1 >> 24;
-    const uint32_t eb = b << 1 >> 24;
-    /* The exponent of the product, less one for the highest bit of its mantissa. */
-    uint32_t bits = ea + eb - 128u;
-    if (ea == 0u || ea == 255u || eb == 0u || eb == 255u || bits >= 253u) {
+    /* Exponents from 64 to 191 have an upper bit that differs from the next one; from 160 on the one
+     * after these is as the upper one. With `b` below 160 the product neither overflows nor is it
+     * denormal.
+     */
+    if (((a ^ a << 1) & (b ^ b << 1) & ~(b & b << 2) & 0x40000000u) == 0u) {
+        const uint32_t twice_a = a << 1;
+        const uint32_t twice_b = b << 1;
+        if ((twice_a == 0u && twice_b < 2u * INFINITE)
+            || (twice_b == 0u && twice_a < 2u * INFINITE)) {
+            return (a ^ b) & SIGN;
+        }
         return multiply_any(a, b);
     }
-    bits = (a ^ b) >> 31 << 31 | bits << 23;
+    /* Signs and exponents add up, and the exponent of the product is less by two: one for the
+     * highest bit of its mantissa.
+     */
+    uint32_t bits = ((a >> 23) + (b >> 23) - 128u) << 23;
     /* Mantissas in 16 and 8 bits; of their product 32 bits are kept, and what is below them. */
     const uint32_t low_a = a & 0xffu;
     const uint32_t low_b = b & 0xffu;
@@ -132,7 +142,7 @@ uint32_t __aeabi_fmul(uint32_t a, uint32_t b)
 }
 
 /* The sum of any operands. */
-static uint32_t add_any(uint32_t a, uint32_t b)
+static APART uint32_t add_any(uint32_t a, uint32_t b)
 {
     if (a << 1 < b << 1) {
         const uint32_t other = a;
@@ -187,7 +197,6 @@ static uint32_t add_any(uint32_t a, uint32_t b)
 uint32_t __aeabi_fadd(uint32_t a, uint32_t b)
 {
     const uint32_t differ = a ^ b;
-    uint32_t lost = 0u;
     if (a << 1 < b << 1) {
         a = b;
         b = a ^ differ;
@@ -195,45 +204,50 @@ uint32_t __aeabi_fadd(uint32_t a, uint32_t b)
     /* `a` is not the smaller one; above the least exponents nothing that is left is denormal. */
     const uint32_t ea = a << 1 >> 24;
     const uint32_t eb = b << 1 >> 24;
+    const uint32_t shift = ea - eb;
+    if (b << 1 == 0u && ea < 255u) {
+        return a << 1 == 0u ? a & b : a;
+    }
     if (eb == 0u || ea - 33u >= 221u) {
         return add_any(a, b);
     }
-    const uint32_t shift = ea - eb;
-    uint32_t bits = a >> 23 << 23;
-    /* Mantissas with eight bits below. */
-    a = a << 8 | SIGN;
-    b = b << 8 | SIGN;
-    if (shift > 31u) {
-        b = 0u;
-    } else if (shift > 0u) {
-        lost = b << (32u - shift);
-        b >>= shift;
+    if (shift > 24u) {
+        return shift == 25u ? add_any(a, b) : a;
     }
+    /* What is added to the mantissa of `a` in its place, and 32 bits below that. */
+    const uint32_t m = b << 8 | SIGN;
+    const uint32_t high = m >> 8 >> shift;
+    uint32_t low = m << (24u - shift);
+    uint32_t bits;
     if (differ < SIGN) {
-        a += b;
-        if (a < b) {
-            lost |= a & 1u;
-            a = a >> 1 | SIGN;
-            bits += ONE;
+        bits = a + high;
+        if ((bits ^ a) >= ONE) {
+            /* What is above the next power of two counts half as much there. */
+            const uint32_t power = (a >> 23 << 23) + ONE;
+            low = low >> 1 | bits << 31;
+            bits = power + ((bits - power) >> 1);
         }
     } else {
-        a -= b;
-        if (lost != 0u) {
-            --a;
-        }
-        if (a == 0u) {
-            return 0u;
-        }
-        while (a < SIGN) {
-            a <<= 1;
-            bits -= ONE;
+        bits = a - high - (uint32_t)(low != 0u);
+        low = 0u - low;
+        if ((bits ^ a) >= ONE) {
+            /* The exponent is one less, and all of the mantissa below it. */
+            uint32_t rest = bits << 9 >> 9;
+            if ((rest | low) == 0u) {
+                return 0u;
+            }
+            bits -= rest;
+            do {
+                rest = rest << 1 | low >> 31;
+                low <<= 1;
+                bits -= ONE;
+            } while (rest < ONE);
+            bits += rest;
         }
     }
-    bits += a << 1 >> 9;
-    a <<= 24;
-    if (a >= SIGN) {
+    if (low >= SIGN) {
         ++bits;
-        if (a == SIGN && lost == 0u) {
+        if (low == SIGN) {
             bits &= ~1u;
         }
     }
