@@ -46,6 +46,7 @@ def compiled(name: str, device_name: str, ram_bytes: int | None) -> GraphOp:
         ram_bytes,
         time_limit_s=10.0,
         params="ram" if ram_bytes is None else "storage",
+        stream="never",  # slices of tiles are not split into start and wait
     )
     return compile_module(make_context(), parse_module(path.read_text(), str(path)), options).graph
 
