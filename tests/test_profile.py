@@ -345,7 +345,8 @@ def test_a_deadline_with_pages_in_blocks(plugin: Path, profiles: Path, tmp_path:
     late = compiled("kws_conv", LM3S, path, tmp_path / "1", *options, f"--deadline={limit_ns}ns")
     assert late["predicted_time_ns"] <= limit_ns
     (step,) = count_steps(tmp_path / "1", "cortex-m4", plugin)
-    assert step.instructions <= instructions(limit_ns, LM3S, "cortex-m4")
+    # What is predicted is a sum of what was measured, to some tens of instructions.
+    assert step.instructions <= 1.0001 * instructions(limit_ns, LM3S, "cortex-m4")
 
 
 # Costs

@@ -57,6 +57,17 @@
  */
 #if defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP) && !defined(__ARM_NEON)
 
+/* What an instruction reads of memory. */
+struct poetc_floats_2 {
+    float values[2];
+};
+struct poetc_floats_3 {
+    float values[3];
+};
+struct poetc_floats_4 {
+    float values[4];
+};
+
 #define POETC_LOAD_2(a, b, place, r0, r1)                               \
     do {                                                                \
         const float *const place_ = (place);                            \
@@ -64,7 +75,7 @@
         register float b_ __asm__(#r1);                                 \
         __asm__("vldmia %2, {%0, %1}"                                   \
                 : "=t"(a_), "=t"(b_)                                    \
-                : "r"(place_), "m"(*(const float(*)[2])place_));        \
+                : "r"(place_), "m"(*(const struct poetc_floats_2 *)place_));        \
         a = a_;                                                         \
         b = b_;                                                         \
     } while (0)
@@ -77,7 +88,7 @@
         register float c_ __asm__(#r2);                                 \
         __asm__("vldmia %3, {%0, %1, %2}"                               \
                 : "=t"(a_), "=t"(b_), "=t"(c_)                          \
-                : "r"(place_), "m"(*(const float(*)[3])place_));        \
+                : "r"(place_), "m"(*(const struct poetc_floats_3 *)place_));        \
         a = a_;                                                         \
         b = b_;                                                         \
         c = c_;                                                         \
@@ -92,7 +103,7 @@
         register float d_ __asm__(#r3);                                 \
         __asm__("vldmia %4, {%0, %1, %2, %3}"                           \
                 : "=t"(a_), "=t"(b_), "=t"(c_), "=t"(d_)                \
-                : "r"(place_), "m"(*(const float(*)[4])place_));        \
+                : "r"(place_), "m"(*(const struct poetc_floats_4 *)place_));        \
         a = a_;                                                         \
         b = b_;                                                         \
         c = c_;                                                         \
