@@ -60,7 +60,7 @@ def test_more_ram_never_costs_more(random: RandomGraph, dma: bool) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(random_graphs(6), st.booleans(), st.floats(0.2, 1.1))
 def test_auto_is_the_better_of_both(random: RandomGraph, dma: bool, share: float) -> None:
     _, graph = random.parse()

@@ -71,7 +71,7 @@ def test_copies_of_any_loops(seed: int, data: st.DataObject):
         assert_same(function, copy)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([1, 2, 4]), st.integers(12, 32))
 def test_what_is_chosen(seed: int, load_floats: int, registers: int):
     machine = replace(MACHINE, load_floats=load_floats, registers=registers)

@@ -307,7 +307,7 @@ def run_image(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", *more("lenet5", *FORCED)])
+@pytest.mark.parametrize("name", ["gesture_mlp", *more("kws_conv", "lenet5", *FORCED)])
 def test_programs_keep_their_bits(name: str, tmp_path: Path) -> None:
     """C under sanitizers, two steps, with parameters that were split because of the RAM, or because
     that was asked for."""
