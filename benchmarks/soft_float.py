@@ -18,6 +18,8 @@ from poetc.backends.c.measure.emulate import count_steps, counter
 CASES = (
     ("gesture_mlp", "microbit", "cortex-m0"),
     ("kws_conv", "microbit", "cortex-m0"),
+    ("gesture_mlp", "lm3s6965", "cortex-m3"),
+    ("kws_conv", "lm3s6965", "cortex-m3"),
 )
 NOTHING = "typedef int nothing;\n"
 

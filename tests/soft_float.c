@@ -1,16 +1,28 @@
-/* Compares sums, differences and products of soft_float.c with those of the processor: random
- * operands, and edges beside random ones. A NaN is as good as another.
+/* Compares soft_float.c with the processor, or with the library where that has no floats: random
+ * operands, and edges beside random ones. A NaN is as good as another. With BARE there is no C
+ * library, and BARE is the number of pairs.
  */
 #include <inttypes.h>
 #include <stdint.h>
+
+#if defined(BARE)
+#include "bare_linux.h"
+#else
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#endif
 
-uint32_t soft_mul(uint32_t a, uint32_t b);
-uint32_t soft_add(uint32_t a, uint32_t b);
-uint32_t soft_sub(uint32_t a, uint32_t b);
-uint32_t soft_rsub(uint32_t a, uint32_t b);
+uint32_t soft_fmul(uint32_t a, uint32_t b);
+uint32_t soft_fadd(uint32_t a, uint32_t b);
+uint32_t soft_fsub(uint32_t a, uint32_t b);
+uint32_t soft_frsub(uint32_t a, uint32_t b);
+#if defined(__ARM_ARCH_7M__)
+uint32_t soft_fdiv(uint32_t a, uint32_t b);
+uint32_t soft_ui2f(uint32_t n);
+uint32_t soft_i2f(int32_t n);
+uint32_t soft_ul2f(uint64_t n);
+uint32_t soft_l2f(int64_t n);
+#endif
 
 static uint64_t state = 88172645463325252u;
 
@@ -43,39 +55,77 @@ static uint32_t operand(uint32_t other)
     }
 }
 
+typedef union {
+    uint32_t bits;
+    float number;
+} both;
+
 static float number(uint32_t bits)
 {
-    float x;
-    memcpy(&x, &bits, 4);
-    return x;
+    return (both){.bits = bits}.number;
 }
+
+#if defined(BARE)
+static void differ(const char *what, uint32_t a, uint32_t b, uint32_t got, uint32_t wanted)
+{
+    (void)what, (void)a, (void)b, (void)got, (void)wanted;
+    (void)system_call(EXIT, 1, 0, 0);
+}
+#else
+static void differ(const char *what, uint32_t a, uint32_t b, uint32_t got, uint32_t wanted)
+{
+    printf("%08" PRIx32 " %s %08" PRIx32 ": %08" PRIx32 ", not %08" PRIx32 "\n", a, what, b, got,
+           wanted);
+    exit(1);
+}
+#endif
 
 static void expect(const char *what, uint32_t a, uint32_t b, uint32_t got, float hard)
 {
-    uint32_t wanted;
-    memcpy(&wanted, &hard, 4);
+    const uint32_t wanted = (both){.number = hard}.bits;
     if (got << 1 > 0xff000000u && wanted << 1 > 0xff000000u) {
         return;
     }
     if (got != wanted) {
-        printf("%08" PRIx32 " %s %08" PRIx32 ": %08" PRIx32 ", not %08" PRIx32 "\n", a, what, b,
-               got, wanted);
-        exit(1);
+        differ(what, a, b, got, wanted);
     }
 }
 
-int main(int count, char **words)
+static void compare(long pairs)
 {
-    const long pairs = count > 1 ? atol(words[1]) : 0;
     uint32_t b = 0;
     for (long i = 0; i < pairs; ++i) {
         const uint32_t a = operand(b);
         b = operand(a);
-        expect("*", a, b, soft_mul(a, b), number(a) * number(b));
-        expect("+", a, b, soft_add(a, b), number(a) + number(b));
-        expect("-", a, b, soft_sub(a, b), number(a) - number(b));
-        expect("r-", a, b, soft_rsub(a, b), number(b) - number(a));
+        expect("*", a, b, soft_fmul(a, b), number(a) * number(b));
+        expect("+", a, b, soft_fadd(a, b), number(a) + number(b));
+        expect("-", a, b, soft_fsub(a, b), number(a) - number(b));
+        expect("r-", a, b, soft_frsub(a, b), number(b) - number(a));
+#if defined(__ARM_ARCH_7M__)
+        const uint64_t wide = ((uint64_t)a << 32 | b) >> random_bits() % 64u;
+        expect("/", a, b, soft_fdiv(a, b), number(a) / number(b));
+        expect("uint32", a, a, soft_ui2f(a), (float)a);
+        expect("int32", a, a, soft_i2f((int32_t)a), (float)(int32_t)a);
+        expect("uint64", a, b, soft_ul2f(wide), (float)wide);
+        expect("int64", a, b, soft_l2f((int64_t)wide), (float)(int64_t)wide);
+#endif
     }
+}
+
+#if defined(BARE)
+void begin(void);
+
+void begin(void)
+{
+    compare(BARE);
+    (void)system_call(EXIT, 0, 0, 0);
+}
+#else
+int main(int count, char **words)
+{
+    const long pairs = count > 1 ? atol(words[1]) : 0;
+    compare(pairs);
     printf("%ld pairs\n", pairs);
     return 0;
 }
+#endif

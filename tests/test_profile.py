@@ -244,13 +244,14 @@ def test_prediction(
     profiles: Path,
     tmp_path: Path,
 ) -> None:
-    """The time of a step by the profile is within 5% of what is counted; in fact, within 1%."""
+    """The time of a step by the profile is within 5% of what is counted; in fact, within 2%,
+    where data decide what a float takes."""
     path = profile(model, board, cpu, profiles)
     summary = compiled(model, board, path, tmp_path / "fw", "--gap=10%", *options)
     steps = count_steps(tmp_path / "fw", cpu, plugin, steps=2 if model != "lenet5" else 1)
     predicted = instructions(summary["predicted_time_ns"], board, cpu)
     for step in steps:
-        assert predicted == pytest.approx(step.instructions, rel=0.01)
+        assert predicted == pytest.approx(step.instructions, rel=0.02)
     # The timeline knows nothing of where pages are, which matters where the storage has blocks.
     timeline = summary["timeline"]
     assert timeline["makespan_ns"] == summary["time_ns"]

@@ -1,37 +1,72 @@
-"""Soft floats of boards without a floating-point unit, against the floating-point unit here."""
+"""Soft floats of boards without a floating-point unit, against that of this machine and, for
+instructions of the core, against the library of its compiler."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from c_support import compile_c
 
 from poetc.backends.c import boards
 
 SOURCE = Path(boards.__file__).parent / "common" / "soft_float.c"
-NAMES = {"fmul": "soft_mul", "fadd": "soft_add", "fsub": "soft_sub", "frsub": "soft_rsub"}
+COMPARE = Path(__file__).parent / "soft_float.c"
+NAMES = ("fmul", "fadd", "fsub", "frsub", "fdiv", "ui2f", "i2f", "ul2f", "l2f")
+RENAMED = tuple(f"-D__aeabi_{name}=soft_{name}" for name in NAMES)
 PAIRS = 10_000_000
+EMULATED_PAIRS = 1_000_000
 
 
-def test_all_operands_give_the_bits_of_the_processor(tmp_path: Path) -> None:
-    renamed = [f"-D__aeabi_{name}={ours}" for name, ours in NAMES.items()]
+def compared(source: Path, program: Path, flags: Sequence[str], pairs: int) -> str:
+    """What the comparison prints: the number of pairs, or the operands with other bits."""
+    compile_c([source, COMPARE], program, flags=("-O2", *flags, *RENAMED))
+    done = subprocess.run([program, str(pairs)], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def emulated(source: Path, program: Path, pairs: int) -> int:
+    """The same by the instructions of a Cortex-M3: the status, one if bits are others."""
+    target = ("-mcpu=cortex-m3", "-mthumb", "-O2", "-ffreestanding", "-nostdlib", "-static")
+    command = ("arm-none-eabi-gcc", *target, f"-DBARE={pairs}", *RENAMED, source, COMPARE)
+    subprocess.run((*command, "-lgcc", "-o", program), check=True)
+    return subprocess.run(("qemu-arm", program), check=False).returncode
+
+
+@pytest.mark.parametrize("architecture", ["6M", "7M"])
+def test_all_operands_give_the_bits_of_the_processor(architecture: str, tmp_path: Path) -> None:
     # Shifts and casts that C leaves undefined are found, too.
-    flags = ("-O2", "-D__ARM_ARCH_6M__", "-fsanitize=undefined", "-fno-sanitize-recover=all")
-    sources = [SOURCE, Path(__file__).parent / "soft_float.c"]
-    program = compile_c(sources, tmp_path / "program", flags=(*flags, *renamed))
-    done = subprocess.run([program, str(PAIRS)], capture_output=True, text=True, check=False)
-    assert done.stdout == f"{PAIRS} pairs\n", done.stdout + done.stderr
-    assert done.returncode == 0
+    flags = (f"-D__ARM_ARCH_{architecture}__", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+    assert compared(SOURCE, tmp_path / "program", flags, PAIRS) == f"{PAIRS} pairs\n"
+
+
+def test_all_operands_give_the_bits_of_the_library(tmp_path: Path) -> None:
+    assert emulated(SOURCE, tmp_path / "program", EMULATED_PAIRS) == 0
+
+
+def changed(tmp_path: Path, right: str, wrong: str) -> Path:
+    text = SOURCE.read_text()
+    assert right in text
+    source = tmp_path / "soft_float.c"
+    source.write_text(text.replace(right, wrong))
+    return source
 
 
 def test_a_wrong_bit_is_found(tmp_path: Path) -> None:
-    wrong = tmp_path / "soft_float.c"
-    text = SOURCE.read_text()
-    assert "ea - 33u >= 221u" in text
-    wrong.write_text(text.replace("ea - 33u >= 221u", "ea - 3u >= 251u"))
-    renamed = [f"-D__aeabi_{name}={ours}" for name, ours in NAMES.items()]
-    sources = [wrong, Path(__file__).parent / "soft_float.c"]
-    flags = ("-O2", "-D__ARM_ARCH_6M__", *renamed)
-    program = compile_c(sources, tmp_path / "program", flags=flags)
-    assert subprocess.run([program, str(PAIRS)], capture_output=True, check=False).returncode == 1
+    wrong = changed(tmp_path, "ea - 33u >= 221u", "ea - 3u >= 251u")
+    assert "not" in compared(wrong, tmp_path / "program", ("-D__ARM_ARCH_6M__",), PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('"cbnz  r3, 3f', '"cbz   r3, 3f'),  # ties of products
+        ('"bics  r2, r2, ip', '"nop'),  # products that overflow
+        ('"cmp   r2, #254', '"cmp   r2, #255'),  # sums that overflow
+        ('"bcs   8f', '"nop'),  # differences that are denormal
+    ],
+)
+def test_a_wrong_instruction_is_found(right: str, wrong: str, tmp_path: Path) -> None:
+    assert emulated(changed(tmp_path, right, wrong), tmp_path / "program", EMULATED_PAIRS) == 1
