@@ -46,6 +46,14 @@ def test_all_operands_give_the_bits_of_the_library(tmp_path: Path) -> None:
     assert emulated(SOURCE, tmp_path / "program", EMULATED_PAIRS) == 0
 
 
+@pytest.mark.parametrize("core", ["cortex-m0", "cortex-m3"])
+def test_clang_compiles_it(core: str, tmp_path: Path) -> None:
+    target = ("--target=arm-none-eabi", f"-mcpu={core}", "-mthumb", "-O2", "-ffreestanding")
+    warnings = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
+    command = ("clang", *target, *warnings, "-c", SOURCE, "-o", tmp_path / "soft_float.o")
+    subprocess.run(command, check=True)
+
+
 def changed(tmp_path: Path, right: str, wrong: str) -> Path:
     text = SOURCE.read_text()
     assert right in text

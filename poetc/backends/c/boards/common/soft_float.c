@@ -98,13 +98,14 @@ static APART uint32_t multiply_any(uint32_t a, uint32_t b)
 }
 
 #if defined(__ARM_ARCH_7M__) && defined(__thumb2__)
+#define NAKED  __attribute__((naked)) /* assembly and nothing else, as clang wants it */
+#define UNUSED __attribute__((unused))
+
 /* As the functions in C below, by instructions of a Cortex-M3: a carry that rounds up is added with
  * the exponent, products have 64 bits, and a shift by 32 or more gives zero.
  */
-__attribute__((naked)) uint32_t __aeabi_fmul(uint32_t a, uint32_t b)
+NAKED uint32_t __aeabi_fmul(UNUSED uint32_t a, UNUSED uint32_t b)
 {
-    (void)a;
-    (void)b;
     __asm__(".syntax unified\n"
             "eor   r2, r0, r0, lsl #1\n"
             "eor   r3, r1, r1, lsl #1\n"
@@ -256,10 +257,8 @@ static APART uint32_t add_any(uint32_t a, uint32_t b)
 }
 
 #if defined(__ARM_ARCH_7M__) && defined(__thumb2__)
-__attribute__((naked)) uint32_t __aeabi_fadd(uint32_t a, uint32_t b)
+NAKED uint32_t __aeabi_fadd(UNUSED uint32_t a, UNUSED uint32_t b)
 {
-    (void)a;
-    (void)b;
     __asm__(".syntax unified\n"
             "lsls  r2, r0, #1\n"
             "cmp   r2, r1, lsl #1\n"
