@@ -7,7 +7,6 @@ Prints the table of docs/kernels.md. Needs QEMU and arm-none-eabi-gcc.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -44,4 +43,4 @@ def main(models: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    document.run(main)
