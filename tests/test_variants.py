@@ -491,7 +491,7 @@ def test_tile_functions_are_made_of_what_is_found(make):
                 continue  # some loops are kept whole
             places = {loop.number: at for at, loop in enumerate(model.loops)}
             for tiled in NestSearch(model, COSTS).front():
-                tiles = [(places[loop], size) for loop, size in tiled.tiling.tiles]
+                tiles = [(places[loop], size) for loop, size in tiled.tiles]
                 tile(part, "tile", tiles, frozenset(streamed_buffers(part)))
                 made += 1
     assert made >= 5

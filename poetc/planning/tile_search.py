@@ -315,7 +315,7 @@ class _NestTiles:
         for share in _SHARES:
             fronts = [s.front(limit_bytes * share, resident=resident) for s in searches]
             for found in sorted(itertools.chain(*fronts), key=lambda tiled: tiled.transfer_ns):
-                tiles = [(self.places.get(number), size) for number, size in found.tiling.tiles]
+                tiles = [(self.places.get(number), size) for number, size in found.tiles]
                 known = tuple((place, size) for place, size in tiles if place is not None)
                 if len(known) == len(tiles):
                     yield known, found

@@ -36,26 +36,15 @@ _WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Tiling:
-    """How a nest runs: `tiles` are (number of a loop in the kernel, iterations in a tile), from the
-    outermost tile loop on; other loops of `loops`, those of the nest, are in one tile whole.
-    `buffers`: of each slice that moves."""
-
-    loops: tuple[int, ...]
-    tiles: tuple[tuple[int, int], ...]
-    buffers: int = 1
-
-
-@dataclass(frozen=True)
 class Tiled:
-    """What a tiling takes: RAM of slices and sums, bytes and runs that are moved, time of that, and
-    of what is written."""
+    """How a nest runs in tiles: (number of a loop in the kernel, iterations in a tile) from the
+    outermost tile loop on; other loops are in one tile whole. And what that takes: RAM of slices
+    and sums, bytes that are moved, time of that, and of what is written."""
 
-    tiling: Tiling
+    tiles: tuple[tuple[int, int], ...]
     ram_bytes: int
     read_bytes: int
     written_bytes: int
-    runs: int
     transfer_ns: float
     write_ns: float
     steps: int
@@ -64,14 +53,13 @@ class Tiled:
 class _Points(NamedTuple):
     """Tilings in columns. Of each the index of the tile size of each loop, and of the order; bytes
     of sums that are interrupted, beside results that are streamed, and beside those in RAM; and of
-    each stream, in rows, bytes of a slice, of a second buffer if it moves, time of transfers."""
+    each stream, in rows, bytes of a slice, and time of transfers."""
 
     index: Numbers
     order: Numbers
     sums: Numbers
     sums_beside: Numbers
     box: Numbers
-    second: Numbers
     ns: Numbers
 
     def take(self, which: Numbers | slice) -> _Points:
@@ -83,9 +71,7 @@ class _Sweep(NamedTuple):
     """What one stream moves while each loop that moves it runs once."""
 
     box_bytes: Numbers
-    second_bytes: Numbers
     bytes: Numbers
-    runs: Numbers
     ns: Numbers
     moved_by: list[Numbers | None]
 
@@ -117,46 +103,40 @@ class NestSearch:
         self._tables: dict[tuple[int, int], Spans] = {}
 
     def front(
-        self,
-        limit_bytes: float = np.inf,
-        buffers: int = 1,
-        resident: frozenset[int] = frozenset(),
+        self, limit_bytes: float = np.inf, resident: frozenset[int] = frozenset()
     ) -> list[Tiled]:
         """Tilings within a limit of RAM, by growing RAM and falling time.
 
-        `buffers`: of each slice that moves, 1, or 2 where transfers run beside computing.
-        `resident` buffers of the kernel are in RAM whole, which counts neither here.
+        `resident` buffers of the kernel are in RAM whole, which does not count here.
         """
         if self._weighed is None:
             self._add(grid(self.sizes, self.nest.parallel, self.most))
         assert self._weighed is not None
-        best, ram = self._best(self._weighed, limit_bytes, buffers, resident)
-        rounds = 1 if resident or buffers > 1 else ROUNDS
+        best, ram = self._best(self._weighed, limit_bytes, resident)
+        rounds = 1 if resident else ROUNDS
         for _ in range(rounds if self.sizes else 0):
             if not self._add(neighbours(best.index, self.sizes, self.nest.parallel)):
                 break
-            best, ram = self._best(self._weighed, limit_bytes, buffers, resident)
-        return self._tiled(best, ram, buffers, resident)
+            best, ram = self._best(self._weighed, limit_bytes, resident)
+        return self._tiled(best, ram, resident)
 
     def weigh(self, tiles: Sequence[int]) -> Tiled:
         """One tiling in the first of the orders: iterations in a tile of each loop of the nest,
         which must be among the sizes."""
         index = np.array([own.index(t) for own, t in zip(self.sizes, tiles, strict=True)], np.int64)
         points = self._weigh(index.reshape(len(tiles), 1)).take(slice(1))
-        ram, _ = self._totals(points, 1, frozenset())
-        (tiled,) = self._tiled(points, ram, 1, frozenset())
+        ram, _ = self._totals(points, frozenset())
+        (tiled,) = self._tiled(points, ram, frozenset())
         return tiled
 
-    def _totals(
-        self, points: _Points, buffers: int, resident: frozenset[int]
-    ) -> tuple[Numbers, Numbers]:
+    def _totals(self, points: _Points, resident: frozenset[int]) -> tuple[Numbers, Numbers]:
         """RAM, and time of transfers."""
         beside = any(s.buffer in resident and s.stored for s in self.streams)
         ram = np.array(points.sums_beside if beside else points.sums)
         ns = np.zeros(ram.shape)
         for number, stream in enumerate(self.streams):
             if stream.buffer not in resident:
-                ram += points.box[number] + (buffers - 1) * points.second[number]
+                ram += points.box[number]
                 ns += points.ns[number]
         return ram, ns
 
@@ -175,11 +155,11 @@ class NestSearch:
         return True
 
     def _best(
-        self, points: _Points, limit_bytes: float, buffers: int, resident: frozenset[int]
+        self, points: _Points, limit_bytes: float, resident: frozenset[int]
     ) -> tuple[_Points, Numbers]:
         """The points by RAM of which none is worse than another one, nor hardly better than one
         with less RAM; and their RAM. Less than a block of storage is as good as a block."""
-        ram, ns = self._totals(points, buffers, resident)
+        ram, ns = self._totals(points, resident)
         kept = np.flatnonzero((ram <= limit_bytes) & (ram < IMPOSSIBLE_BYTES))
         seen = np.maximum(ram[kept], self.costs.block_bytes)
         kept = kept[np.lexsort((points.order[kept], ram[kept], ns[kept], seen))]
@@ -200,7 +180,6 @@ class NestSearch:
         sweeps = [self._sweep(number, index, tiles, counts) for number in range(len(self.streams))]
         columns = index.shape[1]
         boxes = _rows([sweep.box_bytes for sweep in sweeps], columns)
-        second = _rows([sweep.second_bytes for sweep in sweeps], columns)
         points: list[_Points] = []
         for number, order in enumerate(self.orders):
             sums = self._sum_bytes(order, tiles, counts, columns)
@@ -209,7 +188,7 @@ class NestSearch:
                 for stream, sweep in zip(self.streams, sweeps, strict=True)
             ]
             orders = np.full(columns, number)
-            points.append(_Points(index, orders, *sums, boxes, second, _rows(ns, columns)))
+            points.append(_Points(index, orders, *sums, boxes, _rows(ns, columns)))
         return _joined(points)
 
     def _sum_bytes(
@@ -283,9 +262,6 @@ class NestSearch:
         runs, run_bytes, alignment = self._runs(stream, touched, alignment)
         # Of a loop that moves two dimensions each counts all of its slices.
         runs *= elements / np.maximum(prod(total for _, total, *_ in touched), 1)
-        moves_at_all = np.zeros(columns, bool)
-        for moves in moved_by:
-            moves_at_all |= False if moves is None else moves
         move = self.costs.write_ns if stream.stored else self.costs.read_ns
         ns = move(runs, run_bytes, alignment)
         if stream.stored:
@@ -295,9 +271,7 @@ class NestSearch:
             size = np.where(filled, size, IMPOSSIBLE_BYTES)
         return _Sweep(
             size,
-            size * moves_at_all,
             elements * stream.element_bytes,
-            runs,
             ns,
             moved_by,
         )
@@ -333,17 +307,15 @@ class NestSearch:
             stride *= dim.extent
         return runs, run_bytes, alignment
 
-    def _tiled(
-        self, points: _Points, ram: Numbers, buffers: int, resident: frozenset[int]
-    ) -> list[Tiled]:
-        _, ns = self._totals(points, buffers, resident)
+    def _tiled(self, points: _Points, ram: Numbers, resident: frozenset[int]) -> list[Tiled]:
+        _, ns = self._totals(points, resident)
         write_ns = np.zeros(ns.shape)
         for number, stream in enumerate(self.streams):
             if stream.stored and stream.buffer not in resident:
                 write_ns += points.ns[number]
         tiles, counts = self._tiles(points.index)
         sweeps = [self._sweep(n, points.index, tiles, counts) for n in range(len(self.streams))]
-        moved = np.zeros((3, len(ram)))
+        moved = np.zeros((2, len(ram)))
         for number in np.unique(points.order):
             here = points.order == number
             for stream, sweep in zip(self.streams, sweeps, strict=True):
@@ -351,24 +323,17 @@ class NestSearch:
                     continue
                 times = _times(stream, sweep, self.orders[number], counts)
                 moved[int(stream.stored), here] += (sweep.bytes * times)[here]
-                moved[2, here] += (sweep.runs * times)[here]
         loops = self.nest.loops
         found: list[Tiled] = []
-        for column, (read, written, runs) in enumerate(moved.T.tolist()):
+        for column, (read, written) in enumerate(moved.T.tolist()):
             order = self.orders[int(points.order[column])]
             parted = [loop for loop in order if counts[loop][column] > 1]
-            tiling = Tiling(
-                tuple(loop.number for loop in loops),
-                tuple((loops[loop].number, int(tiles[loop][column])) for loop in parted),
-                buffers,
-            )
             found.append(
                 Tiled(
-                    tiling,
+                    tuple((loops[loop].number, int(tiles[loop][column])) for loop in parted),
                     int(ram[column]),
                     round(read),
                     round(written),
-                    round(runs),
                     float(ns[column]),
                     float(write_ns[column]),
                     prod(int(counts[loop][column]) for loop in parted),
