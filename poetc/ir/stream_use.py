@@ -13,6 +13,7 @@ from xdsl.ir import Block, SSAValue
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
 from poetc.ir.graph import round_up, tensor_bytes
+from poetc.ir.loops import loops_around
 from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
@@ -95,17 +96,11 @@ def slices_of(stream: StreamOp) -> dict[SSAValue, Slices]:
 def loops_of(stream: StreamOp) -> list[list[tuple[int, int]]]:
     """The loops around each tile of a kernel in tiles, from the outermost one on: iterations, and
     how many of them are in a tile."""
-    found: list[list[tuple[int, int]]] = []
-    for tile in stream.tiles.walk():
-        if isinstance(tile, TileOp):
-            loops: list[tuple[int, int]] = []
-            around = tile.parent_op()
-            while isinstance(around, affine.ForOp):
-                starts = tile_starts(around)
-                loops.insert(0, (starts.stop, starts.step))
-                around = around.parent_op()
-            found.append(loops)
-    return found
+    tiles = (op for op in stream.tiles.walk() if isinstance(op, TileOp))
+    return [
+        [(starts.stop, starts.step) for starts in map(tile_starts, loops_around(tile))]
+        for tile in tiles
+    ]
 
 
 def _count(block: Block, at: Mapping[SSAValue, int], found: dict[SSAValue, Slices]) -> None:

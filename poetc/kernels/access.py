@@ -29,6 +29,7 @@ from xdsl.ir.affine import (
 )
 
 from poetc.ir.index import Index, constant
+from poetc.ir.loops import loops_around, parents
 
 TILES = "poet.tiles"
 """Attribute of a tile function: trip count and tile of each loop that begins at one of its last
@@ -260,19 +261,6 @@ def starts_around(op: Operation) -> tuple[BlockArgument, ...]:
         return ()
     arguments = parent.body.block.args
     return tuple(arguments[len(arguments) - len(tiles_of(parent)) :])
-
-
-def loops_around(op: Operation) -> list[affine.ForOp]:
-    """The loops around an operation, the outermost first."""
-    return [parent for parent in parents(op) if isinstance(parent, affine.ForOp)][::-1]
-
-
-def parents(op: Operation) -> Iterator[Operation]:
-    """The operations around one in its function, the innermost first."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, func.FuncOp):
-        yield parent
-        parent = parent.parent_op()
 
 
 def value_of(expr: AffineExpr, operands: Sequence[np.ndarray], dims: int) -> np.ndarray:

@@ -19,7 +19,8 @@ from xdsl.ir.affine import AffineMap
 from poetc.errors import InputError
 from poetc.ir.index import Index, Var
 from poetc.ir.locations import source_location
-from poetc.kernels.access import STORES, Access, access_indices, loops_around
+from poetc.ir.loops import loops_around
+from poetc.kernels.access import STORES, Access, access_indices
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent
 
 

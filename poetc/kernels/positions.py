@@ -17,14 +17,8 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from poetc.ir.index import ZERO, Index
-from poetc.kernels.access import (
-    LOADS,
-    STORES,
-    access_indices,
-    index_value,
-    loops_around,
-    parents,
-)
+from poetc.ir.loops import loops_around, parents
+from poetc.kernels.access import LOADS, STORES, access_indices, index_value
 from poetc.kernels.analysis import IN_ALL, buffers, extent, workspace_numbers
 from poetc.kernels.dependences import drop_dead
 from poetc.kernels.distribute import Distributed, Nest, nest_of

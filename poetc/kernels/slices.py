@@ -11,7 +11,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.errors import PoetcError
 from poetc.ir.index import ZERO, Index, Quotient, Var, affine_map, constant
-from poetc.kernels.access import STORES, Access, access_indices, loops_around, parents
+from poetc.ir.loops import loops_around, parents
+from poetc.kernels.access import STORES, Access, access_indices
 from poetc.kernels.analysis import IN_ALL, extent
 from poetc.kernels.positions import place_in_list, position_load
 

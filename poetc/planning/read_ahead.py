@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
@@ -16,6 +17,7 @@ from poetc.costmodel.device import Device
 from poetc.costmodel.slices import SliceCosts, slice_costs
 from poetc.errors import TimeLimitError
 from poetc.ir.graph import GraphView, tensor_bytes, view_scheduled
+from poetc.ir.loops import loops_around
 from poetc.ir.poet import (
     CostAttr,
     GraphOp,
@@ -171,7 +173,8 @@ def _ways(
     payload = stream.block_bytes - PAGE_TRAILER_BYTES
     page_blocks = -(-tensor_bytes(op.page.type.tensor) // payload)
     needed = min((op.bytes - 1) // payload + 2, page_blocks)
-    blocks, reads = min(most, needed), _times(op)
+    blocks = min(most, needed)
+    reads = prod(len(tile_starts(loop)) for loop in loops_around(op))
     block_ns = stream.block_bytes * costs.read.byte_ns
     ahead_ns = costs.read.run_ns + min(blocks, -(-op.bytes // payload)) * block_ns
     function = named_in(stream, FuncOp)[tile.function.string_value()]
@@ -194,12 +197,3 @@ def _tile_after(op: SliceInOp) -> TileOp | None:
     tiles = [] if after is None else [each for each in after.walk() if isinstance(each, TileOp)]
     moves = after is not None and any(isinstance(e, SliceInOp | SliceOutOp) for e in after.walk())
     return tiles[0] if len(tiles) == 1 and not moves else None
-
-
-def _times(op: Operation) -> int:
-    """How often an operation in loops over tiles runs."""
-    times, around = 1, op.parent_op()
-    while isinstance(around, affine.ForOp):
-        times *= len(tile_starts(around))
-        around = around.parent_op()
-    return times

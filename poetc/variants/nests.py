@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from poetc.ir.buffers import element_bytes
-from poetc.kernels.access import LOADS, STORES, Access, Linear, linear_indices, parents
+from poetc.ir.loops import parents
+from poetc.kernels.access import LOADS, STORES, Access, Linear, linear_indices
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent, workspace_bytes
 from poetc.kernels.positions import can_be_found
 

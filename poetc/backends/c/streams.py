@@ -16,6 +16,7 @@ from poetc.backends.c.layout import arena_offset
 from poetc.backends.c.text import wrapped
 from poetc.errors import InputError
 from poetc.ir.buffers import buffer_type, element_bytes
+from poetc.ir.loops import loops_around
 from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
@@ -121,7 +122,7 @@ class StreamPrinter:
         assert isinstance(op.page.type, PageType) and isinstance(op.buffer.type, MemRefType)
         if op.buffer.type.get_shape() == buffer_type(op.page.type.tensor).get_shape():
             return []
-        loops = _loops_around(op)
+        loops = loops_around(op)
 
         def lines() -> list[str]:
             if loops:
@@ -153,7 +154,7 @@ class StreamPrinter:
 
     def _next_ahead(self, op: SliceInOp) -> list[str]:
         """The start of the slice in the next tile, if there is one."""
-        loops = _loops_around(op)
+        loops = loops_around(op)
         here = dict(self.indices)
         lines: list[str] = []
         for depth, loop in enumerate(loops):
@@ -218,7 +219,7 @@ class StreamPrinter:
         """Of what is read ahead the transfer, the place of its blocks, and their number."""
         assert isinstance(op, SliceInOp) and op.ahead is not None and op.ahead_blocks is not None
         assert self.stream.workspace_offset is not None
-        nest = _loops_around(op)[0]
+        nest = loops_around(op)[0]
         others = [
             each for each in nest.walk() if isinstance(each, SliceInOp) and each.ahead is not None
         ]
@@ -285,16 +286,6 @@ def most_ahead(stream: StreamOp) -> int:
         ),
         default=0,
     )
-
-
-def _loops_around(op: Operation) -> list[affine.ForOp]:
-    """The loops over tiles, outermost first."""
-    loops: list[affine.ForOp] = []
-    around = op.parent_op()
-    while isinstance(around, affine.ForOp):
-        loops.insert(0, around)
-        around = around.parent_op()
-    return loops
 
 
 def _numbers(values: Sequence[int]) -> str:

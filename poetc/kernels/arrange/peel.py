@@ -16,7 +16,8 @@ from xdsl.dialects import affine, func
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from poetc.kernels.access import Linear, linear_constraints, loops_around, parents
+from poetc.ir.loops import loops_around, parents
+from poetc.kernels.access import Linear, linear_constraints
 from poetc.kernels.addresses import extent, span
 from poetc.kernels.arrange.copies import split
 from poetc.kernels.arrange.legality import may_jam

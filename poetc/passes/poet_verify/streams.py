@@ -14,6 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.ir.index import ZERO, Index, Var, constant
+from poetc.ir.loops import loops_around
 from poetc.ir.poet import (
     AnySlice,
     PageType,
@@ -25,7 +26,7 @@ from poetc.ir.poet import (
     tile_starts,
 )
 from poetc.ir.symbols import named_in
-from poetc.kernels.access import Access, access_indices, loops_around, map_indices, tiles_of
+from poetc.kernels.access import Access, access_indices, map_indices, tiles_of
 from poetc.kernels.analysis import IN_ALL, STARTS, extent
 from poetc.passes.poet_verify.messages import fault
 
