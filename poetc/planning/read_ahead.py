@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 from xdsl.dialects import affine
@@ -26,6 +27,7 @@ from poetc.ir.poet import (
     SliceOutOp,
     StreamOp,
     TileOp,
+    slices_ahead,
     tile_starts,
 )
 from poetc.ir.symbols import named_in
@@ -52,19 +54,27 @@ def read_graph_ahead(graph: GraphOp, device: Device, align: int) -> None:
     unit = graph.storage_unit
     view = view_scheduled(graph, align=align)
     layout = lay_out(view.problem, view.steps)
-    offsets = take_offsets(graph, align)
     costs = [stream.cost for stream in streams]
+    functions = named_in(graph, FuncOp)
+
+    @cache
+    def tile_ns(function: str) -> float:
+        return kernel_cost(work(functions[function]), device).time_ns
+
+    rates = slice_costs(device)
+    _grow(view, layout, _free_bytes(layout, limit_bytes, align), rates, tile_ns, align)
+    if not any(map(slices_ahead, streams)):
+        return
+    offsets = take_offsets(graph, align)
     try:
-        _grow(view, layout, _free_bytes(layout, limit_bytes, align), device, align)
         plan_graph_memory(graph, align, unit)
     except TimeLimitError:
         # There is room, but not in one piece: what is right behind each workspace stays free.
         for stream, cost in zip(streams, costs, strict=True):
             stream.cost = cost
-            for op in stream.tiles.walk():
-                if isinstance(op, SliceInOp):
-                    op.ahead = op.ahead_blocks = None
-        _grow(view, layout, _free_behind(layout, offsets, limit_bytes), device, align)
+            for op in slices_ahead(stream):
+                op.ahead = op.ahead_blocks = None
+        _grow(view, layout, _free_behind(layout, offsets, limit_bytes), rates, tile_ns, align)
         graph.attributes[PLANNED] = DenseArrayBase.from_list(i64, list(offsets))
         plan_graph_memory(graph, align, unit)
     storage, power_nw = storage_of(device, graph.block_bytes), idle_power_nw(device)
@@ -100,17 +110,26 @@ def _free_behind(layout: Layout, offsets: Sequence[int], limit_bytes: int) -> di
 
 
 def _grow(
-    view: GraphView, layout: Layout, free: Mapping[int, int], device: Device, align: int
+    view: GraphView,
+    layout: Layout,
+    free: Mapping[int, int],
+    costs: SliceCosts,
+    tile_ns: Callable[[str], float],
+    align: int,
 ) -> None:
-    """Lets streams read ahead in what is `free` while their workspaces live."""
-    costs = slice_costs(device)
+    """Lets streams read ahead in what is `free` while their workspaces live. `tile_ns` is the time
+    of all tiles of a function."""
     for op, buffer in zip(view.ops, layout.workspace, strict=True):
         if isinstance(op, StreamOp) and buffer is not None:
-            _read_ahead(op, layout.bytes[buffer] + free[buffer], device, costs, align)
+            _read_ahead(op, layout.bytes[buffer] + free[buffer], costs, tile_ns, align)
 
 
 def _read_ahead(
-    stream: StreamOp, room_bytes: int, device: Device, costs: SliceCosts, align: int
+    stream: StreamOp,
+    room_bytes: int,
+    costs: SliceCosts,
+    tile_ns: Callable[[str], float],
+    align: int,
 ) -> None:
     """Reads slices ahead of a stream whose workspace may grow to `room_bytes`: one in each nest of
     loops."""
@@ -121,7 +140,7 @@ def _read_ahead(
     chosen: list[_Ahead] = []
     for nest in stream.tiles.block.ops:
         most = (room_bytes - begin) // stream.block_bytes
-        found = [each for op in nest.walk() for each in _ways(stream, op, most, device, costs)]
+        found = [each for op in nest.walk() for each in _ways(stream, op, most, costs, tile_ns)]
         best = max(found, key=lambda way: way.saved_ns, default=None)
         if best is None or best.saved_ns <= _WORTH * best.again_ns:
             continue
@@ -159,7 +178,7 @@ class _Ahead:
 
 
 def _ways(
-    stream: StreamOp, op: Operation, most: int, device: Device, costs: SliceCosts
+    stream: StreamOp, op: Operation, most: int, costs: SliceCosts, tile_ns: Callable[[str], float]
 ) -> Iterator[_Ahead]:
     """To read an operation ahead with at most so many blocks."""
     if most < 1 or not isinstance(op, SliceInOp) or not op.is_one_run:
@@ -177,9 +196,7 @@ def _ways(
     reads = prod(len(tile_starts(loop)) for loop in loops_around(op))
     block_ns = stream.block_bytes * costs.read.byte_ns
     ahead_ns = costs.read.run_ns + min(blocks, -(-op.bytes // payload)) * block_ns
-    function = named_in(stream, FuncOp)[tile.function.string_value()]
-    computing_ns = kernel_cost(work(function), device).time_ns
-    hidden_ns = min(ahead_ns, computing_ns / reads)
+    hidden_ns = min(ahead_ns, tile_ns(tile.function.string_value()) / reads)
     again_ns = reads * costs.read.run_ns if blocks < needed else 0.0
     yield _Ahead(op, blocks, int((reads - 1) * hidden_ns - again_ns), math.ceil(again_ns))
 

@@ -29,6 +29,7 @@ from poetc.ir.poet import (
     StreamOp,
     TileBufferOp,
     TileOp,
+    slices_ahead,
     tile_starts,
 )
 
@@ -136,10 +137,7 @@ class StreamPrinter:
         loops that begin here, and the next ones of those that have been taken in this block."""
         lines: list[str] = []
         if block is self.stream.tiles.block:
-            firsts = [
-                op for op in before.walk() if isinstance(op, SliceInOp) and op.ahead is not None
-            ]
-            for op in firsts:
+            for op in slices_ahead(before):
                 self.indices.update((position, Index()) for position in op.positions)
                 lines += self._slice(op, "ahead", op.buffer)
             return lines
@@ -220,11 +218,8 @@ class StreamPrinter:
         assert isinstance(op, SliceInOp) and op.ahead is not None and op.ahead_blocks is not None
         assert self.stream.workspace_offset is not None
         nest = loops_around(op)[0]
-        others = [
-            each for each in nest.walk() if isinstance(each, SliceInOp) and each.ahead is not None
-        ]
         place = self.stream.workspace_offset.value.data + op.ahead.value.data
-        transfer = f"&transfer[{others.index(op)}]"
+        transfer = f"&transfer[{slices_ahead(nest).index(op)}]"
         return [transfer, self.at(place), f"{op.ahead_blocks.value.data}u"]
 
     def _rows(
@@ -278,14 +273,7 @@ def whole_page(
 
 def most_ahead(stream: StreamOp) -> int:
     """How many slices are being read ahead at once at most."""
-    nests = stream.tiles.block.ops
-    return max(
-        (
-            sum(isinstance(op, SliceInOp) and op.ahead is not None for op in nest.walk())
-            for nest in nests
-        ),
-        default=0,
-    )
+    return max((len(slices_ahead(nest)) for nest in stream.tiles.block.ops), default=0)
 
 
 def _numbers(values: Sequence[int]) -> str:

@@ -267,6 +267,11 @@ class SliceInOp(_Slice, _Buffer):
         printer.print_attribute(self.buffer.type)
 
 
+def slices_ahead(op: Operation) -> list[SliceInOp]:
+    """The slices within an operation that are read ahead."""
+    return [each for each in op.walk() if isinstance(each, SliceInOp) and each.ahead is not None]
+
+
 @irdl_op_definition
 class SliceOutOp(_Slice):
     """Writes a slice of a result from its buffer to its page: what is in the tensor of it."""

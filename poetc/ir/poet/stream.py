@@ -57,6 +57,7 @@ from poetc.ir.poet.slices import (
     SliceInOp,
     SliceOutOp,
     TileBufferOp,
+    slices_ahead,
     verify_positions,
 )
 
@@ -149,10 +150,7 @@ class StreamOp(RunOp):
         """What is read ahead is one run of an operand, and has its place for itself in all loops
         over tiles."""
         block_bytes = self.block_bytes
-        ahead = [
-            op for op in self.tiles.walk() if isinstance(op, SliceInOp) and op.ahead is not None
-        ]
-        for op in ahead:
+        for op in slices_ahead(self):
             place = op.ahead_place(block_bytes)
             assert place is not None
             begin, end = place
