@@ -159,6 +159,15 @@ def test_trace(case: int) -> None:
     for lane, size in ((3, step.summary.page_in_bytes), (4, step.summary.page_out_bytes)):
         own = [e["args"]["bytes"] for e in events if e["ph"] == "X" and e["tid"] == lane]
         assert sum(own) == size
+    # A kernel in tiles says what the events of its slices show.
+    kernels = [e["args"] for e in events if e["ph"] == "X" and e["tid"] == 1]
+    told_ns = [sum(each.get(name, 0) for each in kernels) for name in ("read_ns", "write_ns")]
+    for lane, told in zip((3, 4), told_ns, strict=True):
+        moves = [e for e in events if e["ph"] == "X" and e["tid"] == lane]
+        shown = sum(e["dur"] for e in moves if e["name"].startswith("slices of "))
+        assert 1000 * shown == pytest.approx(told)
+    assert step.summary.timeline is not None
+    assert sum(told_ns) == step.summary.timeline.slices_ns
 
 
 def test_figure() -> None:
