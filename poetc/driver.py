@@ -37,7 +37,7 @@ from poetc.pipeline import (
 from poetc.planning.entries import check_shared, kept_bytes, parameters_first, share_places
 from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.planning.report import ScheduleReport
-from poetc.planning.search import search
+from poetc.planning.search import POET_IR, search
 from poetc.planning.solver import ProgressCallback
 from poetc.planning.tiles import Step, Tiles, step_of
 from poetc.request import Options, check_given, check_parameters
@@ -257,17 +257,16 @@ def _compile(
     # Kernels that would run in tiles if the user let them, or wanted another form of the program.
     free = replace(options, stream="auto", untiled="")
     tileable = not untiled or not free.why_not_stream(others)
-    source = _source(ctx, module, options, observe, keep=tileable)
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
+    source = _source(ctx, module, options, observe, keep=tileable)
     started = time.monotonic()
     if alike:
         _run_alike(ctx, module, passes, alike, observe)
     else:
         run_passes(ctx, module, passes, observe)
-    if source is not None:
-        source.front_s = time.monotonic() - started
+    source.front_s = time.monotonic() - started
     step = step_of(module, ScheduleOptions())
     if step.graph.is_scheduled:
         return _compile_scheduled(ctx, module, step.graph, options, observe)
@@ -276,18 +275,14 @@ def _compile(
     asked = known.schedule_options(step.graph)
     step = replace(step, asked=asked)
 
-    def in_tiles() -> Step:
-        return step_of(module.clone(), asked) if source is None else source.in_tiles()
-
     started = time.monotonic()
     try:
-        tiles = Tiles(untiled, tileable, options.block_bytes, in_tiles)
+        tiles = Tiles(untiled, tileable, options.block_bytes, source.in_tiles)
         found = search(step, source, progress, tiles)
     except UnscheduledError as error:
         raise _for_user(error, options) from error
     if found.step.module is not module:
-        if source is not None:
-            passes = source.passes[found.step.module]
+        passes = source.passes[found.step.module]
         _become(module, found.step.module)
     budget = found.step.asked.budget
     options = replace(known, static_bytes=budget.static_bytes, stack_bytes=budget.stack_bytes)
@@ -371,12 +366,9 @@ def _become(module: ModuleOp, other: ModuleOp) -> None:
 
 def _source(
     ctx: Context, module: ModuleOp, options: Options, observe: Observer, keep: bool
-) -> SplitSource | None:
-    """The step before its parameters are split, or its kernels run in tiles (`keep`); None for poet
-    IR."""
-    if graphs(module):
-        return None
-    refused = options.why_not_split()
+) -> SplitSource:
+    """The step before its parameters are split, or its kernels run in tiles (`keep`)."""
+    refused = POET_IR if graphs(module) else options.why_not_split()
     if options.ram_bytes is None:
         refused = refused or "there is no --ram"
     copy = module.clone() if keep or not refused else module
@@ -384,8 +376,8 @@ def _source(
 
 
 class SplitSource:
-    """A StableHLO module whose parameters may be split, or whose kernels may run in tiles, for
-    `planning.search`.
+    """A module whose parameters may be split, if it is StableHLO, or whose kernels may run in
+    tiles, for `planning.search`.
 
     `passes` are those that made each module that was built.
     """

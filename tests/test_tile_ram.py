@@ -269,6 +269,18 @@ def test_messages_and_summaries_count_tiles(adam: str, capsys: pytest.CaptureFix
     assert run(capsys, adam, f"--ram={least['bound_bytes'] - 4}B")[0] == 3
 
 
+@pytest.mark.slow
+def test_kernels_of_poet_ir_run_in_tiles_where_the_driver_arranges_them(
+    adam: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is proven of loops that were arranged before, as fewer of these can run in tiles."""
+    poet = str(tmp_path / "poet.mlir")
+    assert main([adam, "--passes=stablehlo-simplify,stablehlo-to-poet", "-o", poet, "-q"]) == 0
+    _, found = run(capsys, adam, "--ram=300B")
+    words = f"--ram={found['least_ram']['known_bytes']}B"
+    assert run(capsys, adam, words)[0] == run(capsys, poet, words)[0] == 0
+
+
 def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
     adam: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,10 @@ LEAST_RAM_S = 0.3
 """Seconds for the least RAM that an error names, where the search has not found it out."""
 
 
+POET_IR = "the input is poet IR"
+"""Why parameters are not split."""
+
+
 class Source(Protocol):
     """A step before its parameters are split."""
 
@@ -131,7 +135,7 @@ class _Search:
         tiles: Tiles | None,
     ) -> None:
         self.step, self.asked, self.progress = step, step.asked, progress
-        self.refused = "the input is poet IR" if source is None else source.refused
+        self.refused = POET_IR if source is None else source.refused
         self.source = None if self.refused else source
         self.tiles = tiles
         self.in_tiles: Diagnosis | None = None
