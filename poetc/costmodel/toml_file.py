@@ -63,7 +63,8 @@ class TomlFile:
         kinds = {f.name: f.type for f in fields(record) if f.type in (str, bool, int, float)}
         for key in table:
             if key not in kinds and key not in others:
-                raise self.error(key, section, f"unknown key; known are {', '.join(kinds)}")
+                known = ", ".join((*kinds, *others))
+                raise self.error(key, section, f"unknown key; known are {known}")
         optional = {f.name for f in fields(record) if f.default is not MISSING}
         missing = [key for key in kinds if key not in table and key not in optional]
         if missing:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from poetc.costmodel.cost import kernel_cost
 from poetc.costmodel.device import Device
 from poetc.costmodel.slices import SliceCosts, slice_costs
-from poetc.errors import TimeLimitError
+from poetc.errors import InputError, TimeLimitError
 from poetc.ir.graph import GraphView, tensor_bytes, view_scheduled
 from poetc.ir.loops import loops_around
 from poetc.ir.poet import (
@@ -46,11 +46,14 @@ _WORTH = 10
 
 def read_graph_ahead(graph: GraphOp, device: Device, align: int) -> None:
     """Lets the streams of a graph whose memory is planned read ahead where there is room, on a
-    device with DMA, and sets what they cost then. Memory is planned again."""
+    device with DMA, and sets what they cost then. Memory is planned again. Raises InputError for a
+    graph without a plan."""
     streams = [op for op in graph.block.ops if isinstance(op, StreamOp)]
     limit_bytes = graph.ram
     if not device.dma or not streams or limit_bytes is None:
         return
+    if graph.arena_bytes is None:
+        raise InputError(f"graph @{graph.sym_name.data} has no arena; run poet-plan-memory first")
     unit = graph.storage_unit
     view = view_scheduled(graph, align=align)
     layout = lay_out(view.problem, view.steps)
