@@ -22,6 +22,11 @@ from xdsl.dialects.builtin import ModuleOp
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Property tests go through the same examples in each run, so that a run says something about a change;
+# --hypothesis-profile=default goes through others.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
+
 # A mutant is killed by any failure: it need not be the simplest, nor one seen before.
 settings.register_profile(
     "mutation", phases=(Phase.explicit, Phase.generate), database=None, derandomize=True
