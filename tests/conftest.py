@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Property tests go through the same examples in each run, so that a run says something about a change;
+# Property tests go through the same examples in each run, so that a failure is one of the change;
 # --hypothesis-profile=default goes through others.
 settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
