@@ -3,6 +3,8 @@ where there is more of it."""
 
 import itertools
 import re
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +17,16 @@ from xdsl.dialects.func import FuncOp
 from poetc.budget import Budget
 from poetc.cli import main
 from poetc.compilation import compile_step
+from poetc.costmodel.cost import kernel_cost
 from poetc.costmodel.device import load_device
-from poetc.costmodel.slices import slice_costs
+from poetc.costmodel.slices import SliceCosts, slice_costs
 from poetc.errors import UnscheduledError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
-from poetc.ir.poet import StreamOp
+from poetc.ir.poet import CostAttr, StreamOp, TileOp
 from poetc.ir.text import make_context, parse_module
+from poetc.kernels.access import tiles_of
+from poetc.kernels.analysis import work
 from poetc.kernels.slices import NotTileable
 from poetc.kernels.tiles import tile
 from poetc.options import Given
@@ -30,7 +35,8 @@ from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.memory import plan_graph_memory
 from poetc.planning.problem import ScheduleOptions, problem_view
-from poetc.planning.tile_search import KernelTiles, slice_places
+from poetc.planning.tile_code import TileCode
+from poetc.planning.tile_search import KernelTiles, TiledKernel, slice_places
 from poetc.request import options_of
 from poetc.variants.nests import nest_model
 from poetc.variants.tiling import NestSearch
@@ -186,3 +192,46 @@ def test_results_in_place_leave_room_for_tiles() -> None:
     assert all(problem.tensors[v].bytes == 256 for v in (*operation.inputs, result))
     alone = {frozenset({v}) for v in others}
     assert alone & {variant.streamed for variant in operation.variants}
+
+
+@pytest.mark.slow
+def test_what_is_chosen_has_its_cost_and_is_as_good_as_if_all_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a storage so fast that computing counts: tiles of which nothing was known yet cost what
+    their functions do, and no others would have been better by more than the gap."""
+    given = {"ram": "3KB", "split": "off", "device": "esp32s3", "block": "64"}
+    options = options_of(Given.of(given), lambda _: None)
+    device = options.device
+
+    def energy_nj() -> int:
+        text = Path(GESTURE).read_text()
+        compiled = compile_step(parse_module(text, GESTURE), GESTURE, options).compiled
+        functions = {op.sym_name.data: op for op in compiled.module.ops if isinstance(op, FuncOp)}
+        more = 0
+        for stream in (op for op in compiled.graph.block.ops if isinstance(op, StreamOp)):
+            time_ns = 0
+            for tile_op in (op for op in stream.walk() if isinstance(op, TileOp)):
+                function = functions[tile_op.function.string_value()]
+                calls = prod(-(-end // size) for end, size in tiles_of(function))
+                done = work(function)
+                iterations, loops = done.iterations + calls, done.loops + calls
+                done = replace(done, iterations=iterations, loops=loops)
+                time_ns += kernel_cost(done, device).time_ns
+            assert stream.cost is not None
+            computing_ns = stream.cost.time_ns - stream.cost.read_ns - stream.cost.write_ns
+            assert computing_ns >= time_ns
+            more += computing_ns == time_ns
+        assert more
+        assert compiled.report is not None and compiled.report.status == "optimal"
+        return compiled.report.use.energy_nj
+
+    chosen_nj = energy_nj()
+    cost = TileCode.cost
+
+    def settled(code: TileCode, way: TiledKernel, costs: SliceCosts) -> CostAttr:
+        code.settle(way)
+        return cost(code, way, costs)
+
+    monkeypatch.setattr(TileCode, "cost", settled)
+    assert chosen_nj <= energy_nj() * 1.0101

@@ -89,6 +89,10 @@ MayShare = Callable[[ComputeOp], Iterable[tuple[int, int]]]
 MakeStream = Callable[[int, int, Sequence[SSAValue]], StreamOp]
 """Makes the stream that runs a variant of an operation on operands, some of which are pages."""
 
+Settle = Callable[[Sequence[Step]], "tuple[GraphView, GraphView] | None"]
+"""Finds out what the variants cost that steps run: the view with that, in which the steps mean the
+same, and one with the variants that are worth it now. None where it was known."""
+
 
 @dataclass(frozen=True)
 class GraphView:
@@ -96,8 +100,9 @@ class GraphView:
 
     `values[v]` is the SSA value of tensor v, `computes[k]` the op of operation k. `steps` are those
     of a scheduled graph, step s being op `ops[s]`; both are empty for an unscheduled one. A
-    transfer is the step at which it starts; waits are no steps. `make_stream` and `any_tiles` are
-    there if operations of an unscheduled graph have variants; of a scheduled one, a stream is an
+    transfer is the step at which it starts; waits are no steps. `make_stream`, `settle` and
+    `any_tiles` are there if operations of an unscheduled graph have variants, which cost no less
+    than the problem says, and just that once they are settled; of a scheduled one, a stream is an
     operation with one variant. What is impossible in `any_tiles`, where each operation has one
     variant that needs no more RAM or time than it does in any tiles, is so in all tiles, not just
     in the variants of `problem`.
@@ -110,6 +115,7 @@ class GraphView:
     steps: tuple[Step, ...] = ()
     ops: tuple[IROperation, ...] = ()
     make_stream: MakeStream | None = None
+    settle: Settle | None = None
     any_tiles: Problem | None = None
 
 

@@ -17,13 +17,13 @@ from xdsl.dialects.builtin import (
     i64,
 )
 
-from poetc.ir.graph import graphs
+from poetc.ir.graph import GraphView, graphs
 from poetc.ir.poet import ComputeOp
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.planning.problem import problem_view
 from poetc.planning.tile_search import KernelTiles
 from poetc.planning.variants import KnownTiles, buffers_of
-from poetc.schedule.model.problem import Variant
+from poetc.schedule.model.problem import Compute, Variant
 
 VARIANTS = "poet.variants"
 """Attribute of a compute: an array of dictionaries with the fields of a `Variant`, and the bytes
@@ -42,7 +42,7 @@ class PoetVariantsPass(PoetStreamPass):
         known = KnownTiles()
         options = replace(self.options, known_tiles=known)
         for graph in graphs(op):
-            view = problem_view(graph, options)
+            view = _settled(problem_view(graph, options))
             for compute, operation in zip(view.computes, view.problem.operations, strict=True):
                 # The optimiser also weighs those that need least, where nothing fits.
                 fit = [v for v in operation.variants if v.workspace_bytes <= self.ram]
@@ -53,6 +53,15 @@ class PoetVariantsPass(PoetStreamPass):
                     buffers = buffers_of(compute, operation)
                     ways += (_attribute(variant, buffers, tiles) for variant in fit)
                 compute.attributes[VARIANTS] = ArrayAttr(ways)
+
+
+def _settled(view: GraphView) -> GraphView:
+    """The view when it is known what all of its variants cost."""
+    assert view.settle is not None
+    operations = enumerate(view.problem.operations)
+    all_of = [Compute(k, variant=n) for k, each in operations for n in range(len(each.variants))]
+    found = view.settle(all_of)
+    return view if found is None else _settled(found[1])
 
 
 def _attribute(

@@ -14,10 +14,10 @@ from poetc.planning.fit import Fit
 from poetc.planning.inplace import inplace_candidates
 from poetc.planning.problem import ScheduleOptions, instance_of, problem_view
 from poetc.planning.report import ScheduleReport, with_bound, within_gap
-from poetc.planning.solver import ProgressCallback, Solver, keep_all, restrictions
+from poetc.planning.solver import ProgressCallback, Solver, diagnosis, keep_all, restrictions
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
 from poetc.schedule.model.checker import replay
-from poetc.schedule.model.errors import SolverInterrupted
+from poetc.schedule.model.errors import ScheduleError, SolverInterrupted
 
 
 @dataclass
@@ -25,12 +25,13 @@ class _Way:
     """A place of the parameters, and what is known of it so far.
 
     `bound_nj`: no schedule uses less, inf where there is none. Is that all there is to say, it is
-    `settled`.
+    `settled`. `view` is that in which is searched next, and `found` that of the report.
     """
 
     view: GraphView
     params: str
     bound_nj: float
+    found: GraphView | None = None
     report: ScheduleReport | None = None
     failure: Diagnosis | None = None
     searched: bool = False
@@ -114,28 +115,61 @@ def choose(
         interrupted=best.report.interrupted or interrupted is not None,
     )
     bounds = [way.tried.bound_nj for way in ways if way.tried.bound_nj is not None]
-    return best.view, with_bound(report, min(bounds), options.gap)
+    assert best.found is not None
+    return best.found, with_bound(report, min(bounds), options.gap)
 
 
 def _search(way: _Way, solver: Solver) -> None:
-    """Searches one way, and notes in it what comes of that."""
-    started_s = solver.options.now_s
+    """Searches one way, and notes in it what comes of that. Variants cost no less than the view
+    says: where those of a schedule cost more, there is another search with what they cost, as long
+    as something may be better by more than the gap."""
+    options = solver.options
+    started_s = options.now_s
     way.searched = True
-    try:
-        found = Fit(solver).run()
-    except UnscheduledError as error:
-        if way.report is None:
-            way.failure = failure = error.diagnosis
-            # Also where that is proven for one order only: so are bounds.
-            way.settled = failure.is_proof
-            none = way.settled and failure.reason is not Reason.STRATEGY
-            way.bound_nj = math.inf if none else max(way.bound_nj, solver.bound_nj)
-    else:
-        if found.use.energy_nj < way.energy_nj:
-            way.report = found
+    while True:
+        solver.view = way.view
+        try:
+            found = Fit(solver).run()
+        except UnscheduledError as error:
+            if way.report is None:
+                way.failure = failure = error.diagnosis
+                # Also where that is proven for one order only: so are bounds.
+                way.settled = failure.is_proof
+                none = way.settled and failure.reason is not Reason.STRATEGY
+                way.bound_nj = math.inf if none else max(way.bound_nj, solver.bound_nj)
+            break
         way.bound_nj = min(max(way.bound_nj, solver.bound_nj), way.energy_nj)
-        way.settled = found.status == "optimal"
-    way.spent_s = solver.options.now_s - started_s
+        view = way.view
+        exact = None if view.settle is None else view.settle(found.steps)
+        if exact is not None:
+            view, way.view = exact
+        settled = found if exact is None else _at_costs_of(view, found)
+        if settled is not None and settled.use.energy_nj < way.energy_nj:
+            way.found, way.report = view, settled
+        way.bound_nj = min(way.bound_nj, way.energy_nj)
+        near = way.report is not None and within_gap(way.energy_nj, way.bound_nj, options.gap)
+        way.settled = found.status == "optimal" and (near or exact is None)
+        over = found.interrupted or options.late or options.now_s >= solver.end_s
+        if exact is None or near or over:
+            break
+    if way.view.settle is not None and way.report is not None:
+        # Found in another of these searches than the bound, maybe.
+        near = within_gap(way.energy_nj, way.bound_nj, options.gap)
+        status, bound_nj = "optimal" if near else "feasible", int(way.bound_nj)
+        way.report = replace(way.report, status=status, bound_nj=bound_nj)
+    if way.report is None and way.failure is None:
+        # What variants cost is too much for the deadline.
+        way.failure = diagnosis(way.view.graph, options)
+    way.spent_s = options.now_s - started_s
+
+
+def _at_costs_of(view: GraphView, found: ScheduleReport) -> ScheduleReport | None:
+    """What was found with variants that cost more in `view`; None where it is too late so."""
+    problem = replace(view.problem, ram_bytes=found.problem.ram_bytes)
+    try:
+        return replace(found, problem=problem, use=replay(problem, found.steps))
+    except ScheduleError:
+        return None
 
 
 def _ways(

@@ -16,8 +16,9 @@ from poetc.ir.poet import CostAttr
 from poetc.kernels.analysis import work
 from poetc.kernels.arrange import Machine
 from poetc.kernels.arrange.tile_functions import arranged_tile
+from poetc.kernels.distribute import Nest
 from poetc.kernels.tiles import Tiled
-from poetc.planning.tile_search import TiledKernel
+from poetc.planning.tile_search import TiledKernel, TiledNest
 
 
 @dataclass
@@ -26,7 +27,9 @@ class TileCode:
 
     As a `whole` the kernel costs that. Loops are arranged for the `machine`, so that each operation
     of more code saves `price` instructions of a run; without one they stay as they are. `scale` is
-    the measured time of the whole kernel for the time that is counted.
+    the measured time of the whole kernel for the time that is counted. Arranging takes long: what
+    tiles cost is `known` of those alone that were to be `settled`, and of others that they cost no
+    less than the whole kernel.
     """
 
     device: Device
@@ -35,6 +38,7 @@ class TileCode:
     price: float = 0.0
     scale: float = 1.0
     known: dict[object, Cost] = field(default_factory=dict)
+    functions: dict[FuncOp, FuncOp] = field(default_factory=dict)
 
     @staticmethod
     def of(kernel: FuncOp, whole: CostAttr, device: Device, price: float | None) -> TileCode:
@@ -50,18 +54,24 @@ class TileCode:
         """The function of tiles as it becomes code."""
         if self.machine is None:
             return tiled.function
-        return arranged_tile(tiled.function, self.machine, self.price)
+        if tiled.function not in self.functions:
+            new = arranged_tile(tiled.function, self.machine, self.price)
+            self.functions[tiled.function] = new
+        return self.functions[tiled.function]
+
+    def settle(self, way: TiledKernel) -> bool:
+        """Finds out what the kernel costs in tiles; whether it was not known before."""
+        # What is on storage makes next to no difference.
+        fresh = {(nest, own.tiles): own.tiled for nest, own in _nests(way)}
+        fresh = {key: tiled for key, tiled in fresh.items() if key not in self.known}
+        self.known.update({key: self._computing(tiled) for key, tiled in fresh.items()})
+        return bool(fresh)
 
     def cost(self, way: TiledKernel, costs: SliceCosts) -> CostAttr:
-        """The cost of the kernel in tiles with its transfers: no less than as a whole."""
-        time_ns = energy_nj = 0
-        for nest, own in zip(way.distributed.nests, way.nests, strict=True):
-            # What is on storage makes next to no difference.
-            key = nest, own.tiles
-            if key not in self.known:
-                self.known[key] = self._computing(own.tiled)
-            time_ns += self.known[key].time_ns
-            energy_nj += self.known[key].energy_nj
+        """The cost of the kernel in tiles with its transfers, or no more than that where it is not
+        settled: no less than as a whole."""
+        known = [self.known.get((nest, own.tiles), Cost(0, 0)) for nest, own in _nests(way)]
+        time_ns, energy_nj = (sum(each) for each in zip(*known, strict=True))
         slices_ns = math.ceil(way.transfer_ns)
         write_ns = min(math.ceil(way.write_ns), slices_ns)
         return CostAttr(
@@ -80,3 +90,8 @@ class TileCode:
         done = replace(done, loops=done.loops + calls, iterations=done.iterations + calls)
         time_ns, energy_nj = kernel_cost(done, self.device)
         return Cost(math.ceil(time_ns * self.scale), math.ceil(energy_nj * self.scale))
+
+
+def _nests(way: TiledKernel) -> zip[tuple[Nest, TiledNest]]:
+    """The nests of a kernel, and their tiles."""
+    return zip(way.distributed.nests, way.nests, strict=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
@@ -25,7 +27,7 @@ from poetc.planning.tile_search import KernelTiles, TiledKernel
 from poetc.schedule.arena.pack import round_up
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Operation, Place, Problem, Variant
+from poetc.schedule.model.problem import Compute, Operation, Place, Problem, Step, Variant
 from poetc.schedule.model.rebuild import share
 
 _SMALL = 32
@@ -41,10 +43,10 @@ _WAYS = 3
 @dataclass(frozen=True)
 class KnownTiles:
     """What is known of the tiles of the kernels of a step on one device, by their names, for all
-    that look for some; and how they become code, with loops that are arranged or are not."""
+    that look for some; and how they become code."""
 
     kernels: dict[str, KernelTiles] = field(default_factory=dict)
-    codes: dict[tuple[str, bool], TileCode] = field(default_factory=dict)
+    codes: dict[str, TileCode] = field(default_factory=dict)
 
 
 def with_variants(
@@ -54,20 +56,18 @@ def with_variants(
     `ram_bytes` at the costs of `device`; without a limit with those that need as little RAM as is
     known to be possible, where it is they that need most, whatever they cost. Raises InputError
     where it has no storage."""
-    arranges = ram_bytes is not None
-    made = _Variants(view, device, slice_costs(device), align, known, arranges)
+    made = _Variants(view, device, slice_costs(device), align, known)
     any_tiles = made.least_problem(ram_bytes)
     instance = Instance(any_tiles)
     needed_bytes, _ = ram_needed_in_any_order(instance)
-    deadline_ns = any_tiles.deadline_ns
-    if ram_bytes is None:
-        problem = made.problem(lambda k: made.smallest(k, needed_bytes))
-    elif needed_bytes <= ram_bytes and time_needed(instance) <= (deadline_ns or math.inf):
-        problem = made.problem(lambda k: made.of(k, ram_bytes, needed_bytes))
-    else:
-        # There is no schedule in any tiles.
-        problem = view.problem
-    return replace(view, problem=problem, make_stream=made.stream, any_tiles=any_tiles)
+    in_time = time_needed(instance) <= (any_tiles.deadline_ns or math.inf)
+    for k in range(instance.n):
+        if ram_bytes is None:
+            made.offer_smallest(k, needed_bytes)
+        elif needed_bytes <= ram_bytes and in_time:
+            made.offer(k, ram_bytes, needed_bytes)
+        # Else there is no schedule in any tiles.
+    return replace(made.tiled(), any_tiles=any_tiles)
 
 
 def drop_kernels(graph: GraphOp, before: Iterable[RunOp]) -> None:
@@ -86,6 +86,17 @@ def drop_kernels(graph: GraphOp, before: Iterable[RunOp]) -> None:
             op.erase()
 
 
+class _Way(NamedTuple):
+    """A way to run an operation: the tensors that are `streamed`, and the kernel in tiles."""
+
+    streamed: frozenset[int]
+    tiled: TiledKernel
+
+
+Ways = Mapping[int, tuple[_Way, ...]]
+"""The variants of each operation."""
+
+
 @dataclass
 class _Variants:
     """The variants of the operations of a view, by their numbers."""
@@ -95,8 +106,8 @@ class _Variants:
     costs: SliceCosts
     align: int
     known: KnownTiles
-    arranges: bool
-    ways: dict[int, list[TiledKernel]] = field(default_factory=dict)
+    offered: dict[int, list[_Way]] = field(default_factory=dict)
+    """Of each operation the ways to run it, whether they are worth it or not."""
     names: dict[int, str] = field(default_factory=dict)
     """Of tile functions that are in the module, by the identities of what they are made of."""
 
@@ -106,6 +117,27 @@ class _Variants:
         self.module = module
         self.functions = named_in(module, FuncOp)
         self.lowered = lowered_kernels(module.ops)
+
+    def tiled(self) -> GraphView:
+        """The view with those variants that are worth it at what is known of their cost."""
+        ways = {
+            k: self._undominated(k, self.offered.get(k, [])) for k in range(len(self.view.computes))
+        }
+        return self._view(ways)
+
+    def _view(self, ways: Ways) -> GraphView:
+        problem = self.problem(lambda k: tuple(self._variant(k, way) for way in ways[k]))
+        make_stream, settle = partial(self.stream, ways), partial(self.settle, ways)
+        return replace(self.view, problem=problem, make_stream=make_stream, settle=settle)
+
+    def settle(self, ways: Ways, steps: Sequence[Step]) -> tuple[GraphView, GraphView] | None:
+        """What `GraphView.settle` does, of the view with these ways."""
+        fresh = [
+            self._code(step.operation).settle(ways[step.operation][step.variant].tiled)
+            for step in steps
+            if isinstance(step, Compute) and step.variant is not None
+        ]
+        return (self._view(ways), self.tiled()) if any(fresh) else None
 
     def problem(self, variants: Callable[[int], tuple[Variant, ...]]) -> Problem:
         """The problem with these variants of each operation."""
@@ -155,59 +187,51 @@ class _Variants:
         positions, _ = self._streamable(k, kernel)
         return kernel.least_moving_ns(positions[v], written)
 
-    def of(self, k: int, ram_bytes: int, least_bytes: int) -> tuple[Variant, ...]:
-        """The variants of operation `k` within some RAM, among them the one in `least_bytes` or the
-        least that is found; its kernel in tiles is kept for each."""
-        operation = self.view.problem.operations[k]
+    def offer(self, k: int, ram_bytes: int, least_bytes: int) -> None:
+        """Finds ways to run operation `k` within some RAM, among them the one in `least_bytes` or
+        the least that is found."""
         kernel = self._kernel(k)
         if kernel is None:
-            return ()
+            return
+        operation, unit = self.view.problem.operations[k], self._unit(k)
         positions, streamable = self._streamable(k, kernel)
-        unit = self._unit(k)
-        found: list[tuple[Variant, TiledKernel]] = []
+        found = self.offered.setdefault(k, [])
         for streamed in self._sets(operation, positions, streamable, kernel, ram_bytes):
             at = frozenset().union(*(positions[v] for v in streamed))
             # In place results take no room, where what they replace dies; or they do.
             for count, shared in ((_WAYS, True), (1, False)):
                 room_bytes = ram_bytes - self._resident_bytes(k, streamed, shared)
                 ways = kernel.front(at, room_bytes // unit * unit, count)
-                found += ((self._variant(k, streamed, way), way) for way in ways)
-        if smallest := self.smallest(k, least_bytes):
-            found += zip(smallest, self.ways[k], strict=True)
-        kept = self._undominated(k, dict(found))
-        self.ways[k] = list(kept.values())
-        return tuple(kept)
+                found += (_Way(streamed, way) for way in ways)
+        self.offer_smallest(k, least_bytes)
 
-    def smallest(self, k: int, ram_bytes: int) -> tuple[Variant, ...]:
-        """The variant of operation `k` that streams all that it can, within some RAM if possible,
-        and else in as little as is found."""
+    def offer_smallest(self, k: int, ram_bytes: int) -> None:
+        """Finds the way to run operation `k` that streams all that it can, within some RAM if
+        possible, and else in as little as is found."""
         kernel = self._kernel(k)
         if kernel is None:
-            return ()
+            return
         positions, streamable = self._streamable(k, kernel)
         if not streamable:
-            return ()
+            return
         streamed, unit = frozenset(streamable), self._unit(k)
         room_bytes = ram_bytes - self._resident_bytes(k, streamed, shared=True)
         at = frozenset().union(*(positions[v] for v in streamed))
         way = kernel.smallest(at, max(0, room_bytes) // unit * unit)
-        if way is None:
-            return ()
-        self.ways[k] = [way]
-        return (self._variant(k, streamed, way),)
+        if way is not None:
+            self.offered.setdefault(k, []).append(_Way(streamed, way))
 
-    def _undominated(
-        self, k: int, found: Mapping[Variant, TiledKernel]
-    ) -> dict[Variant, TiledKernel]:
+    def _undominated(self, k: int, found: Sequence[_Way]) -> tuple[_Way, ...]:
         """Those than which none needs less RAM, energy and time, moving whole tensors in place of
         slices."""
         tensors, operation = self.view.problem.tensors, self.view.problem.operations[k]
-        needed = {
-            v: v.workspace_bytes + self._resident_bytes(k, v.streamed, shared=False) for v in found
-        }
+
+        def needed(variant: Variant) -> int:
+            resident_bytes = self._resident_bytes(k, variant.streamed, shared=False)
+            return variant.workspace_bytes + resident_bytes
 
         def better(one: Variant, other: Variant) -> bool:
-            if not one.streamed <= other.streamed or needed[one] > needed[other]:
+            if not one.streamed <= other.streamed or needed_bytes[one] > needed_bytes[other]:
                 return False
             energy_nj, time_ns = one.energy_nj, one.time_ns
             for v in other.streamed - one.streamed:
@@ -216,24 +240,27 @@ class _Variants:
                 time_ns += tensor.pageout_time_ns if made else tensor.pagein_time_ns
             return energy_nj <= other.energy_nj and time_ns <= other.time_ns
 
-        kept: dict[Variant, TiledKernel] = {}
-        for v, way in found.items():
-            if not any(better(other, v) for other in kept):
-                kept = {other: of for other, of in kept.items() if not better(v, other)}
-                kept[v] = way
-        return kept
+        kept: dict[Variant, _Way] = {}
+        variants = [self._variant(k, way) for way in found]
+        needed_bytes = {variant: needed(variant) for variant in variants}
+        for variant, way in zip(variants, found, strict=True):
+            if not any(better(other, variant) for other in kept):
+                kept = {other: of for other, of in kept.items() if not better(variant, other)}
+                kept[variant] = way
+        return tuple(kept.values())
 
-    def _variant(self, k: int, streamed: frozenset[int], way: TiledKernel) -> Variant:
-        """A kernel in tiles as a variant of operation `k`."""
-        cost = self._code(k).cost(way, self.costs)
+    def _variant(self, k: int, way: _Way) -> Variant:
+        """A way to run operation `k`, at what is known of its cost."""
+        tiled = way.tiled
+        cost = self._code(k).cost(tiled, self.costs)
         return Variant(
-            streamed,
+            way.streamed,
             round_up(cost.workspace, self._unit(k)),
             cost.time_ns,
-            math.ceil(way.transfer_ns),
+            math.ceil(tiled.transfer_ns),
             cost.energy_nj,
-            way.read_bytes,
-            way.written_bytes,
+            tiled.read_bytes,
+            tiled.written_bytes,
         )
 
     def _resident_bytes(self, k: int, streamed: frozenset[int], shared: bool) -> int:
@@ -278,10 +305,9 @@ class _Variants:
         if name not in self.known.kernels:
             # The module may lose the function, once its graph is scheduled.
             self.known.kernels[name] = KernelTiles(lowered.clone(), self.costs)
-        if (name, self.arranges) not in self.known.codes:
-            self.known.codes[name, self.arranges] = TileCode.of(
-                function, compute.cost or CostAttr(0), self.device, price if self.arranges else None
-            )
+        if name not in self.known.codes:
+            whole = compute.cost or CostAttr(0)
+            self.known.codes[name] = TileCode.of(function, whole, self.device, price)
         return self.known.kernels[name]
 
     def _streamable(
@@ -334,9 +360,9 @@ class _Variants:
                 closed.append(frozenset(streamed))
         return list(dict.fromkeys(closed))
 
-    def stream(self, k: int, variant: int, operands: Sequence[SSAValue]) -> StreamOp:
-        """The stream of a variant, whose tile functions are in the module then."""
-        compute, way = self.view.computes[k], self.ways[k][variant]
+    def stream(self, ways: Ways, k: int, variant: int, operands: Sequence[SSAValue]) -> StreamOp:
+        """The stream of a variant that is settled, whose tile functions are in the module then."""
+        compute, way = self.view.computes[k], ways[k][variant].tiled
         assert isinstance(compute, ComputeOp)
         assert compute.kernel is not None
         kernel, code = compute.kernel.string_value(), self._code(k)
@@ -347,7 +373,7 @@ class _Variants:
         """How the tiles of operation `k`, whose kernel is known, become code."""
         compute = self.view.computes[k]
         assert isinstance(compute, ComputeOp) and compute.kernel is not None
-        return self.known.codes[compute.kernel.string_value(), self.arranges]
+        return self.known.codes[compute.kernel.string_value()]
 
     def _name(self, kernel: str, code: TileCode, tiled: Tiled) -> str:
         """The name of a tile function in the module."""
