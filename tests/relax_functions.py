@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,11 +27,21 @@ from tvm.relax.training.optimizer import SGD, MomentumSGD
 
 nn = relax.op.nn
 
+
+def _module_of(thing: Any, file: str | None = None, found: Any = inspect.getmodule) -> Any:
+    return (
+        sys.modules.get(thing.f_globals["__name__"])
+        if inspect.isframe(thing)
+        else found(thing, file)
+    )
+
+
 # For every function of a script TVM looks for the source of all frames of the stack: pytest's are
-# many, those of a thread are few.
-reader = threading.Thread(target=import_module, args=("relax_scripts",))
-reader.start()
-reader.join()
+# many, those of a thread are few. For a frame Python would look at the files of all modules.
+with mock.patch.object(inspect, "getmodule", _module_of):
+    reader = threading.Thread(target=import_module, args=("relax_scripts",))
+    reader.start()
+    reader.join()
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,36 @@ each element."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from poetc.kernels.analysis import buffers
+
+
+@cache
+def evaluator(
+    exprs: tuple[AffineExpr, ...], dims: int, symbols: int
+) -> Callable[..., tuple[int, ...]]:
+    """A function of the values of dimensions and symbols that returns those of the expressions."""
+    names = ", ".join([*(f"d{i}" for i in range(dims)), *(f"s{i}" for i in range(symbols))])
+    text = "".join(f"{e}, " for e in exprs).replace("floordiv", "//").replace("mod", "%")
+    return eval(f"lambda {names}: ({text})")
+
+
+@cache
+def kind(op: Operation) -> tuple[Hashable, ...]:
+    """What an operation without regions does with its operands."""
+    assert not op.regions and len(op.results) == 1, op.name
+    known = (*sorted((k, str(v)) for k, v in op.properties.items()),)
+    return op.name, str(op.results[0].type), known
+
+
+COMPARISONS = {"eq": int.__eq__, "ge": int.__ge__, "le": int.__le__}
 
 
 class Recorder:
@@ -38,6 +60,7 @@ class Recorder:
         self.once: set[tuple[int, tuple[int, ...]]] = set()
         self.results = {self.buffer[value] for value in results}
         self.values: dict[SSAValue, int] = {}
+        self.steps: dict[Block, list[Callable[[], list[int] | None]]] = {}
         self._block(function.body.block)
         return {
             (number, at): found
@@ -47,67 +70,110 @@ class Recorder:
         }
 
     def _block(self, block: Block) -> list[int]:
-        for op in block.ops:
-            if isinstance(op, affine.YieldOp | func.ReturnOp):
-                return [self.values[value] for value in op.operands]
-            self._run(op)
-        return []
+        steps = self.steps.get(block)
+        if steps is None:
+            steps = self.steps[block] = [self._step(op) for op in block.ops]
+        yielded: list[int] = []
+        for step in steps:
+            yielded = step() or []
+        return yielded
 
-    def _at(self, map_: AffineMap, operands: Sequence[SSAValue]) -> tuple[int, ...]:
-        numbers = [self.values[value] for value in operands]
-        return tuple(map_.eval(numbers[: map_.num_dims], numbers[map_.num_dims :]))
+    def _at(self, map_: AffineMap, operands: Sequence[SSAValue]) -> Callable[[], tuple[int, ...]]:
+        """Returns a function, as do those below: each operation is looked at once."""
+        values, found = self.values, evaluator(map_.results, map_.num_dims, map_.num_symbols)
+        return lambda: found(*[values[operand] for operand in operands])
 
-    def _run(self, op: Operation) -> None:
+    def _step(self, op: Operation) -> Callable[[], list[int] | None]:
+        values = self.values
         match op:
+            case affine.YieldOp() | func.ReturnOp():
+                operands = tuple(op.operands)
+                return lambda: [values[value] for value in operands]
             case affine.ForOp():
-                (low,) = self._at(op.lowerBoundMap.data, op.lowerBoundOperands)
-                (high,) = self._at(op.upperBoundMap.data, op.upperBoundOperands)
-                carried = [self.values[value] for value in op.inits]
-                for i in range(low, high):
-                    body = op.body.block
-                    self.values.update(zip(body.args, (i, *carried), strict=True))
-                    carried = self._block(body)
-                self.values.update(zip(op.results, carried, strict=True))
+                return self._loop(op)
             case affine.IfOp():
-                condition = op.condition.data
-                numbers = [self.values[value] for value in op.args]
-                dims, symbols = numbers[: condition.num_dims], numbers[condition.num_dims :]
-                holds = True
-                for c in condition.constraints:
-                    left, right = (e.eval(dims, symbols) for e in (c.lhs, c.rhs))
-                    holds &= {"eq": left == right, "ge": left >= right, "le": left <= right}[
-                        c.kind.name
-                    ]
-                region = op.then_region if holds else op.else_region
-                found = self._block(region.block) if region.blocks else []
-                self.values.update(zip(op.results, found, strict=True))
+                return self._choice(op)
             case affine.LoadOp():
-                self.values[op.result] = self._load(op.memref, self._at(op.map.data, op.indices))
+                place, result = self._place(op.memref, op.map.data, op.indices), op.result
+
+                def load() -> None:
+                    at = place()
+                    known = self.memory.get(at)
+                    values[result] = self.number("element", *at) if known is None else known
+
+                return load
             case affine.StoreOp():
-                place = (self.buffer[op.memref], self._at(op.map.data, op.indices))
-                assert isinstance(op.memref.type, MemRefType)
-                shape = op.memref.type.get_shape()
-                assert all(0 <= i < n for i, n in zip(place[1], shape, strict=True))
-                assert place not in self.once or place[0] not in self.results, "stored twice"
-                self.once.add(place)
-                self.memory[place] = self.values[op.value]
+                place, value = self._place(op.memref, op.map.data, op.indices), op.value
+
+                def store() -> None:
+                    at = place()
+                    assert at not in self.once or at[0] not in self.results, "stored twice"
+                    self.once.add(at)
+                    self.memory[at] = values[value]
+
+                return store
             case affine.ApplyOp():
-                (self.values[op.result],) = self._at(op.map.data, op.mapOperands)
+                at, result = self._at(op.map.data, tuple(op.mapOperands)), op.result
+                return lambda: values.update([(result, at()[0])])
             case arith.ConstantOp() if isinstance(op.result.type, IndexType):
                 assert isinstance(op.value, IntegerAttr)
-                self.values[op.result] = op.value.value.data
+                values[op.result] = op.value.value.data
+                return lambda: None
             case memref.GetGlobalOp():
                 self.buffer[op.memref] = -1 - self.number("table", str(op.name_))
+                return lambda: None
             case _:
-                assert not op.regions and len(op.results) == 1, op.name
-                operands = (self.values[value] for value in op.operands)
-                known = (*sorted((k, str(v)) for k, v in op.properties.items()),)
-                self.values[op.results[0]] = self.number(
-                    op.name, str(op.results[0].type), known, *operands
-                )
+                does, operands, result = kind(op), tuple(op.operands), op.results[0]
 
-    def _load(self, buffer: SSAValue, at: tuple[int, ...]) -> int:
-        place = (self.buffer[buffer], at)
+                def compute() -> None:
+                    values[result] = self.number(*does, *[values[value] for value in operands])
+
+                return compute
+
+    def _loop(self, op: affine.ForOp) -> Callable[[], None]:
+        values, body = self.values, op.body.block
+        low = self._at(op.lowerBoundMap.data, tuple(op.lowerBoundOperands))
+        high = self._at(op.upperBoundMap.data, tuple(op.upperBoundOperands))
+        arguments, inits, results = body.args, tuple(op.inits), tuple(op.results)
+
+        def loop() -> None:
+            carried = [values[value] for value in inits]
+            for i in range(*low(), *high()):
+                values.update(zip(arguments, (i, *carried), strict=True))
+                carried = self._block(body)
+            values.update(zip(results, carried, strict=True))
+
+        return loop
+
+    def _choice(self, op: affine.IfOp) -> Callable[[], None]:
+        values, condition = self.values, op.condition.data
+        sides = (*(side for c in condition.constraints for side in (c.lhs, c.rhs)),)
+        found = evaluator(sides, condition.num_dims, condition.num_symbols)
+        comparisons = [COMPARISONS[c.kind.name] for c in condition.constraints]
+        operands, results = tuple(op.args), tuple(op.results)
+
+        def choice() -> None:
+            numbers = iter(found(*[values[value] for value in operands]))
+            holds = all(compare(next(numbers), next(numbers)) for compare in comparisons)
+            region = op.then_region if holds else op.else_region
+            yielded = self._block(region.block) if region.blocks else []
+            values.update(zip(results, yielded, strict=True))
+
+        return choice
+
+    def _place(
+        self, buffer: SSAValue, map_: AffineMap, operands: Sequence[SSAValue]
+    ) -> Callable[[], tuple[int, tuple[int, ...]]]:
         assert isinstance(buffer.type, MemRefType)
-        assert all(0 <= i < n for i, n in zip(at, buffer.type.get_shape(), strict=True))
-        return self.memory[place] if place in self.memory else self.number("element", *place)
+        at, shape, number = (
+            self._at(map_, tuple(operands)),
+            buffer.type.get_shape(),
+            self.buffer[buffer],
+        )
+
+        def place() -> tuple[int, tuple[int, ...]]:
+            index = at()
+            assert all(0 <= i < n for i, n in zip(index, shape, strict=True))
+            return number, index
+
+        return place

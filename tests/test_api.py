@@ -27,13 +27,19 @@ jnp = jax.numpy
 
 ROOT = Path(__file__).parent.parent
 MODEL = MODELS / "gesture_mlp.mlir"
-KEYS = jax.random.split(jax.random.key(7), 4)
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int, scale: float = 1.0) -> Any:
+    return jnp.asarray(RNG.normal(0, scale, shape), jnp.float32)
+
+
 PARAMS = {
-    "hidden": {"w": 0.3 * jax.random.normal(KEYS[0], (24, 32)), "b": jnp.zeros(32)},
-    "out": 0.3 * jax.random.normal(KEYS[1], (32, 5)),
+    "hidden": {"w": normal(24, 32, scale=0.3), "b": jnp.zeros(32)},
+    "out": normal(32, 5, scale=0.3),
 }
-X = jax.random.normal(KEYS[2], (8, 24))
-LABELS = jax.random.randint(KEYS[3], (8,), 0, 5)
+X = normal(8, 24)
+LABELS = jnp.asarray(RNG.integers(0, 5, 8, np.int32))
 
 
 @pytest.fixture(autouse=True)
