@@ -171,6 +171,14 @@ def test_special_cases(name: str, x: float, expected: float) -> None:
     assert np.isnan(expected) or np.signbit(got) == np.signbit(expected)
 
 
+def test_tanh_is_odd_and_never_falls() -> None:
+    x = np.sort(np.concatenate([samples(), np.linspace(0.4, 1.1, 2_000_000, dtype=np.float32)]))
+    x = x[~np.isnan(x)]
+    y = mathlib.evaluate("tanh", x)
+    assert (np.diff(y) >= 0).all()
+    assert np.array_equal(mathlib.evaluate("tanh", -x).view(np.int32), (-y).view(np.int32))
+
+
 def arity(name: str) -> int:
     return len(mathlib.function(mathlib.symbols()[name]).body.block.args)
 

@@ -154,49 +154,80 @@ func.func @poetc_logf(%x: f32) -> f32
 }
 
 func.func @poetc_tanhf(%x: f32) -> f32
-    attributes {cycles = 30.0 : f32, unlike_fused = [0.78125 : f32]} {
+    attributes {cycles = 30.0 : f32, unlike_fused = [0.75 : f32]} {
+  // |x| < 0.6875: tanh(x) = x + x * (0 - z * (p0 + p1 * z) / (q0 + z)), z = x^2, error 2^-26;
+  // 0 - 0 is +0, so that -0 stays.
+  %z = arith.mulf %x, %x : f32
+  %p1 = arith.constant 0.0037874712 : f32
+  %p0 = arith.constant 0.8239008 : f32
+  %q0 = arith.constant 2.4717057 : f32
+  %zero = arith.constant 0.0 : f32
+  %p1z = arith.mulf %p1, %z : f32
+  %p = arith.addf %p1z, %p0 : f32
+  %zp = arith.mulf %z, %p : f32
+  %q = arith.addf %z, %q0 : f32
+  %less = arith.divf %zp, %q : f32
+  %more = arith.subf %zero, %less : f32
+  %x_more = arith.mulf %x, %more : f32
+  %near = arith.addf %x, %x_more : f32
+  // else tanh(a) = 1 - 2 / (exp(2 a) + 1), a = |x|, which is 1 from 9.02 on
   %abs_mask = arith.constant 2147483647 : i32
   %bits = arith.bitcast %x : f32 to i32
   %a_bits = arith.andi %bits, %abs_mask : i32
   %sign = arith.subi %bits, %a_bits : i32
-  %a = arith.bitcast %a_bits : i32 to f32
-  // |x| < 0.625: tanh(a) = a + a * z * p(z), z = a^2, p of degree 4, error 2^-28
-  %z = arith.mulf %a, %a : f32
-  %p4 = arith.constant -0.005715499 : f32
-  %p3 = arith.constant 0.020649103 : f32
-  %p2 = arith.constant -0.053743005 : f32
-  %p1 = arith.constant 0.13331485 : f32
-  %p0 = arith.constant -0.33333284 : f32
-  %p4z = arith.mulf %p4, %z : f32
-  %p43 = arith.addf %p4z, %p3 : f32
-  %p43z = arith.mulf %p43, %z : f32
-  %p42 = arith.addf %p43z, %p2 : f32
-  %p42z = arith.mulf %p42, %z : f32
-  %p41 = arith.addf %p42z, %p1 : f32
-  %p41z = arith.mulf %p41, %z : f32
-  %p = arith.addf %p41z, %p0 : f32
-  %pz = arith.mulf %p, %z : f32
-  %a_pz = arith.mulf %a, %pz : f32
-  %near = arith.addf %a, %a_pz : f32
-  // else: tanh(a) = 1 - 2 / (exp(2 a) + 1), which is 1 from 9.02 on
+  // Clamped to 16 as an integer, which NaN is, too.
+  %limit = arith.constant 1098907648 : i32
+  %beyond = arith.cmpi sgt, %a_bits, %limit : i32
+  %clamped = arith.select %beyond, %limit, %a_bits : i32
+  %a_in = arith.bitcast %clamped : i32 to f32
+  // 2 a = n * ln(2) + 2 h, as in exp; a float is near enough to ln(2).
+  %two_log2e = arith.constant 2.88539 : f32
+  %shifter = arith.constant 12582912.0 : f32
+  %half_ln2 = arith.constant 0.3465736 : f32
+  %a_log2 = arith.mulf %a_in, %two_log2e : f32
+  %shifted = arith.addf %a_log2, %shifter : f32
+  %nf = arith.subf %shifted, %shifter : f32
+  %n_ln2 = arith.mulf %nf, %half_ln2 : f32
+  %h = arith.subf %a_in, %n_ln2 : f32
+  // exp(2 h) = 1 + h * e(h), e of degree 4, error 2^-25 of tanh
+  %e4 = arith.constant 0.26618662 : f32
+  %e3 = arith.constant 0.6703691 : f32
+  %e2 = arith.constant 1.3333684 : f32
+  %e1 = arith.constant 1.9999659 : f32
+  %e0 = arith.constant 1.9999999 : f32
   %one = arith.constant 1.0 : f32
+  %e4h = arith.mulf %e4, %h : f32
+  %e43 = arith.addf %e4h, %e3 : f32
+  %e43h = arith.mulf %e43, %h : f32
+  %e42 = arith.addf %e43h, %e2 : f32
+  %e42h = arith.mulf %e42, %h : f32
+  %e41 = arith.addf %e42h, %e1 : f32
+  %e41h = arith.mulf %e41, %h : f32
+  %e = arith.addf %e41h, %e0 : f32
+  %he = arith.mulf %h, %e : f32
+  %exp_2h = arith.addf %one, %he : f32
+  // * 2^n, which is added to the exponent: the low bits of `shifted` are n
+  %exponent_bit = arith.constant 23 : i32
+  %shifted_bits = arith.bitcast %shifted : f32 to i32
+  %n_high = arith.shli %shifted_bits, %exponent_bit : i32
+  %exp_2h_bits = arith.bitcast %exp_2h : f32 to i32
+  %exp_2a_bits = arith.addi %exp_2h_bits, %n_high : i32
+  %exp_2a = arith.bitcast %exp_2a_bits : i32 to f32
   %two = arith.constant 2.0 : f32
-  %limit = arith.constant 10.0 : f32
-  %beyond = arith.cmpf ogt, %a, %limit : f32
-  %a_in = arith.select %beyond, %limit, %a : f32
-  %twice = arith.addf %a_in, %a_in : f32
-  %e = func.call @poetc_expf(%twice) : (f32) -> f32
-  %e_plus_one = arith.addf %e, %one : f32
-  %rest = arith.divf %two, %e_plus_one : f32
+  %exp_plus_one = arith.addf %exp_2a, %one : f32
+  %rest = arith.divf %two, %exp_plus_one : f32
   %far = arith.subf %one, %rest : f32
-  %switch = arith.constant 0.625 : f32
-  %is_near = arith.cmpf olt, %a, %switch : f32
-  %size = arith.select %is_near, %near, %far : f32
-  %size_bits = arith.bitcast %size : f32 to i32
-  %signed_bits = arith.ori %size_bits, %sign : i32
-  %value = arith.bitcast %signed_bits : i32 to f32
-  %nan = arith.cmpf uno, %x, %x : f32
-  %result = arith.select %nan, %x, %value : f32
+  %far_bits = arith.bitcast %far : f32 to i32
+  %signed_bits = arith.ori %far_bits, %sign : i32
+  %infinity = arith.constant 2139095040 : i32
+  %sign_bit = arith.constant 31 : i32
+  %below_nan = arith.subi %infinity, %a_bits : i32
+  %ones_if_nan = arith.shrsi %below_nan, %sign_bit : i32
+  %or_nan_bits = arith.ori %signed_bits, %ones_if_nan : i32
+  %or_nan = arith.bitcast %or_nan_bits : i32 to f32
+  %switch = arith.constant 0.47265625 : f32
+  %is_near = arith.cmpf olt, %z, %switch : f32
+  %result = arith.select %is_near, %near, %or_nan : f32
   func.return %result : f32
 }
 
