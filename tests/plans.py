@@ -24,6 +24,7 @@ from poetc.backends.plan.source import PlanExecutor
 from poetc.backends.plan.table import Table, table_of
 from poetc.image import ImageLayout, layout_of, pack, page_offset
 from poetc.ir.graph import graphs
+from poetc.page import PAGE_TRAILER_BYTES, block_ranges
 
 DRIVER = Path(__file__).parent / "plan_driver.c"
 HEADER_BYTES, CRC_BYTES = 24, 4
@@ -138,14 +139,21 @@ def results_crc(
 
 
 def pages_of(layout: ImageLayout | None) -> list[tuple[int, int]]:
-    """Offsets and lengths of the values of parameters, in both banks of those that are updated.
+    """Offsets and lengths of the values of parameters, in both banks of those that are updated; of
+    pages in blocks, those of each block.
 
     What is behind them, and the record, depend on the program as well as on the values.
     """
     if layout is None:
         return [(0, 0)]
-    banks = {(page_offset(layout, t, s), t.bytes) for t in layout.tensors for s in (0, 1)}
-    return sorted(banks)
+    found: set[tuple[int, int]] = set()
+    for tensor in layout.tensors:
+        for bank in (0, 1):
+            at = page_offset(layout, tensor, bank)
+            for begin, end in block_ranges(tensor.bytes, tensor.block_bytes):
+                found.add((at + begin, end - begin))
+                at += PAGE_TRAILER_BYTES
+    return sorted(found)
 
 
 def with_pages(crc: int, image: bytes, layout: ImageLayout | None) -> int:
@@ -220,8 +228,11 @@ def reordered(plan: Plan, table: Table, rng: random.Random) -> bytes | None:
             case _ if isinstance(step, Run):
                 place = rng.randrange(0, plan.arena_bytes + 4, 4)
                 places = list(step.places)
-                places[rng.randrange(len(places))] = place
-                steps[at] = replace(step, places=tuple(places))
+                if places:
+                    places[rng.randrange(len(places))] = place
+                    steps[at] = replace(step, places=tuple(places))
+                elif step.workspace is not None:
+                    steps[at] = replace(step, workspace=place)
             case _ if isinstance(step, PageIn):
                 steps[at] = replace(step, place=rng.randrange(0, plan.arena_bytes + 4, 4))
             case _:

@@ -11,7 +11,8 @@ import numpy as np
 from c_support import load_library
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.backends.c.emit import emit
+from poetc.backends.c.emit import Executor, emit
+from poetc.backends.c.layout import arena_offset
 from poetc.image import ImageLayout, layout_of, unpack
 from poetc.ir.graph import graphs
 from poetc.tensors import read_tensors
@@ -43,17 +44,22 @@ class Fault(IntEnum):
 class Machine:
     """A device with a program and a store. Its RAM is filled with garbage at each start.
 
-    `inputs` are written before each step: at least one.
+    `inputs` are written before each step: at least one. With an `executor` the schedule is a plan.
     """
 
     def __init__(
-        self, module: ModuleOp, directory: Path, inputs: dict[int, np.ndarray], *flags: str
+        self,
+        module: ModuleOp,
+        directory: Path,
+        inputs: dict[int, np.ndarray],
+        *flags: str,
+        executor: Executor | None = None,
     ) -> None:
         layout = layout_of(graphs(module)[0])
         assert layout is not None
         self.layout: ImageLayout = layout
         self.directory, self.inputs = directory, inputs
-        emit(module, directory)
+        emit(module, directory, executor=executor)
         sources = [p for p in directory.glob("*.c") if p.name != "main.c"]
         flags = ("-O2", f"-I{directory}", *flags)
         library = load_library([*sources, SOURCE], directory / "model.so", flags=flags)
@@ -63,8 +69,14 @@ class Machine:
         self.tensors = read_tensors(directory)
         self.store = ctypes.c_void_p(library.power_new(layout.storage_bytes, layout.unit_bytes))
         self.results = len(self.tensors.results)
+        # A plan has each argument where the graph has it.
+        self.planned = {}
+        if executor is not None:
+            self.planned = {i: arena_offset(graphs(module)[0].arguments[i]) for i in inputs}
 
     def _arena(self) -> int:
+        for i, offset in self.planned.items():
+            return self.library.model_argument(i) - offset
         for where, places in (
             (self.library.model_argument, self.tensors.arguments),
             (self.library.model_result, self.tensors.results),

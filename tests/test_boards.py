@@ -179,20 +179,27 @@ def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
 
 
 @pytest.mark.slow
-def test_microbit_trains_in_tiles(tmp_path: Path, host: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "ram", "stack", "executor"),
+    [("lenet5", 8 * 1024, 640, "code"), ("gesture_mlp", 5 * 1024, 1200, "plan")],
+)
+def test_microbit_trains_in_tiles(
+    model: str, ram: int, stack: int, executor: str, tmp_path: Path, host: Path
+) -> None:
     """Kernels whose tensors do not fit into 8 KB stream them; RAM ends there."""
-    ram = 8 * 1024
     directory = compile_board(
-        "lenet5",
+        model,
         tmp_path / "fw",
         "microbit",
         f"--ram={ram}",
-        "--stack=640",
+        f"--stack={stack}",
+        f"--executor={executor}",
         "--split=off",
         "--stream=auto",
     )
+    assert "poetc_slice.c" in (directory / "Makefile").read_text()
     found = run(directory, 1)
-    assert all_results(directory) == host_results("lenet5", 1, host)
+    assert all_results(directory) == host_results(model, 1, host)
     check_ram(directory, ram)
     assert found.ram <= ram and found.stack_used <= found.stack
 

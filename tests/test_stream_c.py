@@ -19,6 +19,7 @@ from test_power_loss import Trial
 
 import poetc
 from poetc.backends.c.layout import static_ram_bytes
+from poetc.backends.plan.source import PlanExecutor
 from poetc.cli import main
 from poetc.errors import InputError
 from poetc.image import pack, unpack
@@ -92,12 +93,32 @@ def test_models_in_little_ram(
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory):
+def small():
+    return streamed("gesture_mlp", 1500, 64)
+
+
+@pytest.fixture(scope="module", params=[None, PlanExecutor()], ids=["code", "plan"])
+def machine(request: pytest.FixtureRequest, small, tmp_path_factory: pytest.TempPathFactory):
     """A step in tiles on a store that loses power, and what is in its image at the start."""
-    model, module = streamed("gesture_mlp", 1500, 64)
+    return machine_of(small, tmp_path_factory.mktemp("tiles") / "out", request.param)
+
+
+def machine_of(step, directory: Path, executor: PlanExecutor | None):
+    model, module = step
     inputs = {i: a for i, a in enumerate(model.arguments) if graphs(module)[0].role(i) == "input"}
-    found = Machine(module, tmp_path_factory.mktemp("tiles") / "out", inputs)
+    found = Machine(module, directory, inputs, executor=executor)
     return found, pack(found.layout, parameters(found.layout, model.arguments))
+
+
+def test_a_plan_moves_what_code_moves(small, tmp_path: Path):
+    """Each write of a step has the same bytes, and there are as many transfers."""
+    moved: list[tuple[list[int], int]] = []
+    for executor in (None, PlanExecutor()):
+        device, image = machine_of(small, tmp_path / str(executor is None), executor)
+        device.power_on(image)
+        assert device.step() == OK
+        moved.append((device.events, device.transfers))
+    assert moved[0] == moved[1]
 
 
 def test_power_goes(machine: tuple[Machine, bytes]):
@@ -179,9 +200,15 @@ def test_from_the_command_line(tmp_path: Path):
     code, said = cli([str(source), "--emit=c", "--json", "-o", str(tmp_path / "out")])
     assert code == 0, said
     assert json.loads(said)["ram"]["arena_bytes"] == static_ram_bytes(graphs(module)[0])
-    for options in (["--emit=plan"], ["--emit=c", "--executor=plan"]):
-        code, said = cli([str(source), *options, "-o", str(tmp_path / "other")])
-        assert code == 2 and "kernels that run in tiles (poet.stream) do not go with" in said
+    code, said = cli([str(source), "--emit=c", "--executor=plan", "-o", str(tmp_path / "plan")])
+    assert code == 0, said
+    code, said = cli([str(source), "--emit=plan", "-o", str(tmp_path / "new.plan")])
+    assert code == 0, said
+    own = (tmp_path / "plan" / "model.c").read_text()
+    plan = (tmp_path / "new.plan").read_bytes()
+    assert re.findall(r"0x(..),", own) == [f"{byte:02x}" for byte in plan]
+    code, said = cli([str(source), "--emit=tvm", "-o", str(tmp_path / "other.so")])
+    assert code == 2 and "kernels that run in tiles (poet.stream) do not go with" in said
 
 
 def test_a_program_in_this_process(tmp_path: Path):

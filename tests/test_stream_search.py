@@ -142,7 +142,6 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
     ("words", "why"),
     [
         (["--stream=never"], "--stream=never"),
-        (["--emit=c", "--executor=plan"], "plans have none; --executor=code has"),
         (["--emit=c", "--kernels=tvm"], "--kernels=tvm has none; --kernels=c has"),
         (["--paging=off"], "--paging=off"),
     ],
@@ -157,7 +156,7 @@ def test_why_kernels_do_not_run_in_tiles(
     # What is enough in tiles is said where the option is all that is in the way.
     enough = re.search(r"\), in which ([\d,]+) B", said)
     assert (enough is None) == ("--paging=off" in words)
-    if enough is not None and "--executor=plan" in words:
+    if enough is not None and "--kernels=tvm" in words:
         ram = enough[1].replace(",", "")
         assert (
             main([GESTURE, f"--ram={ram}", "--split=off", "--emit=report", "-o", str(out), "-q"])

@@ -45,9 +45,8 @@ def _stays(given: Given) -> bool:
     return False
 
 
-def untiled_plans(given: Given) -> str:
-    """What says that a program that runs plans has no kernels in tiles; empty for others."""
-    return "plans have none; --executor=code has" if runs_plans(given) else ""
+def _tiled(given: Given) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Backend:
     plans: Callable[[Given], bool] = runs_plans
     has_entries: bool = False
     keeps_loops: Callable[[Given], bool] = _stays
-    untiled: Callable[[Given], str] = untiled_plans
+    untiled: Callable[[Given], str] = _tiled
 
 
 @cache

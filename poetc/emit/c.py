@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poetc.emit import Backend, Job, untiled_plans
+from poetc.emit import Backend, Job
 from poetc.errors import InputError
 from poetc.options import Given, default
 from poetc.streams import file_name
@@ -85,8 +85,8 @@ def _emit(job: Job) -> None:
 
 def _untiled(given: Given) -> str:
     if given.text("kernels") == "tvm":
-        return untiled_plans(given) or "--kernels=tvm has none; --kernels=c has"
-    return untiled_plans(given)
+        return "--kernels=tvm has none; --kernels=c has"
+    return ""
 
 
 BACKEND = Backend(

@@ -30,5 +30,4 @@ BACKEND = Backend(
     _emit,
     check=_check,
     plans=_plans,
-    untiled=lambda given: "plans have none; --emit=c with --executor=code has",
 )

@@ -204,7 +204,7 @@ def _generate(
     found = graphs(module)
     if len(found) != 1:
         raise InputError(f"C is generated from one graph, not {len(found)}")
-    _check_tiles(found[0], executor, compiler, entries)
+    _check_tiles(found[0], compiler, entries)
     if board is not None and not board.dma:
         module, graph = _with_whole_transfers(module)
         found = (graph,)
@@ -237,9 +237,10 @@ def _generate(
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)
         files[f"{name}_kernels_tvm.s"] = f"{c_comment(MARK)}\n{text}"
     # What other models may need is in a runtime that is shared.
-    unused = (set() if found[0].block_bytes is not None else _SLICES) | (
-        set() if executor else _EXECUTOR
-    )
+    unused = set() if executor else _EXECUTOR
+    if found[0].block_bytes is None:
+        # What runs plans knows what a page in blocks is.
+        unused = unused | _SLICES - ({"poetc_slice.h"} if executor else set())
     copied = {
         path.name: path.read_text(encoding="utf-8")
         for path in sorted(RUNTIME.iterdir())
@@ -288,10 +289,7 @@ def _generate(
 
 
 def _check_tiles(
-    graph: GraphOp,
-    executor: Executor | None,
-    compiler: KernelCompiler | None,
-    entries: Sequence[EntryPoint],
+    graph: GraphOp, compiler: KernelCompiler | None, entries: Sequence[EntryPoint]
 ) -> None:
     """Raises InputError for what kernels that run in tiles do not go with."""
     if graph.block_bytes is None and any(isinstance(run, StreamOp) for run in runs_of(graph)):
@@ -299,7 +297,6 @@ def _check_tiles(
             f"graph @{graph.sym_name.data} has poet.stream but no block_bytes; run poet-stream"
         )
     others = {
-        "--executor=plan": ("--executor=code", executor is not None),
         "--kernels=tvm": ("--kernels=c", compiler is not None),
         "other entry points": ("a step alone", bool(entries)),
     }

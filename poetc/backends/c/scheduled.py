@@ -14,7 +14,13 @@ from xdsl.ir import Operation, SSAValue
 from poetc.backends.c.buffers import kernel_buffers
 from poetc.backends.c.layout import TensorPlace, arena_offset, block_offset
 from poetc.backends.c.program import Program
-from poetc.backends.c.streams import StreamPrinter, most_ahead, whole_page
+from poetc.backends.c.streams import (
+    StreamPrinter,
+    most_ahead,
+    slots_begin,
+    slots_end,
+    whole_page,
+)
 from poetc.backends.c.text import WIDTH, c_comment, c_identifier, indented, local_table, wrapped
 from poetc.budget import Budget
 from poetc.errors import InputError
@@ -233,18 +239,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         else:
             start = ["    poetc_status status;"] if pages else ["    (void)store;"]
             lines = [*start, *lines, "    return POETC_OK;"]
-        if not self.transfers:
-            return lines
-        return [
-            # Not zero-initialised: compilers call memset for that.
-            f"    poetc_transfer transfer[{self.transfers}];",
-            f"    poetc_transfers_init(transfer, {self.transfers});",
-            *lines,
-            "",
-            "failed:",
-            "    /* Nothing uses the arena any more when the step is over. */",
-            f"    return poetc_pages_abandon(store, transfer, {self.transfers}, status);",
-        ]
+        return [*slots_begin(self.transfers), *lines, *slots_end(self.transfers)]
 
     def _open(self) -> list[str]:
         """Which bank of the image has the current values of parameters."""
@@ -322,11 +317,12 @@ const char *{self.name}_compute_name(uint32_t compute);
         return wrapped(f"    {kernel.signature.name}(", places, ");")
 
     def _stream(self, stream: StreamOp) -> list[str]:
-        values = (*stream.operands, *stream.results)
-        pages = {v: self._block_page(v) for v in values if isinstance(v.type, PageType)}
         functions = {symbol: k.signature.name for symbol, k in self.by_symbol.items()}
-        printer = StreamPrinter(stream, functions, pages, self.callers, self.at, self._checked)
-        return printer.lines()
+
+        def page(value: SSAValue, start: str) -> list[str]:
+            return wrapped(f"{start}{{", self._block_page(value), "};")
+
+        return StreamPrinter(stream, functions, page, self.callers, self.at, self._checked).lines()
 
     def _block_page(self, page: SSAValue) -> list[str]:
         """The fields of a `poetc_block_page`."""

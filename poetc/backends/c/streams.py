@@ -41,14 +41,14 @@ MOST_DIMENSIONS = 8
 class StreamPrinter:
     """Prints one stream.
 
-    `functions` are the C names of tile functions by their symbols, `pages` the initialisers of
-    `poetc_block_page` for operands and results on storage. `at` gives a place in the arena, and
-    `checked` a call whose failure ends the step.
+    `functions` are the C names of tile functions by their symbols. `page` gives the initialiser of
+    a `poetc_block_page` for an operand or result on storage, in lines, `at` a place in the arena,
+    and `checked` a call whose failure ends the step.
     """
 
     stream: StreamOp
     functions: Mapping[str, str]
-    pages: Mapping[SSAValue, Sequence[str]]
+    page: Callable[[SSAValue, str], list[str]]
     callers: Mapping[SSAValue, str]
     at: Callable[[int], str]
     checked: Callable[[str, Sequence[str]], list[str]]
@@ -73,8 +73,7 @@ class StreamPrinter:
         }
         begin: list[str] = []
         for argument, name in self.names.items():
-            page = self.pages[own[argument]]
-            begin += wrapped(f"    const poetc_block_page {name} = {{", page, "};")
+            begin += self.page(own[argument], f"    const poetc_block_page {name} = ")
         outs = [op for op in self.stream.tiles.walk() if isinstance(op, SliceOutOp)]
         body = [line for op in outs for line in self._clear(op)]
         body += self._block(self.stream.tiles.block)
@@ -274,6 +273,29 @@ def whole_page(
 def most_ahead(stream: StreamOp) -> int:
     """How many slices are being read ahead at once at most."""
     return max((len(slices_ahead(nest)) for nest in stream.tiles.block.ops), default=0)
+
+
+def slots_begin(transfers: int) -> list[str]:
+    """What so many transfers need before any of them starts."""
+    if not transfers:
+        return []
+    return [
+        # Not zero-initialised: compilers call memset for that.
+        f"    poetc_transfer transfer[{transfers}];",
+        f"    poetc_transfers_init(transfer, {transfers});",
+    ]
+
+
+def slots_end(transfers: int) -> list[str]:
+    """Where a failure goes that must end them first."""
+    if not transfers:
+        return []
+    return [
+        "",
+        "failed:",
+        "    /* Nothing uses the arena any more when the step is over. */",
+        f"    return poetc_pages_abandon(store, transfer, {transfers}, status);",
+    ]
 
 
 def _numbers(values: Sequence[int]) -> str:

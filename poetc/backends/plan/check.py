@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,11 +15,9 @@ from poetc.backends.plan.plan import (
     Run,
     Step,
     Wait,
-    image_pages,
     page_tensor,
 )
-from poetc.backends.plan.table import WORD_BYTES, Table
-from poetc.page import page_bytes
+from poetc.backends.plan.table import WORD_BYTES, Kernel, Table
 
 
 def check(plan: Plan, table: Table) -> None:
@@ -64,7 +62,7 @@ class _State:
             self.places[tensor] = place
         self.start = dict(self.places)
         pages, table = self.plan.pages, self.table
-        own = {a.new_value for a in table.arguments if a.page_offset is not None} | self.stored
+        own = table.on_storage
         for page in pages:
             end = page.place + self.page_bytes(page.tensor)
             good = page.tensor < len(table.tensor_bytes) and page.tensor not in own
@@ -74,11 +72,7 @@ class _State:
             raise PlanError("pages of the plan are not in the order of their tensors")
 
     def page_bytes(self, tensor: int) -> int:
-        return page_bytes(self.table.tensor_bytes[tensor]) if tensor < self.tensors else 0
-
-    @property
-    def tensors(self) -> int:
-        return len(self.table.tensor_bytes)
+        return self.table.page_bytes(tensor) if tensor < len(self.table.tensor_bytes) else 0
 
     def fits(self, place: int, bytes: int) -> None:
         if place + bytes > self.plan.arena_bytes:
@@ -127,7 +121,7 @@ class _State:
                 self.need(tensor)
                 if any(tensor == moved for _, moved in self.transfers):
                     raise PlanError(f"tensor {tensor} is paged out while it is being transferred")
-                self.drop_pages(page)
+                self.drop_pages(tensor)
                 self.transfers.append((step, tensor))
             case Wait():
                 if not self.transfers:
@@ -136,12 +130,21 @@ class _State:
                 if isinstance(done, PageOut):
                     self.stored.add(tensor)
 
-    def drop_pages(self, page: int) -> None:
-        """Writing a page destroys those that it overlaps. Parameters have places of their own."""
-        image, pages = image_pages(self.table), self.plan.pages
-        if page < image:
+    def need_page(self, tensor: int) -> None:
+        if tensor not in self.stored:
+            raise PlanError(f"tensor {tensor} is not on storage, or not any more")
+        if any(tensor == moved for _, moved in self.transfers):
+            raise PlanError(f"tensor {tensor} is read in tiles while it is being transferred")
+
+    def drop_pages(self, tensor: int) -> None:
+        """Writing the page of a tensor destroys those that it overlaps. Parameters have places of
+        their own."""
+        pages = self.plan.pages
+        if tensor in self.table.on_storage:
             return
-        new = pages[page - image]
+        new = next((page for page in pages if page.tensor == tensor), None)
+        if new is None:
+            raise PlanError(f"tensor {tensor} has no page")
         bytes = self.page_bytes(new.tensor)
         for old in pages:
             if not _overlap(new.place, bytes, old.place, self.page_bytes(old.tensor)):
@@ -156,40 +159,54 @@ class _State:
             raise PlanError(f"there is no operation {step.operation}")
         operation = table.operations[step.operation]
         kernel = table.kernels[operation.kernel]
-        operands = [self.need(tensor) for tensor in operation.operands]
-        sizes = [table.padded_bytes(tensor) for tensor in operation.operands]
-        made: list[tuple[int, int]] = []
-        for r, (tensor, place) in enumerate(zip(operation.results, step.places, strict=True)):
-            bytes = table.padded_bytes(tensor)
-            self.fits(place, bytes)
-            for o, (other, other_bytes) in enumerate(zip(operands, sizes, strict=True)):
-                if not _overlap(place, bytes, other, other_bytes):
-                    continue
-                if (r, o) not in kernel.pairs or (place, bytes) != (other, other_bytes):
-                    raise PlanError(f"result {r} of {kernel.name} overlaps operand {o}")
-            if any(_overlap(place, bytes, *other) for other in made):
-                raise PlanError(f"result {r} of {kernel.name} overlaps another result")
-            made.append((place, bytes))
+        operands: dict[int, tuple[int, int]] = {}
+        for o, tensor in enumerate(operation.operands):
+            if o not in kernel.streamed:
+                operands[o] = self.need(tensor), table.padded_bytes(tensor)
+        made = self.place_results(step, kernel, operation.results, operands)
+        for o in range(kernel.operands):
+            if o in kernel.streamed:
+                self.need_page(operation.operands[o])
         if step.workspace is not None:
             space = (step.workspace, kernel.workspace_bytes)
             self.fits(*space)
-            inputs: Sequence[tuple[int, int]] = list(zip(operands, sizes, strict=True))
-            if any(_overlap(*space, *other) for other in (*inputs, *made)):
+            if any(_overlap(*space, *other) for other in (*operands.values(), *made.values())):
                 raise PlanError(f"the workspace of {kernel.name} overlaps what it works on")
             self.overwrite(*space)
-        for place, bytes in made:
+        for place, bytes in made.values():
             self.overwrite(place, bytes)
         for tensor in operation.results:
             self.leave(tensor)
-        self.places |= {t: p for t, (p, _) in zip(operation.results, made, strict=True)}
+        self.places |= {tensor: place for tensor, (place, _) in made.items()}
+        self.stored.update(tensor for tensor in operation.results if tensor not in made)
+
+    def place_results(
+        self, step: Run, kernel: Kernel, results: range, operands: Mapping[int, tuple[int, int]]
+    ) -> dict[int, tuple[int, int]]:
+        """Place and bytes of the results in the arena; of others the page is about to be made."""
+        made: dict[int, tuple[int, int]] = {}
+        places = iter(step.places)
+        for r, tensor in enumerate(results):
+            if kernel.operands + r in kernel.streamed:
+                self.drop_pages(tensor)
+                continue
+            place, bytes = next(places), self.table.padded_bytes(tensor)
+            self.fits(place, bytes)
+            for o, other in operands.items():
+                if not _overlap(place, bytes, *other):
+                    continue
+                if (r, o) not in kernel.pairs or (place, bytes) != other:
+                    raise PlanError(f"result {r} of {kernel.name} overlaps operand {o}")
+            if any(_overlap(place, bytes, *other) for other in made.values()):
+                raise PlanError(f"result {r} of {kernel.name} overlaps another result")
+            made[tensor] = place, bytes
+        return made
 
     def finish(self) -> None:
         """All results, and all parameters where the next step expects them."""
         if self.transfers:
             raise PlanError("the plan ends before a transfer does")
-        arguments = self.table.arguments
-        on_storage = {i for i, a in enumerate(arguments) if a.page_offset is not None}
-        on_storage |= {arguments[i].new_value for i in on_storage}
+        arguments, on_storage = self.table.arguments, self.table.on_storage
         for k, tensor in enumerate(self.table.results):
             if tensor not in (self.stored if tensor in on_storage else self.places):
                 raise PlanError(f"the plan ends without result {k}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 from poetc.backends.plan.check import check
 from poetc.backends.plan.plan import (
@@ -23,13 +24,19 @@ MAGIC = b"PTP\x01"
 _HEADER = struct.Struct("<4sIIIIHH")
 _CRC = struct.Struct("<I")
 _KIND_BITS = 2
+_COUNT_BITS, _IDENTITY_BITS = 16, 32
 _RUN, _PAGE_IN, _PAGE_OUT, _WAIT = range(4)
 
 
 def encode(plan: Plan, table: Table) -> bytes:
     """The byte string. The plan must have passed `check`."""
-    widths = _Widths(table, plan.arena_bytes, plan.storage_bytes, len(plan.pages))
+    listed = _listed(plan, table)
+    widths = _Widths(table, plan.arena_bytes, plan.storage_bytes, len(plan.pages), len(listed))
     bits = _BitWriter()
+    if table.block_bytes is not None:
+        bits.put(len(listed), _COUNT_BITS)
+        for operation in listed:
+            bits.put(table.identities[operation], _IDENTITY_BITS)
     for place in plan.arguments:
         bits.put(place // WORD_BYTES, widths.place)
     for page in plan.pages:
@@ -39,7 +46,7 @@ def encode(plan: Plan, table: Table) -> bytes:
         match step:
             case Run(operation, places, workspace):
                 bits.put(_RUN, _KIND_BITS)
-                bits.put(operation, widths.operation)
+                bits.put(listed.index(operation), widths.operation)
                 for place in (*places, *(() if workspace is None else (workspace,))):
                     bits.put(place // WORD_BYTES, widths.place)
             case PageIn(page, place):
@@ -56,6 +63,13 @@ def encode(plan: Plan, table: Table) -> bytes:
     sizes = (length, plan.arena_bytes, plan.storage_bytes, len(plan.steps), len(plan.pages))
     data = _HEADER.pack(MAGIC, plan.identity, *sizes) + body
     return data + _CRC.pack(zlib.crc32(data))
+
+
+def _listed(plan: Plan, table: Table) -> Sequence[int]:
+    """The operations that a plan can name: those that it runs, where they have identities."""
+    if table.block_bytes is None:
+        return range(len(table.operations))
+    return list(dict.fromkeys(step.operation for step in plan.steps if isinstance(step, Run)))
 
 
 def identity_of(data: bytes) -> int:
@@ -77,31 +91,45 @@ def decode(data: bytes, table: Table) -> Plan:
         raise PlanError("the plan is damaged: its CRC is wrong")
     if identity != table.identity:
         raise PlanError(f"the plan is for {identity:08x}, this model is {table.identity:08x}")
-    widths = _Widths(table, arena_bytes, storage_bytes, pages)
     bits = _BitReader(data[_HEADER.size : body_end])
+    listed = _decode_list(bits, table)
+    widths = _Widths(table, arena_bytes, storage_bytes, pages, len(listed))
     plan = Plan(
         identity,
         arena_bytes,
         storage_bytes,
         tuple(bits.place(widths.place) for a in table.arguments if a.page_offset is None),
         tuple(Page(bits.take(widths.tensor), bits.place(widths.storage)) for _ in range(pages)),
-        tuple(_decode_step(bits, widths, table) for _ in range(steps)),
+        tuple(_decode_step(bits, widths, table, listed) for _ in range(steps)),
     )
     bits.finish()
     check(plan, table)
     return plan
 
 
-def _decode_step(bits: _BitReader, widths: _Widths, table: Table) -> Step:
+def _decode_list(bits: _BitReader, table: Table) -> Sequence[int]:
+    if table.block_bytes is None:
+        return range(len(table.operations))
+    known = {identity: number for number, identity in enumerate(table.identities)}
+    listed: list[int] = []
+    for _ in range(bits.take(_COUNT_BITS)):
+        identity = bits.take(_IDENTITY_BITS)
+        if identity not in known:
+            raise PlanError(f"the plan is for a kernel that this program lacks: {identity:08x}")
+        listed.append(known[identity])
+    return listed
+
+
+def _decode_step(bits: _BitReader, widths: _Widths, table: Table, listed: Sequence[int]) -> Step:
     match bits.take(_KIND_BITS):
         case 0:
             number = bits.take(widths.operation)
-            if number >= len(table.operations):
+            if number >= len(listed):
                 raise PlanError(f"there is no operation {number}")
-            operation = table.operations[number]
-            places = tuple(bits.place(widths.place) for _ in operation.results)
-            needs = table.kernels[operation.kernel].workspace_bytes
-            return Run(number, places, bits.place(widths.place) if needs else None)
+            kernel = table.kernels[table.operations[listed[number]].kernel]
+            places = tuple(bits.place(widths.place) for _ in range(kernel.placed))
+            needs = kernel.workspace_bytes
+            return Run(listed[number], places, bits.place(widths.place) if needs else None)
         case 1:
             return PageIn(bits.take(widths.page), bits.place(widths.place))
         case 2:
@@ -113,11 +141,13 @@ def _decode_step(bits: _BitReader, widths: _Widths, table: Table) -> Step:
 class _Widths:
     """The bits of each field."""
 
-    def __init__(self, table: Table, arena_bytes: int, storage_bytes: int, pages: int) -> None:
+    def __init__(
+        self, table: Table, arena_bytes: int, storage_bytes: int, pages: int, operations: int
+    ) -> None:
         self.place = (arena_bytes // WORD_BYTES).bit_length()
         self.storage = (storage_bytes // WORD_BYTES).bit_length()
         self.tensor = _width(len(table.tensor_bytes))
-        self.operation = _width(len(table.operations))
+        self.operation = _width(operations)
         self.page = _width(image_pages(table) + pages)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from xdsl.ir import SSAValue
+
 from poetc.backends.c.layout import arena_offset
 from poetc.backends.plan.check import check
 from poetc.backends.plan.codec import encode
@@ -28,7 +32,10 @@ from poetc.ir.poet import (
     PageInStartOp,
     PageOutOp,
     PageOutStartOp,
+    PageType,
     ReturnOp,
+    RunOp,
+    StreamOp,
     WaitOp,
     offset_of,
 )
@@ -45,9 +52,9 @@ def plan_of(numbered: Numbered, graph: GraphOp) -> Plan:
     table = numbered.table
     first_listed = image_pages(table)
     places: dict[int, int] = {}  # tensor -> place of its page
-    for op in graph.block.ops:
-        if isinstance(op, AnyPageOut) and _image_page(numbered, graph, op) is None:
-            tensor, place = numbered.tensors[op.tensor], _offset(op)
+    for page in _made_pages(graph):
+        if _image_page(numbered, graph, page) is None:
+            tensor, place = numbered.tensors[page], _offset(page)
             if places.setdefault(tensor, place) != place:
                 raise InputError(
                     f"a tensor is paged out to {places[tensor]} and to {place}; a plan has one "
@@ -57,10 +64,10 @@ def plan_of(numbered: Numbered, graph: GraphOp) -> Plan:
     steps: list[Step] = []
     for op in graph.block.ops:
         match op:
-            case ComputeOp():
+            case ComputeOp() | StreamOp():
                 steps.append(_run(numbered, op))
             case PageOutOp() | PageOutStartOp():
-                own = _image_page(numbered, graph, op)
+                own = _image_page(numbered, graph, op.page)
                 steps.append(PageOut(listed[numbered.tensors[op.tensor]] if own is None else own))
             case PageInOp() | PageInStartOp():
                 tensor = numbered.tensors[op.page]
@@ -96,31 +103,41 @@ def plan_of(numbered: Numbered, graph: GraphOp) -> Plan:
     return plan
 
 
-def _run(numbered: Numbered, compute: ComputeOp) -> Run:
-    number = numbered.operations[compute]
+def _run(numbered: Numbered, run: RunOp) -> Run:
+    number = numbered.operations[run]
     kernel = numbered.table.kernels[numbered.table.operations[number].kernel]
     workspace = None
     if kernel.workspace_bytes:
-        if compute.workspace_offset is None:
+        if run.workspace_offset is None:
             raise InputError(
-                f'poet.compute "{compute.label.data}" has no place for its workspace; '
+                f'{run.name} "{run.label.data}" has no place for its workspace; '
                 "run poet-plan-memory first"
             )
-        workspace = compute.workspace_offset.value.data
-    return Run(number, tuple(arena_offset(result) for result in compute.results), workspace)
+        workspace = run.workspace_offset.value.data
+    placed = (result for result in run.results if not isinstance(result.type, PageType))
+    return Run(number, tuple(map(arena_offset, placed)), workspace)
 
 
-def _offset(op: AnyPageOut) -> int:
-    offset = offset_of(op.page)
+def _made_pages(graph: GraphOp) -> Iterator[SSAValue]:
+    """The pages that a step writes."""
+    for op in graph.block.ops:
+        if isinstance(op, AnyPageOut):
+            yield op.page
+        elif isinstance(op, StreamOp):
+            yield from (result for result in op.results if isinstance(result.type, PageType))
+
+
+def _offset(page: SSAValue) -> int:
+    offset = offset_of(page)
     if offset is None:
         raise InputError("a page has no place in storage; run poet-plan-memory first")
     return offset
 
 
-def _image_page(numbered: Numbered, graph: GraphOp, op: AnyPageOut) -> int | None:
-    """The number of the page that `op` writes, if it is the new value of a parameter there."""
+def _image_page(numbered: Numbered, graph: GraphOp, page: SSAValue) -> int | None:
+    """The number of a page that is made, if it is the new value of a parameter there."""
     new = {graph.new_page(i) for i in range(len(graph.arguments))} - {None}
-    return _image_page_of(numbered.table, numbered.tensors[op.tensor]) if op.page in new else None
+    return _image_page_of(numbered.table, numbered.tensors[page]) if page in new else None
 
 
 def _image_page_of(table: Table, tensor: int) -> int:

@@ -14,10 +14,12 @@ are put over it.
     20  number of steps (16 bits)
     22  number of pages (16 bits)
     24  bits, the least significant of each byte first:
+        where pages are in blocks: number of operations (16 bits), identity of each (32 bits)
         for each argument in the arena: its place
         for each page: tensor, place in storage
         for each step: 2 bits and what they ask for
-            0  run       operation, place of each result, place of the workspace if it has one
+            0  run       operation, place of each result in the arena, place of the workspace if
+                         it has one
             1  page in   page, place in the arena
             2  page out  page
             3  wait
@@ -26,7 +28,9 @@ are put over it.
 
 Numbers in the first 24 bytes and the CRC are little-endian. Places are in words of 4 bytes. A field
 has as many bits as the largest number in it needs: the arena or the storage in words, the last
-operation, tensor or page. Where parameters are on storage, pages 0 to A - 1 are the arguments as
+operation, tensor or page. Where pages are in blocks, operations are numbered as the plan lists
+them: kernels in tiles are made for one schedule, and a program may have others. Results that are on
+storage go to their pages. Where parameters are on storage, pages 0 to A - 1 are the arguments as
 they come, A to 2 A - 1 their new values, and the pages listed follow; otherwise those are all.
 
 `check` is what makes a plan one that may run: each operation reads what the table says, intact, and
@@ -50,7 +54,7 @@ class PlanError(InputError):
 
 @dataclass(frozen=True)
 class Run:
-    """Runs an operation; its results go to `places`. Places are in bytes of the arena."""
+    """Runs an operation of the table. `places` are those of its results in the arena, in bytes."""
 
     operation: int
     places: tuple[int, ...]

@@ -1,22 +1,26 @@
 """Programs that run plans: the table of a model, and its kernels, as C.
 
 In place of a schedule, `model.c` has a table for `runtime/poetc_plan.c`: for each kernel a function
-that calls it on tensors, wherever they are, and for each operation its kernel and its tensors. The
+that calls it on tensors, wherever they are, or runs it in tiles, and for each operation its kernel
+and its tensors. The
 schedule that the program was made with is in it as a plan, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
 
-from poetc.backends.c.buffers import workspace_buffers
+from poetc.backends.c.buffers import overlapping_arguments, tile_buffers, workspace_buffers
 from poetc.backends.c.layout import MAX_BYTES, TensorPlace
 from poetc.backends.c.printer import Signature
 from poetc.backends.c.program import Kernel, Program
+from poetc.backends.c.streams import StreamPrinter, most_ahead, slots_begin, slots_end
 from poetc.backends.c.text import c_comment, c_identifier, defines, local_table, unique, wrapped
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
@@ -27,9 +31,10 @@ from poetc.backends.plan.table import (
     table_of,
     tensor_count,
 )
+from poetc.backends.plan.table import Kernel as Entry
 from poetc.budget import Budget
 from poetc.errors import InputError
-from poetc.ir.poet import GraphOp
+from poetc.ir.poet import GraphOp, RunOp, StreamOp, TileOp
 from poetc.kernels.analysis import buffers
 from poetc.schedule.arena.pack import round_up
 
@@ -94,6 +99,8 @@ class PlanProgram(Program):
             spare = (executor.ram_bytes - budget.beside_bytes) // WORD_BYTES * WORD_BYTES
             self.arena_bytes = max(self.arena_bytes, min(spare, MAX_BYTES // 4 * 4))
         self.arena_bytes = max(self.arena_bytes, WORD_BYTES)
+        # Behind what plans have of the arena.
+        self.block_room_bytes = round_up(graph.block_bytes or 0, self.alignment)
         if executor.storage:
             self.storage_bytes = min(
                 max(self.storage_bytes, table.storage_bound_bytes), MAX_BYTES // 4 * 4
@@ -105,20 +112,25 @@ class PlanProgram(Program):
         return table_of(self.graph)
 
     def _kernels(self) -> list[Kernel]:
-        """Those of the table. In some plan a result may be in place of each operand that allows it:
-        so these pointers are not `restrict`."""
-        kernels: list[Kernel] = []
-        taken: set[str] = set()
+        """Those of the table, and functions of tiles. In some plan a result may be in place of each
+        operand that allows it: so these pointers are not `restrict`."""
+        functions: dict[FuncOp, tuple[list[RunOp], set[int]]] = {}
         for number, kernel in enumerate(self.numbered.table.kernels):
-            identifier = unique(f"{self.name}_kernel_{c_identifier(kernel.name)}", taken)
-            shared = {o for _, o in kernel.pairs} | {kernel.operands + r for r, _ in kernel.pairs}
-            computes = [
-                compute
-                for compute, operation in self.numbered.operations.items()
+            runs = [
+                run
+                for run, operation in self.numbered.operations.items()
                 if self.numbered.table.operations[operation].kernel == number
             ]
-            signature = Signature(identifier, False, frozenset(shared))
-            kernels.append(Kernel(kernel.function, computes, signature))
+            for function in kernel.functions:
+                callers, shared = functions.setdefault(function, ([], set()))
+                callers += runs
+                shared.update(_shared(kernel, function))
+        kernels: list[Kernel] = []
+        taken: set[str] = set()
+        for function, (runs, shared) in functions.items():
+            symbol = function.sym_name.data
+            identifier = unique(f"{self.name}_kernel_{c_identifier(symbol)}", taken)
+            kernels.append(Kernel(function, runs, Signature(identifier, False, frozenset(shared))))
         return kernels
 
     def more_functions(self) -> str:
@@ -149,19 +161,19 @@ static struct {{
     uint32_t place[{_places(len(self.numbered.table.tensor_bytes))}];
 }} state;
 
-static void *at(uint32_t place)
+static void *at(uint32_t offset)
 {{
-    return &arena.bytes[place & POETC_PLACE];
+    return &arena.bytes[offset];
 }}
 
 static void *operand(const poetc_operation *operation, uint32_t i)
 {{
-    return at(state.place[operation->operand[i]]);
+    return at(state.place[operation->operand[i]] & POETC_PLACE);
 }}
 
 static void *made(const poetc_operation *operation, uint32_t i)
 {{
-    return at(state.place[operation->result + i]);
+    return at(state.place[operation->result + i] & POETC_PLACE);
 }}
 """
 
@@ -212,47 +224,60 @@ static void *made(const poetc_operation *operation, uint32_t i)
 
     def _adapters(self) -> list[str]:
         """For each kernel, a function that finds its buffers."""
+        names = {k.function.sym_name.data: k.signature.name for k in self.kernels}
         lines: list[str] = []
-        for kernel, entry in zip(self.kernels, self.numbered.table.kernels, strict=True):
+        for entry, adapter in zip(self.numbered.table.kernels, self.adapters, strict=True):
+            if isinstance(entry.run, StreamOp):
+                lines += _in_tiles(entry.run, adapter, names)
+                continue
+            (function,) = entry.functions
             places = [f"operand(operation, {i})" for i in range(entry.operands)]
             places += [f"made(operation, {i})" for i in range(entry.results)]
-            types = [buffer.type for buffer in buffers(entry.function, "workspace")]
+            types = [buffer.type for buffer in buffers(function, "workspace")]
             workspace = workspace_buffers(types, 0)
             places += [f"at(workspace + {buffer.offset})" for buffer in workspace]
-            lines += [
-                f"static void run_{kernel.signature.name}"
-                "(const poetc_operation *operation, uint32_t workspace)",
-                "{",
-                *([] if workspace else ["    (void)workspace;"]),
-                *([] if entry.operands + entry.results else ["    (void)operation;"]),
-                *wrapped(f"    {kernel.signature.name}(", places, ");"),
-                "}",
-                "",
-            ]
+            call = wrapped(f"    {names[function.sym_name.data]}(", places, ");")
+            head = "(const poetc_operation *operation, uint32_t workspace)"
+            lines += [f"static void {adapter}{head}", "{", *_unused(call), *call, "}", ""]
         return lines
+
+    @cached_property
+    def adapters(self) -> list[str]:
+        """Names of the functions that run the kernels of the table."""
+        taken: set[str] = set()
+        return [
+            unique(f"run_{self.name}_kernel_{c_identifier(kernel.name)}", taken)
+            for kernel in self.numbered.table.kernels
+        ]
 
     def _tables(self) -> list[str]:
         table = self.numbered.table
         pairs = [position for kernel in table.kernels for pair in kernel.pairs for position in pair]
+        streamed = [n for kernel in table.kernels for n in sorted(kernel.streamed)]
         operands = [tensor for op in table.operations for tensor in op.operands]
         lines = [
             "/* Positions of results and operands that may be one buffer. */",
             *_array("uint16_t", "pairs", map(str, pairs)),
+            "/* Positions of operands and results that are on storage while a kernel runs. */",
+            *_array("uint16_t", "streamed", map(str, streamed)),
             "static const poetc_kernel kernels[] = {",
         ]
-        at = 0
-        for kernel, entry in zip(self.kernels, table.kernels, strict=True):
+        at = stream = 0
+        for adapter, entry in zip(self.adapters, table.kernels, strict=True):
             lines += [
                 "    {",
-                f"        .run = run_{kernel.signature.name},",
+                f"        .{'tiles' if entry.streamed else 'run'} = {adapter},",
                 f"        .workspace_bytes = {entry.workspace_bytes},",
                 f"        .operands = {entry.operands},",
                 f"        .results = {entry.results},",
                 f"        .pairs = {len(entry.pairs)},",
+                f"        .streamed = {len(entry.streamed)},",
                 f"        .pair = &pairs[{at}],",
+                f"        .stream = &streamed[{stream}],",
                 "    },",
             ]
             at += 2 * len(entry.pairs)
+            stream += len(entry.streamed)
         lines += [
             *([] if table.kernels else ["    {0},"]),
             "};",
@@ -262,8 +287,10 @@ static void *made(const poetc_operation *operation, uint32_t i)
             "static const poetc_operation operations[] = {",
         ]
         at = 0
-        for op in table.operations:
-            lines.append(f"    {{&kernels[{op.kernel}], &operands[{at}], {op.results.start}}},")
+        for number, op in enumerate(table.operations):
+            identity = f"0x{table.identities[number]:08x}u" if table.identities else "0"
+            fields = f"&kernels[{op.kernel}], &operands[{at}], {identity}, {op.results.start}"
+            lines.append(f"    {{{fields}}},")
             at += len(op.operands)
         lines += [
             *([] if table.operations else ["    {0},"]),
@@ -295,11 +322,24 @@ static void *made(const poetc_operation *operation, uint32_t i)
                 "};",
                 "",
             ]
+        blocks, arena_bytes = "NULL", f"{self.macro}_ARENA_BYTES"
+        if table.block_bytes is not None:
+            blocks = "&blocks"
+            arena_bytes += f" - {self.block_room_bytes}u"
+            lines += [
+                "static const poetc_plan_blocks blocks = {",
+                f"    .bytes = {table.block_bytes},",
+                f"    .block = &arena.bytes[{arena_bytes}],",
+                "    .page_in = poetc_blocks_in,",
+                "    .page_out = poetc_blocks_out,",
+                "};",
+                "",
+            ]
         return [
             *lines,
             "static const poetc_model model = {",
             f"    .identity = 0x{table.identity:08x}u,",
-            f"    .arena_bytes = {self.macro}_ARENA_BYTES,",
+            f"    .arena_bytes = {arena_bytes},",
             f"    .storage_bytes = {self.macro}_STORAGE_BYTES,",
             f"    .arguments = {len(table.arguments)},",
             f"    .tensors = {len(table.tensor_bytes)},",
@@ -310,12 +350,82 @@ static void *made(const poetc_operation *operation, uint32_t i)
             "    .operation = operations,",
             "    .result = results,",
             f"    .image = {image},",
+            f"    .blocks = {blocks},",
             "    .arena = arena.bytes,",
             "    .state = &state.plan,",
             "    .place = state.place,",
             "};",
             "",
         ]
+
+
+def _shared(kernel: Entry, function: FuncOp) -> frozenset[int]:
+    """The arguments of a function of a kernel that may be one buffer with others that it writes."""
+    if not isinstance(kernel.run, StreamOp):
+        results = (kernel.operands + r for r, _ in kernel.pairs)
+        return frozenset({o for _, o in kernel.pairs} | {*results})
+    values = (*kernel.run.operands, *kernel.run.results)
+    names = {value: f"value{n}" for n, value in enumerate(values)}
+    for r, o in kernel.pairs:
+        names[kernel.run.results[r]] = names[kernel.run.operands[o]]
+    calls = [
+        tile_buffers(kernel.run, tile, names)
+        for tile in kernel.run.tiles.walk()
+        if isinstance(tile, TileOp) and tile.function.root_reference.data == function.sym_name.data
+    ]
+    return overlapping_arguments(function, calls)
+
+
+def _in_tiles(stream: StreamOp, name: str, functions: Mapping[str, str]) -> list[str]:
+    """The function that runs a kernel in tiles, wherever its tensors are."""
+    callers: dict[SSAValue, str] = {}
+    tensors: dict[SSAValue, str] = {}
+    for i, value in enumerate(stream.operands):
+        callers[value], tensors[value] = f"operand(operation, {i})", f"operation->operand[{i}]"
+    for i, value in enumerate(stream.results):
+        callers[value] = f"made(operation, {i})"
+        tensors[value] = f"(uint32_t)operation->result + {i}u"
+    transfers = most_ahead(stream)
+    begins = stream.workspace_offset.value.data if stream.workspace_offset is not None else 0
+
+    def page(value: SSAValue, start: str) -> list[str]:
+        return wrapped(f"{start}poetc_plan_page(", ["walk", tensors[value]], ");")
+
+    def at(offset: int) -> str:
+        return f"at(workspace + {offset - begins})"
+
+    def checked(function: str, arguments: Sequence[str]) -> list[str]:
+        end = "goto failed;" if transfers else "return status;"
+        call = wrapped(f"    status = {function}(", arguments, ");")
+        return [*call, "    if (status != POETC_OK) {", f"        {end}", "    }"]
+
+    body = StreamPrinter(stream, functions, page, callers, at, checked).lines()
+    return [
+        *wrapped(
+            f"static poetc_status {name}(",
+            ["const poetc_operation *operation", "uint32_t workspace", _WALK],
+            ")",
+        ),
+        "{",
+        *_unused(body),
+        "    poetc_store *const store = poetc_plan_store(walk);",
+        "    poetc_status status = POETC_OK;",
+        *slots_begin(transfers),
+        *body,
+        "    return status;",
+        *slots_end(transfers),
+        "}",
+        "",
+    ]
+
+
+_WALK = "const poetc_plan_walk *walk"
+
+
+def _unused(body: Sequence[str]) -> list[str]:
+    """What keeps compilers from warning of arguments of a kernel that need not be there."""
+    text = "\n".join(body)
+    return [f"    (void){name};" for name in ("operation", "workspace") if name not in text]
 
 
 def _block(items: Sequence[str]) -> list[str]:

@@ -4,18 +4,24 @@ It lists the tensors and operations of a graph in an order that does not depend 
 scheduled: two schedules of one model have the same table, so that a plan made from either runs on
 firmware made from the other. An operation is a kernel and the tensors that it works on; that a
 schedule runs it twice, or moves its results to storage and back, does not show.
+
+Where kernels run in tiles, that is made for one schedule: such a table has the operations of that
+schedule, each with an identity of its own, by which plans name them. What they make is numbered
+by what they compute, so several may make the same, whole or in different tiles.
 """
 
 from __future__ import annotations
 
+import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Region, SSAValue
+from xdsl.printer import Printer
 
 from poetc.backends.c.printer import tables_of
 from poetc.errors import InputError
@@ -27,9 +33,12 @@ from poetc.ir.poet import (
     ComputeOp,
     GraphOp,
     PageType,
+    RunOp,
+    StreamOp,
+    TileOp,
+    runs_of,
     transfer_of,
 )
-from poetc.ir.stream_use import refuse_tiles
 from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import buffers, may_alias, workspace_bytes
 from poetc.page import page_bytes
@@ -46,18 +55,40 @@ _FORMAT = "poetc plan table 1"
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel function. `workspace_bytes` are in one piece; `pairs` are the (result, operand)
-    positions that may be one buffer."""
+    """A kernel function, or the functions of a kernel that runs in tiles as `run` does. Its
+    `workspace_bytes` are in one piece; `pairs` are the (result, operand) positions that may be one
+    buffer, `streamed` the positions of operands, and then results, that are on storage meanwhile.
+    """
 
-    function: FuncOp
-    operands: int
-    results: int
+    name: str
+    run: RunOp
+    functions: tuple[FuncOp, ...]
     workspace_bytes: int
     pairs: tuple[tuple[int, int], ...]
+    streamed: frozenset[int] = frozenset()
 
     @property
-    def name(self) -> str:
-        return self.function.sym_name.data
+    def operands(self) -> int:
+        return len(self.run.operands)
+
+    @property
+    def results(self) -> int:
+        return len(self.run.results)
+
+    @property
+    def placed(self) -> int:
+        """How many of its results have a place in the arena."""
+        return sum(self.operands + r not in self.streamed for r in range(self.results))
+
+    @cached_property
+    def text(self) -> str:
+        """What it is, whatever its values and functions are called."""
+        functions = [_function_text(function) for function in self.functions]
+        lines = [*functions, f"pairs {self.pairs}"]
+        if isinstance(self.run, StreamOp):
+            streamed = sorted(self.streamed)
+            lines += [f"streamed {streamed}, {self.workspace_bytes} bytes", _tiles_text(self.run)]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -91,22 +122,40 @@ class Table:
     kernels: tuple[Kernel, ...]
     results: tuple[int, ...]
     image: ImageLayout | None
+    block_bytes: int | None
+    """Of the blocks of pages, where kernels run in tiles."""
+    computed: tuple[str, ...]
+    """What makes the tensors that are no arguments, and of what."""
 
     @cached_property
     def identity(self) -> int:
-        """A number that differs between tables: the CRC-32 of all that they say, kernels included.
+        """A number that differs between tables: the CRC-32 of all that they say, kernels included;
+        where operations have identities of their own, of what they compute.
 
         A plan names the one that it was made for.
         """
         image = 0 if self.image is None else self.image.identity
+        operations = (f"run {op.kernel} {op.operands}" for op in self.operations)
+        kernels = (kernel.text for kernel in self.kernels)
+        blocks = (f"blocks {self.block_bytes}", *self.computed)
         lines = [
             _FORMAT,
             f"image {image:08x}, results {self.results}, bytes {self.tensor_bytes}",
             *(f"argument {a.is_param} {a.new_value} {a.page_offset}" for a in self.arguments),
-            *(f"run {op.kernel} {op.operands}" for op in self.operations),
-            *(_kernel_text(kernel) for kernel in self.kernels),
+            *((*operations, *kernels) if self.block_bytes is None else blocks),
         ]
         return zlib.crc32("\n".join(lines).encode())
+
+    @cached_property
+    def identities(self) -> tuple[int, ...]:
+        """Of the operations, where pages are in blocks; they differ."""
+        if self.block_bytes is None:
+            return ()
+        texts = [zlib.crc32(kernel.text.encode()) for kernel in self.kernels]
+        return tuple(
+            zlib.crc32(f"{texts[op.kernel]} {op.operands} {op.results}".encode())
+            for op in self.operations
+        )
 
     def padded_bytes(self, tensor: int) -> int:
         """What a tensor takes in the arena."""
@@ -120,25 +169,35 @@ class Table:
     @property
     def storage_bound_bytes(self) -> int:
         """Room in storage for the parameters there and a page of each other tensor."""
-        stored = {i for i, a in enumerate(self.arguments) if a.page_offset is not None}
-        stored |= {self.arguments[i].new_value for i in stored}
-        pages = (page_bytes(b) for t, b in enumerate(self.tensor_bytes) if t not in stored)
+        stored = self.on_storage
+        pages = (self.page_bytes(t) for t in range(len(self.tensor_bytes)) if t not in stored)
         return self.pages_start + sum(pages)
+
+    def page_bytes(self, tensor: int) -> int:
+        """What a page of a tensor takes in storage."""
+        return page_bytes(self.tensor_bytes[tensor], block_bytes=self.block_bytes)
+
+    @property
+    def on_storage(self) -> frozenset[int]:
+        """The parameters there, as they come and as they end."""
+        stored = {i for i, a in enumerate(self.arguments) if a.page_offset is not None}
+        new = {self.arguments[i].new_value for i in stored}
+        return frozenset(stored | {tensor for tensor in new if tensor is not None})
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """The table of a graph, and the numbers of its values and computes in it. The number of a page
-    is that of its tensor."""
+    """The table of a graph, and the numbers of its values and runs in it. The number of a page is
+    that of its tensor."""
 
     table: Table
     tensors: Mapping[SSAValue, int]
-    operations: Mapping[ComputeOp, int]
+    operations: Mapping[RunOp, int]
 
 
 def tensor_count(graph: GraphOp) -> int:
     """How many tensors the table of a graph has; it need not be scheduled."""
-    return len(graph.arguments) + sum(len(node.compute.results) for node in _ordered(graph)[0])
+    return len(graph.arguments) + sum(len(node.run.results) for node in _ordered(graph)[0])
 
 
 def refuse_arguments(graph: GraphOp) -> None:
@@ -159,7 +218,6 @@ def table_of(graph: GraphOp) -> Numbered:
     Raises InputError for what plans cannot hold.
     """
     refuse_arguments(graph)
-    refuse_tiles(graph, "plans")
     name = f"graph @{graph.sym_name.data}"
     stored = [graph.is_stored(i) for i in range(len(graph.arguments)) if graph.role(i) == "param"]
     if any(stored) and not all(stored):
@@ -169,41 +227,32 @@ def table_of(graph: GraphOp) -> Numbered:
     count = len(graph.arguments)
     for node in order:
         first[node] = count
-        count += len(node.compute.results)
+        count += len(node.run.results)
     if count > MAX_TENSORS:
         raise InputError(f"{name} has {count:,} tensors; plans can do {MAX_TENSORS:,}")
     tensors = {value: _number(key, first) for value, key in nodes.items()}
-    kernels, kernel_numbers = _kernels(graph, order)
-    position = {node: k for k, node in enumerate(order)}
-    operations = [
-        Operation(
-            kernel_numbers[node.kernel],
-            tuple(_number(key, first) for key in node.operands),
-            range(first[node], first[node] + len(node.compute.results)),
-        )
-        for node in order
-    ]
+    made_of = {node: tuple(_number(key, first) for key in node.operands) for node in order}
+    kernels = _Kernels(graph)
+    numbers: dict[RunOp, int] = {}
+    operations: dict[Operation, int] = {}
+    for node, runs in _runs(graph, order, nodes).items():
+        made = range(first[node], first[node] + len(node.run.results))
+        for run in runs:
+            operation = Operation(kernels.number(run), made_of[node], made)
+            numbers[run] = operations.setdefault(operation, len(operations))
     table = Table(
         arguments=tuple(_argument(graph, i, tensors) for i in range(len(graph.arguments))),
         tensor_bytes=tuple(
             [_bytes(a) for a in graph.arguments]
-            + [_bytes(result) for node in order for result in node.compute.results]
+            + [_bytes(result) for node in order for result in node.run.results]
         ),
         operations=tuple(operations),
-        kernels=kernels,
+        kernels=tuple(kernels.found),
         results=tuple(tensors[value] for value in graph.return_op.arguments),
         image=layout_of(graph),
+        block_bytes=graph.block_bytes,
+        computed=tuple(f"{node.meaning} of {made_of[node]}" for node in order),
     )
-    numbers: dict[ComputeOp, int] = {}
-    for compute in graph.computes:
-        node = _node_of(nodes, compute)
-        if node not in position:
-            raise InputError(
-                f'poet.compute "{compute.label.data}" makes nothing that a result depends on; '
-                "a plan cannot run it",
-                source_location(compute),
-            )
-        numbers[compute] = position[node]
     return Numbered(table, tensors, numbers)
 
 
@@ -212,12 +261,12 @@ def table_of(graph: GraphOp) -> Numbered:
 
 @dataclass(frozen=True, eq=False)
 class _Node:
-    """An operation, by what it computes: a kernel and tensors, each an argument (a number) or a
-    result of a node."""
+    """An operation, by what it computes, of tensors: each an argument (a number) or a result of a
+    node. `run` is one that does it."""
 
-    kernel: str
+    meaning: str
     operands: tuple[_Key, ...]
-    compute: ComputeOp
+    run: RunOp
 
 
 _Key = int | tuple[_Node, int]
@@ -228,9 +277,22 @@ def _number(key: _Key, first: Mapping[_Node, int]) -> int:
     return key if isinstance(key, int) else first.get(key[0], -1) + key[1]
 
 
-def _node_of(keys: Mapping[SSAValue, _Key], compute: ComputeOp) -> _Node | None:
-    key = keys[compute.results[0]] if compute.results else None
-    return key[0] if isinstance(key, tuple) else None
+def _runs(
+    graph: GraphOp, order: Iterable[_Node], keys: Mapping[SSAValue, _Key]
+) -> dict[_Node, list[RunOp]]:
+    """The computes and streams that do each of the operations of `order`."""
+    runs: dict[_Node, list[RunOp]] = {node: [] for node in order}
+    for run in runs_of(graph):
+        key = keys[run.results[0]] if run.results else None
+        node = key[0] if isinstance(key, tuple) else None
+        if node not in runs:
+            raise InputError(
+                f'{run.name} "{run.label.data}" makes nothing that a result depends on; '
+                "a plan cannot run it",
+                source_location(run),
+            )
+        runs[node].append(run)
+    return runs
 
 
 def _ordered(graph: GraphOp) -> tuple[list[_Node], dict[SSAValue, _Key]]:
@@ -238,12 +300,8 @@ def _ordered(graph: GraphOp) -> tuple[list[_Node], dict[SSAValue, _Key]]:
     keys: dict[SSAValue, _Key] = {argument: argument.index for argument in graph.arguments}
     known: dict[tuple[str, tuple[_Key, ...]], _Node] = {}
     for op in graph.block.ops:
-        if isinstance(op, ComputeOp):
-            if op.kernel is None:
-                raise InputError(
-                    f'poet.compute "{op.label.data}" has no kernel; run poet-lower-kernels'
-                )
-            what = (op.kernel.root_reference.data, tuple(keys[value] for value in op.operands))
+        if isinstance(op, RunOp):
+            what = (_region_text(op.body), tuple(keys[value] for value in op.operands))
             node = known.setdefault(what, _Node(*what, op))
             keys |= {result: (node, r) for r, result in enumerate(op.results)}
             continue
@@ -293,37 +351,100 @@ def _argument(graph: GraphOp, i: int, tensors: Mapping[SSAValue, int]) -> Argume
     )
 
 
-def _kernels(graph: GraphOp, order: Sequence[_Node]) -> tuple[tuple[Kernel, ...], dict[str, int]]:
-    """The kernels in the order in which operations need them first, and their numbers by name."""
-    functions = named_in(graph, FuncOp)
-    numbers: dict[str, int] = {}
-    kernels: list[Kernel] = []
-    for node in order:
-        if node.kernel in numbers:
-            continue
-        function = functions.get(node.kernel)
-        if function is None or not function.body.blocks:
-            raise InputError(f"kernel @{node.kernel} has no definition")
-        numbers[node.kernel] = len(kernels)
+class _Kernels:
+    """The kernels of a graph in the order in which operations need them first."""
+
+    def __init__(self, graph: GraphOp) -> None:
+        self.functions = named_in(graph, FuncOp)
+        self.found: list[Kernel] = []
+        self.numbers: dict[str, int] = {}
+
+    def number(self, run: RunOp) -> int:
+        """Of the kernel of a run."""
+        if isinstance(run, ComputeOp):
+            if run.kernel is None:
+                raise InputError(
+                    f'poet.compute "{run.label.data}" has no kernel; run poet-lower-kernels'
+                )
+            name = key = run.kernel.root_reference.data
+            if key not in self.numbers:
+                self._add(key, self._whole(name, run))
+            return self.numbers[key]
+        assert isinstance(run, StreamOp)
+        kernel = self._in_tiles(run)
+        key = f"{kernel.text}\noperands {[list(run.operands).index(v) for v in run.operands]}"
+        if key not in self.numbers:
+            self._add(key, kernel)
+        return self.numbers[key]
+
+    def _add(self, key: str, kernel: Kernel) -> None:
+        self.numbers[key] = len(self.found)
+        self.found.append(kernel)
+
+    def _whole(self, name: str, run: ComputeOp) -> Kernel:
+        function = self._function(name)
         operands, results = len(buffers(function, "inputs")), len(buffers(function, "results"))
         pairs = [
             (r, o) for r in range(results) for o in range(operands) if may_alias(function, r, o)
         ]
         space = round_up(workspace_bytes(function), WORD_BYTES)
-        kernels.append(Kernel(function, operands, results, space, tuple(pairs)))
-    return tuple(kernels), numbers
+        return Kernel(name, run, (function,), space, tuple(pairs))
+
+    def _in_tiles(self, run: StreamOp) -> Kernel:
+        values = (*run.operands, *run.results)
+        return Kernel(
+            run.label.data,
+            run,
+            tuple(self._function(name) for name in _tile_names(run)),
+            round_up(run.workspace_bytes, WORD_BYTES),
+            run.inplace_pairs,
+            frozenset(n for n, value in enumerate(values) if isinstance(value.type, PageType)),
+        )
+
+    def _function(self, name: str) -> FuncOp:
+        function = self.functions.get(name)
+        if function is None or not function.body.blocks:
+            raise InputError(f"kernel @{name} has no definition")
+        return function
 
 
-def _kernel_text(kernel: Kernel) -> str:
-    """What a kernel is, whatever its values are called."""
-    function = kernel.function.clone()
-    for op in function.walk():
-        for region in op.regions:
-            for block in region.blocks:
-                for argument in block.args:
-                    argument.name_hint = None
-        for result in op.results:
-            result.name_hint = None
-    function.sym_name = StringAttr("kernel")
-    tables = [str(table) for table in tables_of(kernel.function)]
-    return "\n".join([str(function), *tables, f"pairs {kernel.pairs}"])
+def _tile_names(stream: StreamOp) -> list[str]:
+    """The functions of its tiles, each once."""
+    tiles = (op for op in stream.tiles.walk() if isinstance(op, TileOp))
+    return list(dict.fromkeys(tile.function.root_reference.data for tile in tiles))
+
+
+def _function_text(function: FuncOp) -> str:
+    copy = function.clone()
+    _strip_names(copy.body)
+    copy.sym_name = StringAttr("kernel")
+    return "\n".join([str(copy), *(str(table) for table in tables_of(function))])
+
+
+def _tiles_text(stream: StreamOp) -> str:
+    numbers = {name: n for n, name in enumerate(_tile_names(stream))}
+    copy = stream.tiles.clone()
+    for op in copy.walk():
+        if isinstance(op, TileOp):
+            op.function = SymbolRefAttr(f"tile{numbers[op.function.root_reference.data]}")
+    return _region_text(copy)
+
+
+def _region_text(region: Region) -> str:
+    """A region, whatever its values are called."""
+    copy = region.clone()
+    _strip_names(copy)
+    text = io.StringIO()
+    Printer(text).print_region(copy)
+    return text.getvalue()
+
+
+def _strip_names(region: Region) -> None:
+    for block in region.blocks:
+        for argument in block.args:
+            argument.name_hint = None
+        for op in block.ops:
+            for result in op.results:
+                result.name_hint = None
+            for inner in op.regions:
+                _strip_names(inner)

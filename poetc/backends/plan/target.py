@@ -41,12 +41,19 @@ def _line(step: Step, plan: Plan, table: Table) -> str:
     match step:
         case Run(number, places, workspace):
             operation = table.operations[number]
-            made = zip(operation.results, places, strict=True)
-            results = ", ".join(f"t{tensor} at {place}" for tensor, place in made)
-            operands = ", ".join(f"t{tensor}" for tensor in operation.operands)
+            kernel, at = table.kernels[operation.kernel], iter(places)
+            tensors = [
+                f"page of t{tensor}" if n in kernel.streamed else f"t{tensor}"
+                for n, tensor in enumerate((*operation.operands, *operation.results))
+            ]
+            results = ", ".join(
+                tensor if n in kernel.streamed else f"{tensor} at {next(at)}"
+                for n, tensor in enumerate(tensors)
+                if n >= kernel.operands
+            )
+            operands = ", ".join(tensors[: kernel.operands])
             space = "" if workspace is None else f", workspace at {workspace}"
-            name = table.kernels[operation.kernel].name
-            return f"{number}: {results} = {name}({operands}){space}"
+            return f"{number}: {results} = {kernel.name}({operands}){space}"
         case PageIn(page, place):
             return f"page in t{page_tensor(page, plan, table)} at {place}"
         case PageOut(page):

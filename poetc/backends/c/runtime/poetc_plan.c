@@ -8,6 +8,7 @@
 #define CRC_BYTES 4u
 #define MAX_BYTES (1u << 28)
 #define WORD_BYTES 4u
+#define NO_OPERATION UINT32_MAX
 
 enum { STEP_RUN, STEP_PAGE_IN, STEP_PAGE_OUT, STEP_WAIT };
 
@@ -28,7 +29,10 @@ typedef struct {
     uint32_t steps;
     uint32_t pages;
     uint32_t image_pages;
-    uint32_t listed; /* where the list of pages is */
+    uint32_t operations; /* that the plan can name */
+    uint32_t named;      /* where their identities are, if they have some */
+    uint32_t places;     /* where those of arguments are */
+    uint32_t listed;     /* where the list of pages is */
     uint32_t place_bits;
     uint32_t storage_bits;
     uint32_t tensor_bits;
@@ -44,7 +48,7 @@ typedef struct {
 } page;
 
 /* A walk through a plan: to check it or, with `run`, to do what it says. */
-typedef struct {
+struct poetc_plan_walk {
     reader plan;
     bool run;
     poetc_store *store;
@@ -59,7 +63,9 @@ typedef struct {
     uint32_t over;
     uint32_t waited_at; /* the last transfer that was waited for is before this */
     poetc_transfer slot[POETC_PLAN_TRANSFERS];
-} walk;
+};
+
+typedef poetc_plan_walk walk;
 
 /* Reading */
 
@@ -115,6 +121,45 @@ static uint32_t get_u16(const uint8_t *bytes)
     return bytes[0] | ((uint32_t)bytes[1] << 8);
 }
 
+/* The number of an operation in the table, NO_OPERATION if there is none. */
+static uint32_t table_number(const reader *r, uint32_t number)
+{
+    const poetc_model *const model = r->model;
+    if (number >= r->operations) {
+        return NO_OPERATION;
+    }
+    if (model->blocks == NULL) {
+        return number;
+    }
+    const uint32_t identity = bits_at(r, r->named + 32u * number, 32);
+    for (uint32_t i = 0; i < model->operations; ++i) {
+        if (model->operation[i].identity == identity) {
+            return i;
+        }
+    }
+    return NO_OPERATION;
+}
+
+static poetc_status open_operations(reader *r)
+{
+    r->operations = r->model->operations;
+    if (r->model->blocks == NULL) {
+        return POETC_OK;
+    }
+    r->operations = take(r, 16);
+    r->named = r->at;
+    for (uint32_t i = 0; i < r->operations; ++i) {
+        (void)take(r, 32);
+        if (r->ended) {
+            return POETC_PLAN_INVALID;
+        }
+        if (table_number(r, i) == NO_OPERATION) {
+            return POETC_PLAN_FOREIGN;
+        }
+    }
+    return POETC_OK;
+}
+
 /* Whether these bytes are a whole plan for this model that there is room for. */
 static poetc_status open_plan(const poetc_model *model, const uint8_t *bytes, uint32_t length,
                               reader *r)
@@ -152,9 +197,11 @@ static poetc_status open_plan(const poetc_model *model, const uint8_t *bytes, ui
     r->place_bits = bit_length(r->arena_bytes / WORD_BYTES);
     r->storage_bits = bit_length(r->storage_bytes / WORD_BYTES);
     r->tensor_bits = width(model->tensors);
-    r->operation_bits = width(model->operations);
     r->page_bits = width(r->image_pages + r->pages);
-    return POETC_OK;
+    const poetc_status status = open_operations(r);
+    r->operation_bits = width(r->operations);
+    r->places = r->at;
+    return status;
 }
 
 /* Tensors and their places */
@@ -226,7 +273,12 @@ static void overwrite(const poetc_model *model, uint32_t place, uint32_t bytes, 
 
 static uint32_t page_bytes(const poetc_model *model, uint32_t tensor)
 {
-    return POETC_PAGE_BYTES(model->bytes[tensor]);
+    const uint32_t bytes = model->bytes[tensor];
+    if (model->blocks == NULL || bytes == 0) {
+        return POETC_PAGE_BYTES(bytes);
+    }
+    const uint32_t part = model->blocks->bytes - POETC_TRAILER_BYTES;
+    return padded(model, tensor) + (bytes + part - 1u) / part * POETC_TRAILER_BYTES;
 }
 
 static page listed_page(const reader *r, uint32_t i)
@@ -294,10 +346,33 @@ static bool check_pages(reader *r)
     return true;
 }
 
+/* The page of a tensor. False: it has none. */
+static bool page_of(const reader *r, uint32_t tensor, page *found)
+{
+    const poetc_model *const model = r->model;
+    for (uint32_t i = 0; i < model->arguments; ++i) {
+        if (model->argument[i].page != POETC_IN_ARENA
+            && (i == tensor || model->argument[i].new_value == tensor)) {
+            return find_page(r, i == tensor ? i : model->arguments + i, found);
+        }
+    }
+    for (uint32_t i = 0; i < r->pages; ++i) {
+        *found = listed_page(r, i);
+        if (found->tensor == tensor) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A page is about to be written: those that it overlaps are gone. False if one is being written. */
 static bool drop_pages(const reader *r, const page *written)
 {
     const poetc_model *const model = r->model;
+    if (written->kind != PAGE_OF_STEP) {
+        /* Parameters have places of their own. */
+        return true;
+    }
     const uint32_t bytes = page_bytes(model, written->tensor);
     for (uint32_t i = 0; i < r->pages; ++i) {
         const page other = listed_page(r, i);
@@ -323,18 +398,43 @@ static bool may_share(const poetc_kernel *kernel, uint32_t result, uint32_t oper
     return false;
 }
 
-/* Puts result `i` of an operation where the plan says. */
+/* Whether an operand, or after them a result, is on storage while the kernel runs. */
+static bool is_streamed(const poetc_kernel *kernel, uint32_t position)
+{
+    for (uint32_t i = 0; i < kernel->streamed; ++i) {
+        if (kernel->stream[i] == position) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_made_in_tiles(const poetc_kernel *kernel, uint32_t result)
+{
+    return is_streamed(kernel, kernel->operands + result);
+}
+
+/* Puts result `i` of an operation where the plan says: in the arena, or to its page. */
 static bool place_result(reader *r, const poetc_operation *operation, uint32_t i)
 {
     const poetc_model *const model = r->model;
     const uint32_t tensor = operation->result + i;
     const uint32_t bytes = padded(model, tensor);
+    if (is_made_in_tiles(operation->kernel, i)) {
+        page to = {0, 0, PAGE_OF_STEP};
+        const bool good = !moves(model, tensor) && page_of(r, tensor, &to) && drop_pages(r, &to);
+        put(model, tensor, POETC_PLACE);
+        return good;
+    }
     const uint32_t place = take_place(r);
     if (r->ended || moves(model, tensor) || !is_free(r, place, bytes)) {
         return false;
     }
     for (uint32_t o = 0; o < operation->kernel->operands; ++o) {
         const uint32_t operand = operation->operand[o];
+        if (is_streamed(operation->kernel, o)) {
+            continue;
+        }
         const bool same = where(model, operand) == place && padded(model, operand) == bytes;
         if (lies_in(model, operand, place, bytes)
             && !(same && may_share(operation->kernel, i, o))) {
@@ -358,7 +458,8 @@ static bool is_workspace(const reader *r, const poetc_operation *operation, uint
         return false;
     }
     for (uint32_t o = 0; o < kernel->operands; ++o) {
-        if (lies_in(model, operation->operand[o], place, kernel->workspace_bytes)) {
+        if (!is_streamed(kernel, o)
+            && lies_in(model, operation->operand[o], place, kernel->workspace_bytes)) {
             return false;
         }
     }
@@ -374,19 +475,27 @@ static poetc_status run_operation(walk *w)
 {
     reader *const r = &w->plan;
     const poetc_model *const model = r->model;
-    const uint32_t number = take(r, r->operation_bits);
-    if (r->ended || number >= model->operations) {
+    const uint32_t number = table_number(r, take(r, r->operation_bits));
+    if (r->ended || number == NO_OPERATION) {
         return POETC_PLAN_INVALID;
     }
     const poetc_operation *const operation = &model->operation[number];
     const poetc_kernel *const kernel = operation->kernel;
     for (uint32_t o = 0; o < kernel->operands; ++o) {
-        if (!is_readable(model, operation->operand[o])) {
+        if (!is_streamed(kernel, o) && !is_readable(model, operation->operand[o])) {
             return POETC_PLAN_INVALID;
         }
     }
     for (uint32_t i = 0; i < kernel->results; ++i) {
         if (!place_result(r, operation, i)) {
+            return POETC_PLAN_INVALID;
+        }
+    }
+    /* Now that pages of results are about to be made, which may lie over those of others. */
+    for (uint32_t o = 0; o < kernel->operands; ++o) {
+        const uint32_t operand = operation->operand[o];
+        if (is_streamed(kernel, o)
+            && ((model->place[operand] & ON_STORAGE) == 0 || moves(model, operand))) {
             return POETC_PLAN_INVALID;
         }
     }
@@ -397,14 +506,23 @@ static poetc_status run_operation(walk *w)
             return POETC_PLAN_INVALID;
         }
     }
-    if (w->run) {
+    if (w->run && kernel->tiles == NULL) {
         kernel->run(operation, workspace);
+    } else if (w->run) {
+        const poetc_status status = kernel->tiles(operation, workspace, w);
+        if (status != POETC_OK) {
+            return status;
+        }
     }
     const uint32_t first = operation->result;
     const uint32_t last = first + kernel->results - 1u;
     overwrite(model, workspace, kernel->workspace_bytes, first, last);
-    for (uint32_t tensor = first; tensor <= last; ++tensor) {
-        overwrite(model, where(model, tensor), padded(model, tensor), first, last);
+    for (uint32_t i = 0; i < kernel->results; ++i) {
+        if (is_made_in_tiles(kernel, i)) {
+            model->place[first + i] |= ON_STORAGE;
+        } else {
+            overwrite(model, where(model, first + i), padded(model, first + i), first, last);
+        }
     }
     return POETC_OK;
 }
@@ -445,6 +563,27 @@ static void tag_walk(walk *w)
     w->state.new_tag = tag;
 }
 
+/* The page where and as it is in this step. */
+static poetc_block_page page_now(const walk *w, const page *p)
+{
+    const poetc_model *const model = w->plan.model;
+    poetc_block_page now = {p->offset, model->bytes[p->tensor], step_tag(w, p), 0, NULL};
+    if (model->blocks != NULL) {
+        now.block_bytes = model->blocks->bytes;
+        now.block = model->blocks->block;
+    }
+    if (p->kind == PAGE_OLD) {
+        now.offset += w->old_bank;
+        now.tag = w->state.old_tag;
+    } else if (p->kind == PAGE_NEW) {
+        now.offset += w->new_bank;
+        now.tag = w->state.new_tag;
+    } else if (p->kind == PAGE_CONSTANT) {
+        now.tag = 0;
+    }
+    return now;
+}
+
 static poetc_status page_in(walk *w)
 {
     reader *const r = &w->plan;
@@ -463,22 +602,18 @@ static poetc_status page_in(walk *w)
         ++w->started;
         return POETC_OK;
     }
-    uint32_t offset = from.offset;
-    uint32_t tag = step_tag(w, &from);
-    if (from.kind == PAGE_OLD) {
-        offset += w->old_bank;
-        tag = w->state.old_tag;
-    } else if (from.kind == PAGE_NEW) {
-        offset += w->new_bank;
-        tag = w->state.new_tag;
-    } else if (from.kind == PAGE_CONSTANT) {
-        tag = 0;
+    const poetc_block_page now = page_now(w, &from);
+    if (model->blocks != NULL) {
+        /* In blocks, pages are moved where they stand. */
+        ++w->started;
+        ++w->over;
+        return model->blocks->page_in(w->store, &now, model->arena + place);
     }
     poetc_transfer *slot = NULL;
     const poetc_status status = take_slot(w, &slot);
     return status != POETC_OK ? status
-                              : poetc_page_in_start(w->store, slot, offset, model->arena + place,
-                                                    model->bytes[from.tensor], tag);
+                              : poetc_page_in_start(w->store, slot, now.offset,
+                                                    model->arena + place, now.bytes, now.tag);
 }
 
 static poetc_status page_out(walk *w)
@@ -488,8 +623,7 @@ static poetc_status page_out(walk *w)
     page to = {0, 0, PAGE_OF_STEP};
     const bool found = find_page(r, take(r, r->page_bits), &to);
     if (r->ended || !found || to.kind == PAGE_OLD || to.kind == PAGE_CONSTANT
-        || !is_readable(model, to.tensor) || moves(model, to.tensor)
-        || (to.kind == PAGE_OF_STEP && !drop_pages(r, &to))) {
+        || !is_readable(model, to.tensor) || moves(model, to.tensor) || !drop_pages(r, &to)) {
         return POETC_PLAN_INVALID;
     }
     model->place[to.tensor] |= LEAVING;
@@ -498,16 +632,20 @@ static poetc_status page_out(walk *w)
         return POETC_OK;
     }
     uint8_t *const data = model->arena + where(model, to.tensor);
-    const uint32_t bytes = model->bytes[to.tensor];
+    const poetc_block_page now = page_now(w, &to);
+    if (model->blocks != NULL) {
+        ++w->started;
+        ++w->over;
+        return model->blocks->page_out(w->store, &now, data);
+    }
     poetc_transfer *slot = NULL;
     const poetc_status status = take_slot(w, &slot);
     if (status != POETC_OK) {
         return status;
     }
     return to.kind == PAGE_NEW
-               ? model->image->out_start(w->store, slot, to.offset + w->new_bank, data, bytes,
-                                         w->state.new_tag)
-               : poetc_page_out_start(w->store, slot, to.offset, data, bytes, step_tag(w, &to));
+               ? model->image->out_start(w->store, slot, now.offset, data, now.bytes, now.tag)
+               : poetc_page_out_start(w->store, slot, now.offset, data, now.bytes, now.tag);
 }
 
 /* Finds the page of the first transfer that was not waited for: there is one. */
@@ -524,12 +662,15 @@ static bool oldest_transfer(walk *w, page *found)
         }
         w->waited_at = at;
         if (kind == STEP_RUN) {
-            const uint32_t number = bits_at(r, at, r->operation_bits);
-            if (number >= r->model->operations) {
+            const uint32_t number = table_number(r, bits_at(r, at, r->operation_bits));
+            if (number == NO_OPERATION) {
                 return false;
             }
             const poetc_kernel *const kernel = r->model->operation[number].kernel;
-            const uint32_t places = kernel->results + (kernel->workspace_bytes != 0 ? 1u : 0u);
+            uint32_t places = kernel->workspace_bytes != 0 ? 1u : 0u;
+            for (uint32_t i = 0; i < kernel->results; ++i) {
+                places += is_made_in_tiles(kernel, i) ? 0u : 1u;
+            }
             w->waited_at += r->operation_bits + places * r->place_bits;
         }
     }
@@ -582,7 +723,7 @@ static bool begin(walk *w)
 
 static uint32_t argument_place(const reader *r, uint32_t i)
 {
-    uint32_t at = HEADER_BYTES * 8u;
+    uint32_t at = r->places;
     for (uint32_t k = 0; k < i; ++k) {
         at += r->model->argument[k].page == POETC_IN_ARENA ? r->place_bits : 0;
     }
@@ -656,6 +797,18 @@ static poetc_status check_plan(const poetc_model *model, const uint8_t *plan, ui
     walk w = {0};
     const poetc_status status = open_plan(model, plan, length, &w.plan);
     return status == POETC_OK ? follow(&w) : status;
+}
+
+poetc_store *poetc_plan_store(const walk *w)
+{
+    return w->store;
+}
+
+poetc_block_page poetc_plan_page(const walk *w, uint32_t tensor)
+{
+    page found = {0, 0, PAGE_OF_STEP};
+    (void)page_of(&w->plan, tensor, &found);
+    return page_now(w, &found);
 }
 
 poetc_status poetc_plan_load(const poetc_model *model, const uint8_t *plan, uint32_t length)

@@ -10,6 +10,7 @@
 #define POETC_PLAN_H
 
 #include "poetc_image.h"
+#include "poetc_slice.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,22 +27,32 @@ extern "C" {
 #define POETC_IN_ARENA 0xffffffffu
 
 typedef struct poetc_operation poetc_operation;
+typedef struct poetc_plan_walk poetc_plan_walk;
 
 typedef struct {
     /* Runs the kernel on the tensors of an operation, wherever they are. */
     void (*run)(const poetc_operation *operation, uint32_t workspace);
+    /* The same in tiles, or null. */
+    poetc_status (*tiles)(const poetc_operation *operation, uint32_t workspace,
+                          const poetc_plan_walk *walk);
     uint32_t workspace_bytes;
     uint16_t operands;
     uint16_t results;
     /* Result and operand, by turns, that may be one buffer. */
     uint16_t pairs;
+    /* How many of operands and results are on storage, and their positions, results last. */
+    uint16_t streamed;
     const uint16_t *pair;
+    const uint16_t *stream;
 } poetc_kernel;
 
-/* A kernel, the tensors that it reads, and the first of those that it makes. */
+/* A kernel, the tensors that it reads, and the first of those that it makes. Where pages are in
+ * blocks, plans name it by `identity`: tiles are made for one schedule, and others have others.
+ */
 struct poetc_operation {
     const poetc_kernel *kernel;
     const uint16_t *operand;
+    uint32_t identity;
     uint16_t result;
 };
 
@@ -70,6 +81,14 @@ typedef struct {
     uint32_t (*tagged_all)(uint32_t tag, const void *data, uint32_t length);
 } poetc_plan_image;
 
+/* Pages in blocks. The functions are those of poetc_slice.h, which other programs do without. */
+typedef struct {
+    uint32_t bytes; /* of a block */
+    uint8_t *block;
+    poetc_status (*page_in)(poetc_store *store, const poetc_block_page *page, void *data);
+    poetc_status (*page_out)(poetc_store *store, const poetc_block_page *page, const void *data);
+} poetc_plan_blocks;
+
 /* The plan that runs. It stays where the caller has it, in flash or in RAM. */
 typedef union {
     struct {
@@ -93,6 +112,7 @@ typedef struct {
     const poetc_operation *operation;
     const uint16_t *result; /* the tensor of each result */
     const poetc_plan_image *image; /* null: parameters are in the arena */
+    const poetc_plan_blocks *blocks; /* null: each page is in one piece */
     uint8_t *arena;
     /* In RAM: the plan, and for each tensor its place in the arena and flags. */
     poetc_plan_state *state;
@@ -110,6 +130,10 @@ poetc_status poetc_plan_load(const poetc_model *model, const uint8_t *plan, uint
 
 /* One step. The plan must still be what was loaded: its CRC is checked again. */
 poetc_status poetc_plan_step(const poetc_model *model, poetc_store *store);
+
+/* For a kernel in tiles: the store of a step, and the page of an operand or result there. */
+poetc_store *poetc_plan_store(const poetc_plan_walk *walk);
+poetc_block_page poetc_plan_page(const poetc_plan_walk *walk, uint32_t tensor);
 
 /* Argument i before a step, result i after it; null if on storage, or without a plan. */
 void *poetc_plan_argument(const poetc_model *model, uint32_t i);
