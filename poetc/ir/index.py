@@ -1,9 +1,10 @@
 """Index expressions: integer linear combinations of loop variables, with known ranges.
 
-An `Index` is `const + Σ coefficient · atom`. An atom is a loop variable (`Var`), a quotient or
-remainder of an index by a constant (`Quotient`), or a position read from memory (`Dynamic`). All
-have a known inclusive range, which is what lets `(i*32 + j) floordiv 32` become `i` and what
-proves that an access is in bounds.
+An `Index` is `const + Σ coefficient · atom`. An atom is a loop variable (`Var`), a variable of
+generated code (`Variable`), a position read from memory (`Dynamic`), or a quotient or remainder of
+an index by a constant (`Quotient`). All have an inclusive range, which is what lets
+`(i*32 + j) floordiv 32` become `i` and what proves that an access is in bounds. Division rounds
+towards minus infinity, as in MLIR.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import ClassVar
 
 from xdsl.dialects.builtin import AffineMapAttr, AffineSetAttr
 from xdsl.ir import SSAValue
@@ -25,6 +27,18 @@ from xdsl.ir.affine import (
     AffineMap,
     AffineSet,
 )
+
+BOUNDLESS = 1 << 200
+"""In place of a bound that is not known. Bounds that are computed from it are not `is_known`."""
+
+
+def is_known(bound: int) -> bool:
+    """Whether a bound of an index says anything."""
+    return abs(bound) < 1 << 100
+
+
+class NotQuasiAffineError(ValueError):
+    """An index is divided by, or multiplied with, something that is not a positive constant."""
 
 
 @dataclass(eq=False)
@@ -68,6 +82,18 @@ class Dynamic:
 
 
 @dataclass(frozen=True)
+class Variable:
+    """A variable of generated code."""
+
+    name: str
+    low: int = -BOUNDLESS
+    high: int = BOUNDLESS
+    depth: ClassVar[int] = 0
+    key: ClassVar[tuple] = ()
+    """The same for all: terms stay in the order in which they were added, and are printed so."""
+
+
+@dataclass(frozen=True)
 class Quotient:
     """`of floordiv divisor`, or `of mod divisor`."""
 
@@ -78,7 +104,9 @@ class Quotient:
 
     def __post_init__(self) -> None:
         inner = tuple((atom.key, c) for atom, c in self.of.terms)
-        object.__setattr__(self, "key", (2, self.remainder, self.divisor, inner, self.of.const))
+        named = any(key == Variable.key for key, _ in inner)
+        key = (2, self.remainder, self.divisor, inner, self.of.const)
+        object.__setattr__(self, "key", Variable.key if named else key)
 
     @property
     def low(self) -> int:
@@ -96,7 +124,7 @@ class Quotient:
         return self.of.depth
 
 
-Atom = Var | Dynamic | Quotient
+Atom = Var | Variable | Dynamic | Quotient
 
 
 class Index:
@@ -110,11 +138,11 @@ class Index:
     high: int
 
     def __init__(self, const: int = 0, terms: Mapping[Atom, int] | None = None) -> None:
-        self.const = const
         kept = [(atom, c) for atom, c in terms.items() if c] if terms else []
         if len(kept) > 1:
-            kept = _merge_quotients(kept)
+            kept, const = _merge_quotients(kept, const)
             kept.sort(key=lambda term: term[0].key)
+        self.const = const
         self.terms = tuple(kept)
         low = high = const
         for atom, c in kept:
@@ -151,10 +179,18 @@ class Index:
             terms[atom] = terms.get(atom, 0) + c
         return Index(self.const + other.const, terms)
 
-    def __mul__(self, factor: int) -> Index:
+    __radd__ = __add__
+
+    def __mul__(self, factor: Index | int) -> Index:
+        if isinstance(factor, Index):
+            if factor.terms and self.terms:
+                raise NotQuasiAffineError("a product of two variables is not quasi-affine")
+            return factor * self.const if factor.terms else self * factor.const
         if factor == 1:
             return self
         return Index(self.const * factor, {atom: c * factor for atom, c in self.terms})
+
+    __rmul__ = __mul__
 
     def __neg__(self) -> Index:
         return self * -1
@@ -163,16 +199,20 @@ class Index:
         return self + (-other)
 
     def __floordiv__(self, divisor: int) -> Index:
-        return self._divide(divisor)[0]
+        return self.divide(divisor)[0]
 
     def __mod__(self, divisor: int) -> Index:
-        return self._divide(divisor)[1]
+        return self.divide(divisor)[1]
 
-    def _divide(self, divisor: int) -> tuple[Index, Index]:
+    def divide(self, divisor: int, facts: Facts | None = None) -> tuple[Index, Index]:
         """Quotient and remainder; multiples of the divisor leave, and what is left is kept only
-        where its range does not decide the answer."""
+        where its range does not decide the answer. Raises NotQuasiAffineError for a divisor that
+        is not a positive constant."""
+        if not isinstance(divisor, int) or divisor < 1:
+            raise NotQuasiAffineError("a divisor is not a positive constant")
         if divisor == 1:
             return self, ZERO
+        facts = facts or NO_FACTS
         whole = {atom: c // divisor for atom, c in self.terms if c % divisor == 0}
         parts = {atom: c for atom, c in self.terms if c % divisor != 0}
         quotient = Index(self.const // divisor, whole)
@@ -180,12 +220,12 @@ class Index:
         # A multiple of the divisor more or less of each: -x mod 2 is x where x is 0 or 1.
         for more in (0, *sorted({-(c // divisor) for c in parts.values()} - {0})):
             left = rest + Index(0, dict.fromkeys(parts, more * divisor))
-            shift = left.low // divisor
-            if shift == left.high // divisor:
+            shift = facts.low(left) // divisor
+            if shift == facts.high(left) // divisor:
                 moved = Index(shift, dict.fromkeys(parts, -more))
                 return quotient + moved, left - shift * divisor
         return (
-            quotient + Index.of(Quotient(rest, divisor, False)),
+            quotient + Index.of(_quotient(rest, divisor)),
             Index.of(Quotient(rest, divisor, True)),
         )
 
@@ -198,15 +238,15 @@ class Index:
     def is_constant(self) -> bool:
         return not self.terms
 
-    def substitute(self, replace: Mapping[Var, Index]) -> Index:
-        """With indices in place of variables."""
-        if not any(var in replace for var in self.vars()):
+    def substitute(self, replace: Mapping[Var, Index], facts: Facts | None = None) -> Index:
+        """With indices in place of variables, simplified with what is known."""
+        if not facts and not any(var in replace for var in self.vars()):
             return self
         result = Index(self.const)
         for atom, c in self.terms:
             if isinstance(atom, Quotient):
-                inner = atom.of.substitute(replace)
-                part = inner % atom.divisor if atom.remainder else inner // atom.divisor
+                inner = atom.of.substitute(replace, facts)
+                part = inner.divide(atom.divisor, facts)[atom.remainder]
             elif isinstance(atom, Var) and atom in replace:
                 part = replace[atom]
             else:
@@ -235,22 +275,59 @@ class Index:
         return any(isinstance(atom, Dynamic) for atom in self.atoms())
 
 
-def _merge_quotients(terms: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
+def _quotient(index: Index, divisor: int) -> Quotient:
+    """The quotient of an index, which may be a quotient itself."""
+    inner = index.single()
+    if isinstance(inner, Quotient) and not inner.remainder:
+        return Quotient(inner.of, inner.divisor * divisor, False)
+    return Quotient(index, divisor, False)
+
+
+def _merge_quotients(
+    terms: list[tuple[Atom, int]], const: int
+) -> tuple[list[tuple[Atom, int]], int]:
     """Put `(x floordiv c)*c*k + (x mod c)*k` back together as `x*k`."""
     for atom, c in terms:
         if not isinstance(atom, Quotient) or not atom.remainder:
             continue
-        partner = Quotient(atom.of, atom.divisor, False)
+        partner = _quotient(atom.of, atom.divisor)
         if (partner, c * atom.divisor) in terms:
             merged: dict[Atom, int] = {a: k for a, k in terms if a != atom and a != partner}
             for inner, k in atom.of.terms:
                 merged[inner] = merged.get(inner, 0) + k * c
-            if atom.of.const == 0:
-                return _merge_quotients([(a, k) for a, k in merged.items() if k])
-    return terms
+            return _merge_quotients(
+                [(a, k) for a, k in merged.items() if k], const + atom.of.const * c
+            )
+    return terms, const
 
 
 ZERO = Index()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Indices known to be >= 0 where an expression stands: the guards around it. False: none."""
+
+    nonnegative: tuple[Index, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.nonnegative)
+
+    def and_(self, indices: Sequence[Index]) -> Facts:
+        """These facts and the given ones."""
+        return Facts((*self.nonnegative, *indices))
+
+    def low(self, index: Index) -> int:
+        """A lower bound of `index`, from the bounds of its variables and from the facts."""
+        # index = fact + (index - fact), and fact >= 0
+        return max((index.low, *((index - fact).low for fact in self.nonnegative)))
+
+    def high(self, index: Index) -> int:
+        """An upper bound of `index`."""
+        return min((index.high, *((index + fact).high for fact in self.nonnegative)))
+
+
+NO_FACTS = Facts()
 
 
 def constant(value: int) -> Index:
@@ -324,10 +401,9 @@ def within(index: Index, size: int) -> tuple[Condition, Condition]:
 
 def linearise(indices: Sequence[Index], shape: Sequence[int]) -> Index:
     """Row-major position of `indices` in `shape`."""
-    total, stride = ZERO, 1
-    for index, size in zip(reversed(indices), reversed(shape), strict=True):
-        total = total + index * stride
-        stride *= size
+    total = ZERO
+    for index, size in zip(indices, shape, strict=True):
+        total = total * size + index
     return total
 
 

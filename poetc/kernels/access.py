@@ -10,25 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
-    AffineConstantExpr,
     AffineConstraintKind,
-    AffineDimExpr,
     AffineExpr,
     AffineMap,
     AffineSet,
-    AffineSymExpr,
 )
 
-from poetc.ir.index import Index, constant
+from poetc.ir.index import Index, NotQuasiAffineError, constant
 from poetc.ir.loops import loops_around, parents
 
 TILES = "poet.tiles"
@@ -40,43 +35,41 @@ STORES = (affine.StoreOp, memref.StoreOp)
 Access = affine.LoadOp | affine.StoreOp | memref.LoadOp | memref.StoreOp
 
 
-class Form(Protocol):
-    """What an index is read as: a number plus terms in loop variables, if it has any."""
-
-    @property
-    def const(self) -> int: ...
-    @property
-    def is_constant(self) -> bool: ...
-    def __add__(self, other: Self, /) -> Self: ...
-    def __mul__(self, factor: int, /) -> Self: ...
-    def __neg__(self) -> Self: ...
-    def __floordiv__(self, divisor: int, /) -> Self | None: ...
-    def __mod__(self, divisor: int, /) -> Self | None: ...
+Form = TypeVar("Form")
 
 
-AnyForm = TypeVar("AnyForm", bound=Form)
+class _Operands(list[Any]):
+    """Operands of a map, of which those that are None are not to be used."""
+
+    def __getitem__(self, position: Any) -> Any:
+        operand = super().__getitem__(position)
+        if operand is None:
+            raise NotQuasiAffineError(f"operand {position} is not known")
+        return operand
 
 
 @dataclass(frozen=True)
-class Reader(Generic[AnyForm]):
-    """Reads indices as forms that `constant` makes from numbers. An index that depends on a value
-    which is not `known` is None, as is a quotient that the form does not have."""
+class Reader(Generic[Form]):
+    """Reads indices as forms that `constant` makes from numbers, and that have the operators of
+    numbers. An index that depends on a value which is not `known` is None, as is one for which an
+    operator raises NotQuasiAffineError."""
 
-    known: Mapping[SSAValue, AnyForm]
-    constant: Callable[[int], AnyForm]
+    known: Mapping[SSAValue, Form]
+    constant: Callable[[int], Form]
 
-    def results(self, map: AffineMap, operands: Sequence[SSAValue]) -> list[AnyForm | None]:
+    def results(self, map: AffineMap, operands: Sequence[SSAValue]) -> list[Form | None]:
         """The results of a map."""
         values = [self.value(operand) for operand in operands]
-        return [self._result(expr, values, map.num_dims) for expr in map.results]
+        dims, symbols = _Operands(values[: map.num_dims]), _Operands(values[map.num_dims :])
+        return [self._result(expr, dims, symbols) for expr in map.results]
 
-    def access(self, op: Access) -> list[AnyForm | None]:
+    def access(self, op: Access) -> list[Form | None]:
         """Where a load or store is in each dimension."""
         if isinstance(op, memref.LoadOp | memref.StoreOp):
             return [self.value(index) for index in op.indices]
         return self.results(op.map.data, list(op.indices))
 
-    def value(self, value: SSAValue) -> AnyForm | None:
+    def value(self, value: SSAValue) -> Form | None:
         """A value of type index."""
         if value in self.known:
             return self.known[value]
@@ -88,35 +81,12 @@ class Reader(Generic[AnyForm]):
             case _:
                 return None
 
-    def _result(
-        self, expr: AffineExpr, values: Sequence[AnyForm | None], dims: int
-    ) -> AnyForm | None:
-        match expr:
-            case AffineConstantExpr():
-                return self.constant(expr.value)
-            case AffineDimExpr():
-                return values[expr.position]
-            case AffineSymExpr():
-                return values[dims + expr.position]
-            case AffineBinaryOpExpr():
-                lhs, rhs = (self._result(side, values, dims) for side in (expr.lhs, expr.rhs))
-                if lhs is None or rhs is None:
-                    return None
-                match expr.kind:
-                    case AffineBinaryOpKind.Add:
-                        return lhs + rhs
-                    case AffineBinaryOpKind.Mul:
-                        # Either factor may be the constant one.
-                        factor, scaled = (lhs, rhs) if lhs.is_constant else (rhs, lhs)
-                        return scaled * factor.const if factor.is_constant else None
-                    case AffineBinaryOpKind.Mod:
-                        return lhs % rhs.const if rhs.is_constant else None
-                    case AffineBinaryOpKind.FloorDiv:
-                        return lhs // rhs.const if rhs.is_constant else None
-                    case AffineBinaryOpKind.CeilDiv:
-                        quotient = -lhs // rhs.const if rhs.is_constant else None
-                        return None if quotient is None else -quotient
-        return None
+    def _result(self, expr: AffineExpr, dims: _Operands, symbols: _Operands) -> Form | None:
+        try:
+            result: Any = expr.eval(dims, symbols)
+        except NotQuasiAffineError:
+            return None
+        return self.constant(result) if isinstance(result, int) else result
 
 
 def map_indices(
@@ -143,27 +113,32 @@ class Linear:
     const: int = 0
     terms: Mapping[SSAValue, int] = field(default_factory=dict)
 
-    @property
-    def is_constant(self) -> bool:
-        return not self.terms
-
-    def __add__(self, other: Linear) -> Linear:
+    def __add__(self, other: Linear | int) -> Linear:
+        if isinstance(other, int):
+            return Linear(self.const + other, self.terms)
         terms = dict(self.terms)
         for v, c in other.terms.items():
             terms[v] = terms.get(v, 0) + c
         return Linear(self.const + other.const, terms)
 
-    def __mul__(self, factor: int) -> Linear:
+    __radd__ = __add__
+
+    def __mul__(self, factor: Linear | int) -> Linear:
+        if isinstance(factor, Linear):
+            if factor.terms and self.terms:
+                raise NotQuasiAffineError("a product of two variables is not linear")
+            return factor * self.const if factor.terms else self * factor.const
         return Linear(self.const * factor, {v: c * factor for v, c in self.terms.items()})
+
+    __rmul__ = __mul__
 
     def __neg__(self) -> Linear:
         return self * -1
 
-    def __floordiv__(self, divisor: int) -> None:
-        return None
+    def __floordiv__(self, divisor: int) -> Linear:
+        raise NotQuasiAffineError("a quotient is not linear")
 
-    def __mod__(self, divisor: int) -> None:
-        return None
+    __mod__ = __floordiv__
 
 
 def linear_indices(op: Access) -> list[Linear | None]:

@@ -11,9 +11,10 @@ from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from poetc.backends.c.expressions import Expression, Level, index_level, scalar_c_type, vector_type
-from poetc.backends.c.indexing import NO_FACTS, Facts, Index, Variable, mapped, to_c
+from poetc.backends.c.indexing import mapped, to_c, variables_of
 from poetc.backends.c.text import INDENT, KEYWORDS, broken, c_identifier
 from poetc.errors import InputError
+from poetc.ir.index import NO_FACTS, Facts, Index, Variable
 
 # Longer expressions are split by naming their parts.
 LONG = 72
@@ -134,7 +135,7 @@ class Bindings:
 
     def changing(self, *indices: Index) -> frozenset[str]:
         """The assigned variables in index expressions."""
-        names = frozenset().union(*(index.variables for index in indices))
+        names = frozenset().union(*map(variables_of, indices))
         return names & self.holds.keys()
 
     def bind(self, value: SSAValue, name: str, *, changing: bool) -> None:

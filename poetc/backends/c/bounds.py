@@ -20,17 +20,10 @@ from xdsl.dialects import affine, func
 from xdsl.ir import Operation
 
 from poetc.backends.c.bindings import Bindings
-from poetc.backends.c.indexing import (
-    Facts,
-    Index,
-    Variable,
-    comparison,
-    constraints_of,
-    divide,
-    to_c,
-)
+from poetc.backends.c.indexing import comparison, constraints_of, to_c, variables_of
 from poetc.backends.c.text import c_identifier
 from poetc.errors import InputError
+from poetc.ir.index import Facts, Index, Variable
 from poetc.kernels.guards import only_guard
 
 
@@ -54,13 +47,12 @@ class Bounds:
         """The first line of the loop, whose variable has that name then, and what holds in it; it
         does so many iterations at a time."""
         first, ends = _given(op, bindings)
-        highs = [high for end in ends if (high := end.bounds[1]) is not None]
-        last = min(highs) - 1 if highs else None
+        last = min(end.high for end in ends) - 1
         end, *others = ends
         stop = self.stop or to_c(end, bindings.facts)
         for other in others:
             stop = _chosen(end, other, other - end, f"{name}_end", bindings)
-        counter = Index.of(Variable(name, first.bounds[0], last))
+        counter = Index.of(Variable(name, first.low, last))
         bindings.indices[op.body.block.args[0]] = counter
         step = op.step.value.data * lanes
         advance = f"++{name}" if step == 1 else f"{name} += {step}"
@@ -103,7 +95,7 @@ def bounds_of(op: affine.ForOp, bindings: Bindings) -> Bounds:
         return Bounds()
     first, (end, *_) = _given(op, bindings)
     name = variable.name_hint or "i"
-    counter = Variable("", first.constant, end.constant - 1)
+    counter = Variable("", first.const, end.const - 1)
     indices = [
         Index.of(counter) if value is variable else bindings.index(value) for value in guard.args
     ]
@@ -111,17 +103,17 @@ def bounds_of(op: affine.ForOp, bindings: Bindings) -> Bounds:
     conditions: list[tuple[int, Index]] = []
     for index, equal in constraints_of(guard.condition.data, indices, bindings.facts):
         factor = dict(index.terms).get(counter, 0)
-        rest = index - Index(((counter, factor),))
+        rest = index - Index.of(counter) * factor
         taken = start if factor > 0 else stop
-        depends = counter.name in rest.variables or bindings.changing(rest)
+        depends = counter.name in variables_of(rest) or bindings.changing(rest)
         if equal or not factor or depends or taken is not None:
             continue
         conditions.append((factor, rest))
-        whole, _ = divide(rest, abs(factor), bindings.facts)
+        whole, _ = rest.divide(abs(factor), bindings.facts)
         if factor > 0:
-            start = _chosen(whole * -1, first, whole * -1 - first, f"{name}_first", bindings)
+            start = _chosen(-whole, first, -whole - first, f"{name}_first", bindings)
         else:
-            behind = whole + Index((), 1)
+            behind = whole + 1
             stop = _chosen(behind, end, end - behind, f"{name}_end", bindings)
     return Bounds(start, stop, tuple(conditions))
 
@@ -147,10 +139,9 @@ def declared(
 def _chosen(bound: Index, given: Index, above: Index, name: str, bindings: Bindings) -> str:
     """`bound` where `above` is not negative, else `given`."""
     facts = bindings.facts
-    low, high = facts.low(above), facts.high(above)
-    if low is not None and low >= 0:
+    if facts.low(above) >= 0:
         return to_c(bound, facts)
-    if high is not None and high <= 0:
+    if facts.high(above) <= 0:
         return to_c(given, facts)
     name = bindings.fresh(c_identifier(name))
     choice = f"{comparison(above, '>=', facts)} ? {to_c(bound, facts)} : {to_c(given, facts)}"

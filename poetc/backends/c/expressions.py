@@ -11,10 +11,10 @@ from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import Float32Type, IndexType, IntegerType, i32
 from xdsl.ir import Attribute, Operation
 
-from poetc.backends.c.indexing import Index, Variable
 from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import element_bytes
+from poetc.ir.index import Index, Variable
 from poetc.ir.types import type_in_code
 
 _HALF_BYTES = 2
@@ -155,9 +155,8 @@ def _as(type_: Attribute, text: str) -> tuple[str, Level]:
 
 def index_level(index: Index) -> Level:
     if not index.terms:
-        return Level.ATOM if index.constant >= 0 else Level.UNARY
-    single = len(index.terms) == 1 and index.constant == 0 and index.terms[0][1] == 1
-    return Level.ATOM if single and isinstance(index.terms[0][0], Variable) else Level.SUM
+        return Level.ATOM if index.const >= 0 else Level.UNARY
+    return Level.ATOM if isinstance(index.single(), Variable) else Level.SUM
 
 
 def vector_type(lanes: int) -> str:

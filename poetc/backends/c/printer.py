@@ -8,7 +8,7 @@ C does the same scalar operations in the same order. It is printed to be read:
   innermost scope;
 - `iter_args` become variables that the loop assigns; a variable is handed on to inner loops and
   guards instead of being copied;
-- subscripts are flat, row-major and simplified (`indexing.py`);
+- subscripts are flat, row-major and simplified (`ir/index.py`);
 - operations that C leaves undefined or inexact are calls of `runtime/poetc_scalar.h`.
 
 What is outside this subset is an `InputError` that names the operation.
@@ -27,7 +27,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerType,
     MemRefType,
-    ModuleOp,
 )
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
@@ -45,15 +44,7 @@ from poetc.backends.c.expressions import (
     scalar_c_type,
     vector_type,
 )
-from poetc.backends.c.indexing import (
-    Facts,
-    Index,
-    Variable,
-    comparison,
-    constraints_of,
-    flat_index,
-    to_c,
-)
+from poetc.backends.c.indexing import comparison, constraints_of, flat_index, to_c
 from poetc.backends.c.lanes import lanes_in
 from poetc.backends.c.prepare import (
     check_order,
@@ -66,6 +57,8 @@ from poetc.backends.c.text import INDENT, WIDTH, c_identifier
 from poetc.backends.c.together import Registers, loads_of
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
+from poetc.ir.index import ZERO, Facts, Index, Variable
+from poetc.ir.symbols import named_in
 from poetc.ir.types import computed_dtype
 from poetc.kernels.access import tiles_of
 from poetc.kernels.addresses import extent
@@ -85,7 +78,7 @@ class Signature:
 
 def print_prototype(function: func.FuncOp, signature: Signature) -> str:
     """The declaration of the function, with a semicolon."""
-    return _Function(function, signature, _tables(function)).head() + ";\n"
+    return _Function(function, signature, named_in(function, memref.GlobalOp)).head() + ";\n"
 
 
 def print_function(function: func.FuncOp, signature: Signature) -> str:
@@ -97,7 +90,7 @@ def print_function(function: func.FuncOp, signature: Signature) -> str:
         together = loads_of(copy)
         inline_single_iterations(copy)
         erase_unused(copy)
-        tables = _tables(function)
+        tables = named_in(function, memref.GlobalOp)
         return _Function(copy, signature, tables, Registers(together)).definition()
     except ValueError as error:
         raise InputError(f"kernel @{function.sym_name.data}: {error}") from error
@@ -141,17 +134,11 @@ def _array(declaration: str, items: Sequence[str], attribute: str = "") -> str:
 
 def tables_of(function: func.FuncOp) -> tuple[memref.GlobalOp, ...]:
     """The tables of constants that a function reads."""
-    tables = _tables(function)
+    tables = named_in(function, memref.GlobalOp)
     names = dict.fromkeys(
         op.name_.root_reference.data for op in function.walk() if isinstance(op, memref.GetGlobalOp)
     )
     return tuple(tables[name] for name in names if name in tables)
-
-
-def _tables(function: func.FuncOp) -> dict[str, memref.GlobalOp]:
-    module = function.parent_op()
-    ops = module.ops if isinstance(module, ModuleOp) else ()
-    return {op.sym_name.data: op for op in ops if isinstance(op, memref.GlobalOp)}
 
 
 def _table(op: memref.GlobalOp) -> np.ndarray:
@@ -283,7 +270,7 @@ class _Function:
                     define_scalar(self.bindings, op)
 
     def element(self, buffer: SSAValue, indices: Sequence[Index], further: int = 0) -> str:
-        flat = flat_index(buffer, indices) + Index((), further)
+        flat = flat_index(buffer, indices) + further
         text = f"{self.bindings.values[buffer].text}[{to_c(flat, self.bindings.facts)}]"
         return f"{text}.value" if buffer in self.bit_tables else text
 
@@ -543,7 +530,7 @@ def _conditions(op: affine.IfOp, bindings: Bindings) -> tuple[list[str] | None, 
     constraints: list[tuple[Index, bool]] = []  # >= 0, or == 0 if true
     indices = [bindings.index(operand) for operand in op.args]
     for index, equal in constraints_of(op.condition.data, indices, bindings.facts):
-        opposite = next((i for i, (c, _) in enumerate(constraints) if c + index == Index()), -1)
+        opposite = next((i for i, (c, _) in enumerate(constraints) if c + index == ZERO), -1)
         if opposite >= 0:
             constraints[opposite] = (index, True)
         else:
@@ -552,11 +539,11 @@ def _conditions(op: affine.IfOp, bindings: Bindings) -> tuple[list[str] | None, 
     facts = bindings.facts
     for index, equal in constraints:
         low, high = facts.low(index), facts.high(index)
-        if (high is not None and high < 0) or (equal and low is not None and low > 0):
+        if high < 0 or (equal and low > 0):
             return None, facts
-        if low is None or low < 0 or (equal and (high is None or high > 0)):
+        if low < 0 or (equal and high > 0):
             texts.append(comparison(index, "==" if equal else ">=", facts))
-        facts = facts.and_([index, index * -1] if equal else [index])
+        facts = facts.and_([index, -index] if equal else [index])
     return texts, facts
 
 

@@ -19,8 +19,9 @@ from poetc.backends.c.expressions import (
     integer_literal,
     render,
 )
-from poetc.backends.c.indexing import Index, index_arithmetic
+from poetc.backends.c.indexing import index_arithmetic
 from poetc.errors import InputError
+from poetc.ir.index import Index
 
 
 def define_scalar(bindings: Bindings, op: Operation) -> None:
@@ -45,7 +46,7 @@ def define_scalar(bindings: Bindings, op: Operation) -> None:
 def constant(bindings: Bindings, op: arith.ConstantOp) -> None:
     match op.value:
         case IntegerAttr() if isinstance(op.result.type, IndexType):
-            bindings.indices[op.result] = Index((), op.value.value.data)
+            bindings.indices[op.result] = Index(op.value.value.data)
         case IntegerAttr() if op.result.type == IntegerType(1):
             bindings.values[op.result] = Expression("true" if op.value.value.data else "false")
         case IntegerAttr():

@@ -11,11 +11,12 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.backends.c.buffers import tile_buffers
-from poetc.backends.c.indexing import NO_FACTS, Index, Variable, mapped, to_c
+from poetc.backends.c.indexing import mapped, to_c
 from poetc.backends.c.layout import arena_offset
 from poetc.backends.c.text import wrapped
 from poetc.errors import InputError
 from poetc.ir.buffers import buffer_type, element_bytes
+from poetc.ir.index import NO_FACTS, ZERO, Index, Variable
 from poetc.ir.loops import loops_around
 from poetc.ir.poet import (
     AnyPageIn,
@@ -137,7 +138,7 @@ class StreamPrinter:
         lines: list[str] = []
         if block is self.stream.tiles.block:
             for op in slices_ahead(before):
-                self.indices.update((position, Index()) for position in op.positions)
+                self.indices.update((position, ZERO) for position in op.positions)
                 lines += self._slice(op, "ahead", op.buffer)
             return lines
         op = block.first_op

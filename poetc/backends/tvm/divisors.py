@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import AffineMapAttr, IndexType
 from xdsl.ir import Block, Region
 from xdsl.ir.affine import AffineConstraintKind, AffineExpr, AffineMap
 
-from poetc.backends.c.indexing import NO_FACTS, Index, Remainder, Variable, from_affine
+from poetc.backends.c.indexing import value_of
 from poetc.backends.tvm.tiles import loop_bounds
+from poetc.ir.index import Index, Quotient, Variable
 
 
 def split_by_divisors(function: func.FuncOp) -> None:
@@ -41,13 +42,14 @@ def _divisors(op: affine.IfOp, loop: affine.ForOp) -> Iterator[int]:
         Index.of(probe) if a is own else other for a, other in zip(op.args, others, strict=True)
     ]
     conditions = op.condition.data
-    dims, symbols = indices[: conditions.num_dims], indices[conditions.num_dims :]
     for constraint in conditions.constraints:
         if constraint.kind is not AffineConstraintKind.eq:
             continue
-        left = from_affine(constraint.lhs, dims, symbols, NO_FACTS)
+        left = value_of(constraint.lhs, indices, conditions.num_dims)
         for term, _ in left.terms:
-            if isinstance(term, Remainder) and abs(dict(term.dividend.terms).get(probe, 0)) == 1:
+            if not isinstance(term, Quotient) or not term.remainder:
+                continue
+            if abs(dict(term.of.terms).get(probe, 0)) == 1:
                 yield term.divisor
 
 

@@ -11,12 +11,13 @@ from tvm import tirx
 from xdsl.dialects import affine, memref
 from xdsl.ir import Block, Operation, Region
 
-from poetc.backends.c.indexing import NO_FACTS, Facts, Index, constraints_of
+from poetc.backends.c.indexing import constraints_of
 from poetc.backends.tvm import scalars
 from poetc.backends.tvm.scalars import Scalar
 from poetc.backends.tvm.tiles import At
 from poetc.backends.tvm.values import Predicate, Stmt, Values
 from poetc.errors import InputError
+from poetc.ir.index import NO_FACTS, Facts, Index
 from poetc.kernels.dependences import yielded
 
 Copied = dict[tuple[int, ...], Scalar]
@@ -162,11 +163,11 @@ class Guards(Values):
         tests: list[_Test] = []
         for index, equal in constraints_of(op.condition.data, indices, facts):
             low, high = facts.low(index), facts.high(index)
-            if (high is not None and high < 0) or (equal and low is not None and low > 0):
+            if high < 0 or (equal and low > 0):
                 return _Condition((), NO_FACTS, never=True)
-            if low is None or low < 0 or (equal and (high is None or high > 0)):
+            if low < 0 or (equal and high > 0):
                 tests.append((index, equal))
-            facts = facts.and_([index, index * -1] if equal else [index])
+            facts = facts.and_([index, -index] if equal else [index])
         return _Condition(tuple(tests), facts)
 
     def test(self, tests: Sequence[_Test], at: At) -> Scalar:

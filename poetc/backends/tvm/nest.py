@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects import affine, arith, func, memref
-from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.ir.affine import AffineMap
 
-from poetc.backends.c.indexing import NO_FACTS, Index, Variable, from_affine
+from poetc.backends.c.indexing import flat_index, mapped, variables_of
 from poetc.backends.tvm.tiles import loop_bounds
+from poetc.ir.index import NO_FACTS, Index, Variable
 from poetc.kernels.dependences import dependences
 
 Loop = affine.ForOp
@@ -43,7 +44,7 @@ class Access:
         for term, coefficient in self.flat.terms:
             if term == variable:
                 total = coefficient
-            elif not isinstance(term, Variable) and variable.name in term.dividend.variables:
+            elif variable.name in variables_of(Index.of(term)):
                 return None
         return total
 
@@ -84,26 +85,19 @@ class Nest:
                 case arith.ConstantOp() if isinstance(op.result.type, IndexType):
                     value = op.value
                     assert hasattr(value, "value")
-                    self.indices[op.result] = Index((), value.value.data)  # pyright: ignore
+                    self.indices[op.result] = Index(value.value.data)  # pyright: ignore
                 case affine.ApplyOp() if all(o in self.indices for o in op.operands):
                     self.indices[op.result] = self._map(op.map.data, op.operands)[0]
                 case _:
                     pass
 
-    def _map(self, map_, operands: Sequence[SSAValue]) -> list[Index]:
-        indices = [self.indices[operand] for operand in operands]
-        dims, symbols = indices[: map_.num_dims], indices[map_.num_dims :]
-        return [from_affine(e, dims, symbols, NO_FACTS) for e in map_.results]
+    def _map(self, map_: AffineMap, operands: Sequence[SSAValue]) -> list[Index]:
+        return mapped(map_, [self.indices[operand] for operand in operands], NO_FACTS)
 
     def _flat(self, op: affine.LoadOp | affine.StoreOp) -> Index | None:
         if any(operand not in self.indices for operand in op.indices):
             return None
-        flat = Index()
-        assert isa(op.memref.type, MemRefType)
-        indices = self._map(op.map.data, op.indices)
-        for size, index in zip(op.memref.type.get_shape(), indices, strict=True):
-            flat = flat * size + index
-        return flat
+        return flat_index(op.memref, self._map(op.map.data, op.indices))
 
     def _varies(self, op: Operation, along: Loop) -> bool:
         return any(along in self.depends.get(result, ()) for result in op.results)

@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from poetc.backends.c.indexing import Index, Variable, flat_index, index_arithmetic
+from poetc.backends.c.indexing import flat_index, index_arithmetic
 from poetc.backends.tvm import mathir, scalars
 from poetc.backends.tvm.guards import Guards, sequence
 from poetc.backends.tvm.pipeline import NOALIAS
@@ -36,6 +36,7 @@ from poetc.backends.tvm.scalars import Expr, Scalar, element_dtype
 from poetc.backends.tvm.tiles import At, Axis, Piece, Tiling, elements_of, loop_bounds
 from poetc.backends.tvm.values import Local
 from poetc.errors import InputError
+from poetc.ir.index import Index, Variable
 from poetc.kernels.analysis import extent
 from poetc.kernels.dependences import yielded
 
@@ -124,7 +125,7 @@ class _Function(Guards):
         pieces = self.tiling.get(op, (Piece(start, end - start),))
         for piece in pieces:
             with self.loop(op.body.block.args[0], piece.tiles) as tile:
-                base = tile * piece.iterations + Index((), piece.start)
+                base = tile * piece.iterations + piece.start
                 lane = None
                 if piece.lanes > 1:
                     lane = Variable(self.name(None, "lane"), 0, piece.lanes - 1)
@@ -133,7 +134,7 @@ class _Function(Guards):
                 self.axes[op] = Axis(base, piece, lane)
                 variable = op.body.block.args[0]
                 for here in self.each([op], at):
-                    index = base + Index((), here.get(op, 0) * piece.lanes)
+                    index = base + here.get(op, 0) * piece.lanes
                     if lane is not None:
                         index += Index.of(lane)
                     self.define_index(variable, here, index)
@@ -147,7 +148,7 @@ class _Function(Guards):
         name = self.name(variable, "i")
         counter = tirx.Var(name, "int32")
         self.variables[name] = Scalar(counter, "int32")
-        yield Index.of(Variable(name, start, start + count - 1)) if count > 1 else Index((), start)
+        yield Index.of(Variable(name, start, start + count - 1)) if count > 1 else Index(start)
         inner, self.out = self.out, outer
         if count > 1:
             first, extent = scalars.integer(start).expr, scalars.integer(count).expr
@@ -227,12 +228,12 @@ class _Function(Guards):
                 strips = (end - first) // size
                 with self.loop(variable, strips) as strip:
                     start()
-                    base = strip * size + Index((), first)
+                    base = strip * size + first
                     self.define_index(variable, {}, base)
                     for load in transposed:
                         self.load_strip(load, size, at)
                     for position in range(size):
-                        self.define_index(variable, {}, base + Index((), position))
+                        self.define_index(variable, {}, base + position)
                         self.strip_position = position
                         step()
                     self.strips = {}
@@ -278,10 +279,10 @@ class _Function(Guards):
         for here in self.each_of([load.result], at):
             flat = flat_index(load.memref, self.map(load.map.data, load.indices, here))
             stride = dict(flat.terms)[axis.lane]
-            along = Index(tuple(p for p in flat.terms if p[0] != axis.lane), flat.constant)
+            along = flat - Index.of(axis.lane) * stride
             rows: list[Scalar] = []
             for lane in range(axis.piece.lanes):
-                place = self.safe(along + Index((), lane * stride), load.memref, here)
+                place = self.safe(along + lane * stride, load.memref, here)
                 ramp = tirx.Ramp(place.expr, scalars.integer(1).expr, size)
                 row = Scalar(tirx.BufferLoad(buffer, [ramp]), dtype, size)
                 rows.append(self.bind(row, load.result, "row"))
@@ -322,7 +323,7 @@ class _Function(Guards):
         if isinstance(op, arith.ConstantOp):
             match op.value:
                 case IntegerAttr() if isinstance(result.type, IndexType):
-                    self.define_index(result, at, Index((), op.value.value.data))
+                    self.define_index(result, at, Index(op.value.value.data))
                 case IntegerAttr() | FloatAttr():
                     value = scalars.constant(op.value.value.data, scalars.scalar_dtype(result.type))
                     self.define(result, at, value)

@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 from xdsl.utils.hints import isa
 
-from poetc.backends.c.indexing import Index, Variable
 from poetc.errors import InputError
+from poetc.ir.index import Index, Variable
 
 
 @dataclass(frozen=True)

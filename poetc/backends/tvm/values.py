@@ -13,21 +13,13 @@ from xdsl.dialects import affine, func
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from poetc.backends.c.indexing import (
-    NO_FACTS,
-    Facts,
-    Index,
-    Quotient,
-    Remainder,
-    Variable,
-    flat_index,
-    mapped,
-)
+from poetc.backends.c.indexing import flat_index, mapped
 from poetc.backends.c.text import c_identifier
 from poetc.backends.tvm import scalars
 from poetc.backends.tvm.scalars import Expr, Scalar, Translator
 from poetc.backends.tvm.tiles import At, Axis, Tiling, elements_of
 from poetc.errors import InputError
+from poetc.ir.index import NO_FACTS, ZERO, Atom, Facts, Index, Quotient, Variable, is_known
 from poetc.kernels.dependences import dependences
 
 _ON_STACK = "disable_lower_builtin"
@@ -218,9 +210,9 @@ class Values:
         """The number. What is linear in the lane is a ramp, so that accesses are of vectors."""
         _check_range(index)
         lane = [(t, c) for t, c in index.terms if isinstance(t, Variable) and t in self.lane_axes()]
-        rest = Index(tuple(p for p in index.terms if p not in lane), index.constant)
+        rest = index - Index(0, dict(lane))
         total: Scalar | None = None
-        constant = rest.constant
+        constant = rest.const
         for term, coefficient in rest.terms:
             part, shift = self.term(term, at)
             constant -= shift * coefficient
@@ -244,18 +236,19 @@ class Values:
     def lane_axes(self) -> dict[Variable, int]:
         return {a.lane: a.piece.lanes for a in self.axes.values() if a.lane is not None}
 
-    def term(self, term: Variable | Quotient | Remainder, at: At) -> tuple[Scalar, int]:
+    def term(self, term: Atom, at: At) -> tuple[Scalar, int]:
         """A term, and by how much it is too large: divisions are of numbers >= 0."""
         if isinstance(term, Variable):
             return self.variables[term.name], 0
-        low = self.facts_at(at).low(term.dividend)
-        if low is None:
+        assert isinstance(term, Quotient)
+        low = self.facts_at(at).low(term.of)
+        if not is_known(low):
             raise ValueError(f"the sign of a dividend of {term.divisor} is unknown")
         shift = -(low // term.divisor) if low < 0 else 0
-        dividend = self.index_expr(term.dividend + Index((), shift * term.divisor), at)
-        if isinstance(term, Quotient):
-            return scalars.arithmetic(tirx.Div, dividend, scalars.integer(term.divisor)), shift
-        return scalars.arithmetic(tirx.Mod, dividend, scalars.integer(term.divisor)), 0
+        dividend = self.index_expr(term.of + shift * term.divisor, at)
+        if term.remainder:
+            return scalars.arithmetic(tirx.Mod, dividend, scalars.integer(term.divisor)), 0
+        return scalars.arithmetic(tirx.Div, dividend, scalars.integer(term.divisor)), shift
 
     # Memory
 
@@ -291,14 +284,12 @@ class Values:
         if test is None or outermost is None:
             return self.index_expr(flat, at)
         size = elements_of(buffer.type)
-        low, high = flat.bounds
-        if low is not None and low >= 0 and high is not None and high < size:
+        if flat.low >= 0 and flat.high < size:
             return self.index_expr(flat, at)
         # Loops inside the guard count on from a place that is chosen outside of them.
-        inner = Index(tuple(p for p in flat.terms if self.is_inside(p[0], outermost)))
-        low, high = inner.bounds
-        if low is None or low < 0 or high is None or high >= size:
-            inner = Index()
+        inner = Index(0, {t: c for t, c in flat.terms if self.is_inside(t, outermost)})
+        if inner.low < 0 or inner.high >= size:
+            inner = ZERO
         start = self.index_expr(flat - inner, at)
         test = scalars.widened(test, start.lanes)
         chosen = tirx.Select(test.expr, start.expr, scalars.number(0, start).expr)
@@ -307,7 +298,7 @@ class Values:
             return place
         return scalars.arithmetic(tirx.Add, place, self.index_expr(inner, at))
 
-    def is_inside(self, term: Any, predicate: Predicate) -> bool:
+    def is_inside(self, term: Atom, predicate: Predicate) -> bool:
         """Whether a term varies within the guard, and is no vector."""
         if not isinstance(term, Variable) or term.name in predicate.outside:
             return False
@@ -343,9 +334,10 @@ def _is_analysed(scalar: Scalar) -> bool:
 
 
 def _check_range(index: Index) -> None:
-    total = Index((), index.constant)
-    for part in index.terms:
-        total = Index((*total.terms, part), total.constant)
-        low, high = total.bounds
-        if (low is not None and low < -(2**31)) or (high is not None and high >= 2**31):
+    total = Index(index.const)
+    for atom, coefficient in index.terms:
+        total += Index.of(atom) * coefficient
+        if (total.low < -(2**31) and is_known(total.low)) or (
+            total.high >= 2**31 and is_known(total.high)
+        ):
             raise ValueError("an index does not fit in 32 bits")
