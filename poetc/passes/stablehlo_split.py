@@ -43,6 +43,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING, updates_of
 from poetc.ir.poet import SHARD, STORED, Shard
 from poetc.ir.stablehlo.base import Along, Walk
+from poetc.ir.stablehlo.contraction import in_blocks
 from poetc.ir.types import computed_type
 from poetc.options import default
 from poetc.passes.stablehlo_to_poet import (
@@ -50,7 +51,6 @@ from poetc.passes.stablehlo_to_poet import (
     frozen_arguments,
     frozen_on_storage,
 )
-from poetc.simplify.axes import border, in_blocks, piece, summand, summed
 from poetc.simplify.driver import remove_dead
 from poetc.splits import Split, parse_splits
 
@@ -272,7 +272,8 @@ def _readers(argument: SSAValue, axis: int, region: set[SSAValue]) -> tuple[int,
                 continue
             found = _result_dim(op, use.index, dim)
             if found is None:
-                whole += summed(op, use.index, dim) is None
+                sums = isinstance(op, hlo.ContractionOp)
+                whole += not sums or op.along_outermost(use.index, dim) is None
             elif is_light(op):
                 stack.append((op.result, found))
             elif op.result not in region:
@@ -488,17 +489,17 @@ class _Splitter:
             else:
                 begin = extent - start - size if each.mirrored else start
                 operands.append(self._slice(value, each.dim, begin, size, push))
-        return self._emit(piece(op, dim, operands, start, size), op)
+        return self._emit(op.piece(dim, operands, start, size), op)
 
     def _sum_up(self, op: hlo.StablehloOp, operand: int) -> bool:
         """Computes sums over the axis that is cut, one shard after the other, if that is the order
         in which they are computed."""
         cut = self.shards[op.operands[operand]].cut
-        walk = summed(op, operand, cut.axis)
+        walk = op.along_outermost(operand, cut.axis) if isinstance(op, hlo.ContractionOp) else None
         if walk is None:
             return False
         assert isinstance(op, hlo.ContractionOp)
-        every = border(op)
+        every = op.block_positions
         total = None if every is None else self._constant(op, 0.0)
         # The sum of a block that is not complete.
         part: SSAValue | None = None
@@ -510,13 +511,12 @@ class _Splitter:
             end = start + size
             ends = every is None or not end % every or end == cut.bounds[-1]
             if every is None or (part is None and not start % every and ends):
-                total = self._emit(
-                    summand(op, walk, operands, start, total, whole=every is not None), op
-                )
+                sums = op.summand(walk, operands, start, total, whole=every is not None)
+                total = self._emit(sums, op)
                 continue
             assert total is not None
             part = self._constant(op, -0.0) if part is None else part
-            part = self._emit(summand(op, walk, operands, start, part), op)
+            part = self._emit(op.summand(walk, operands, start, part), op)
             if ends:
                 total, part = self._emit(hlo.AddOp(total, part), op), None
         assert total is not None

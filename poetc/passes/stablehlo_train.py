@@ -27,7 +27,6 @@ from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
 from poetc.passes.stablehlo_split import main_of, names_for_splits, region_of
 from poetc.patterns import chosen
-from poetc.simplify.axes import piece
 from poetc.simplify.driver import remove_dead
 
 
@@ -177,7 +176,7 @@ class _Slicer:
                 )
                 for operand, step in zip(op.operands, walk, strict=True)
             ]
-            return self.emit(piece(op, dim, operands, start, size), op)
+            return self.emit(op.piece(dim, operands, start, size), op)
         starts = [start if d == dim else 0 for d in range(len(shape))]
         limits = [start + size if d == dim else n for d, n in enumerate(shape)]
         return self.emit(hlo.SliceOp(value, starts, limits), self.at)

@@ -195,6 +195,11 @@ def parse_named_dims(parser: Parser, name: str) -> Dims:
     return parse_dims(parser)
 
 
+def resized(sizes: Sequence[int], dim: int, size: int) -> DenseArrayBase:
+    """Sizes of dimensions as an attribute, with another size of one of them."""
+    return i64s([size if d == dim else n for d, n in enumerate(sizes)])
+
+
 def print_named_dims(printer: Printer, name: str, dims: Dims) -> None:
     printer.print_string(f", {name} = ")
     print_dims(printer, dims)
@@ -315,6 +320,28 @@ class StablehloOp(IRDLOperation):
         """How the operands are walked along dimension `dim` of the result; None where the result
         cannot be computed in pieces along it."""
         return None
+
+    def piece(self, dim: int, operands: Sequence[SSAValue], start: int, size: int) -> StablehloOp:
+        """This operation for `size` indices along `dim` of its result, from `start` on, on
+        `operands` cut as `along` says. Each element is computed as in the whole, so that the bits
+        are the same."""
+        shape = list(shape_of(self.result))
+        shape[dim] = size
+        return type(self).create(
+            operands=operands,
+            result_types=[with_shape(self.result, shape)],
+            properties={**self.properties, **self._piece_properties(dim, start, size)},
+            attributes=self.attributes,
+            regions=[region.clone() for region in self.regions],
+        )
+
+    def _piece_properties(self, dim: int, start: int, size: int) -> dict[str, Attribute]:
+        """The properties of a `piece` that are not those of the whole."""
+        return {}
+
+    def reads_each(self, index: int) -> float:
+        """How often each element of operand `index` is read, on average."""
+        return element_count(self.result) / max(1, element_count(self.operands[index]))
 
     def bodies_key(self) -> Hashable:
         """Equal for operations of this kind whose regions compute the same."""

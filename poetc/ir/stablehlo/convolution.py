@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i1,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -313,6 +313,33 @@ class ConvolutionBase(WindowedOp, ContractionOp):
             return None, Along(dims.kernel_output_feature)
         return (Along(dims.input_batch), None) if dim == dims.output_batch else None
 
+    def _piece_properties(self, dim: int, start: int, size: int) -> dict[str, Attribute]:
+        if dim not in self.dims.output_spatial:
+            return {}
+        at = self.dims.output_spatial.index(dim)
+        kernel = shape_of(self.rhs)[self.dims.kernel_spatial[at]]
+        image = shape_of(self.lhs)[self.dims.input_spatial[at]]
+        window = dilated(kernel, self.rhs_dilation[at])
+        low = self.padding[at][0] - start * self.strides[at]
+        high = (size - 1) * self.strides[at] + window - low - dilated(image, self.lhs_dilation[at])
+        return self._padded(at, low, high)
+
+    def _summand_properties(
+        self, walk: Walk, operands: Sequence[SSAValue], start: int
+    ) -> dict[str, Attribute]:
+        step = walk[1]
+        if step is None or step.dim not in self.dims.kernel_spatial:
+            return {}
+        at, size = self.dims.kernel_spatial.index(step.dim), shape_of(operands[1])[step.dim]
+        left = shape_of(self.rhs)[step.dim] - start - size
+        dilation, (low, high) = self.rhs_dilation[at], self.padding[at]
+        return self._padded(at, low - start * dilation, high - left * dilation)
+
+    def _padded(self, at: int, low: int, high: int) -> dict[str, Attribute]:
+        """The padding with another one in spatial dimension `at`."""
+        pairs = [(low, high) if i == at else pair for i, pair in enumerate(self.padding)]
+        return {"padding": padding_attr(pairs)}
+
     def evaluate(self, *operands: Array) -> Array:
         *init, lhs, rhs = self._for_sums(operands)
         pairs = zip(self.dims.kernel_spatial, self.reversal, strict=True)
@@ -397,9 +424,24 @@ class ConvolutionOp(ConvolutionBase):
 
     name = "stablehlo.convolution"
 
+    def along_outermost(self, operand: int, dim: int) -> Walk | None:
+        kernel = shape_of(self.rhs)
+        order = (*self.dims.kernel_spatial, self.dims.kernel_input_feature)
+        if operand != 1 or dim not in order or any(self.reversal):
+            return None
+        if any(kernel[d] != 1 for d in order[: order.index(dim)]):
+            return None
+        if dim != self.dims.kernel_input_feature:
+            # All of the image is read: the piece has another padding.
+            return None, Along(dim)
+        return (Along(self.dims.input_feature), Along(dim)) if self.feature_groups == 1 else None
+
 
 @irdl_op_definition
 class ConvolutionFromOp(ResumedOp, ConvolutionBase):
     """Each sum starts from its element of `init`, the first operand."""
 
     name = "resume.convolution"
+
+
+ConvolutionBase.RESUMED = ConvolutionFromOp

@@ -233,6 +233,16 @@ class DotGeneralOp(DotBase):
 
     name = "stablehlo.dot_general"
 
+    def along_outermost(self, operand: int, dim: int) -> Walk | None:
+        shape = shape_of(self.operands[operand])
+        contract = (self.lhs_contract, self.rhs_contract)[operand]
+        if dim not in contract:
+            return None
+        place = contract.index(dim)
+        if any(shape[d] != 1 for d in contract[:place]):
+            return None
+        return Along(self.lhs_contract[place]), Along(self.rhs_contract[place])
+
 
 @irdl_op_definition
 class DotFromOp(ResumedOp, DotBase):
@@ -240,3 +250,6 @@ class DotFromOp(ResumedOp, DotBase):
 
     name = "resume.dot_general"
     REST: ClassVar[tuple[str, ...]] = ("whole",)
+
+
+DotBase.RESUMED = DotFromOp

@@ -111,6 +111,9 @@ class FoldOp(ReductionOp):
     def reduction(self, at: Indices) -> Reduction:
         return ReductionAlong(self, at, self.inputs, self.dims)
 
+    def reads_each(self, index: int) -> float:
+        return 1.0
+
     def along(self, dim: int) -> Walk | None:
         kept = [d for d in range(len(shape_of(self.inputs[0]))) if d not in self.dims]
         return (Along(kept[dim]),) * len(self.inputs) + (None,) * len(self.inits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1
@@ -40,6 +41,7 @@ from poetc.ir.stablehlo.base import (
     ints,
     parse_operands,
     print_named_dims,
+    resized,
     shape_of,
     tensor_type,
     with_shape,
@@ -180,6 +182,9 @@ class GatherOp(StablehloOp):
             return None
         whole = self.slice_sizes[source] == shape_of(self.operand)[source]
         return (Along(source), None) if whole else None
+
+    def _piece_properties(self, dim: int, start: int, size: int) -> dict[str, Attribute]:
+        return {"slice_sizes": resized(self.slice_sizes, self.offsets[dim], size)}
 
     def evaluate(self, *operands: Array) -> Array:
         x, indices = operands
@@ -327,6 +332,9 @@ class ScatterOp(ReductionOp):
         never = facts.never_negative_zero
         of_both = self.kind in ("replace", "maximum", "minimum") and never(self.updates)
         return never(self.operand) and (self.kind == "add" or of_both)
+
+    def reads_each(self, index: int) -> float:
+        return math.inf if index else 1.0
 
     def along(self, dim: int) -> Walk | None:
         shape, windows = shape_of(self.operand), self.window_dims

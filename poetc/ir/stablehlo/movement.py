@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -36,6 +37,7 @@ from poetc.ir.stablehlo.base import (
     parse_named_dims,
     parse_operands,
     print_named_dims,
+    resized,
     shape_of,
     tensor_type,
     with_shape,
@@ -352,6 +354,9 @@ class SliceOp(MovementOp):
     def along(self, dim: int) -> Walk | None:
         whole = shape_of(self.operand)[dim] == shape_of(self.result)[dim]
         return (Along(dim),) if whole else None
+
+    def _piece_properties(self, dim: int, start: int, size: int) -> dict[str, Attribute]:
+        return {"limit_indices": resized(self.limits, dim, size)}
 
     def evaluate(self, *operands: Array) -> Array:
         ranges = zip(self.starts, self.limits, self.strides, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
@@ -173,6 +174,9 @@ class ReduceWindowOp(WindowedOp, ReductionOp):
     def bodies_key(self) -> Hashable:
         return self.kind
 
+    def reads_each(self, index: int) -> float:
+        return super().reads_each(index) * math.prod(self.window)
+
     def along(self, dim: int) -> Walk | None:
         plain = self.window[dim] == self.strides[dim] == self.base_dilations[dim] == 1
         return (Along(dim), None) if plain and not any(self.padding[dim]) else None
@@ -318,6 +322,9 @@ class SelectAndScatterOp(WindowedOp, ReductionOp):
 
     def lacks_negative_zero(self, facts: FloatFacts) -> bool:
         return facts.never_negative_zero(self.init)
+
+    def reads_each(self, index: int) -> float:
+        return math.inf
 
     def along(self, dim: int) -> Walk | None:
         plain = self.window[dim] == self.strides[dim] == 1 and not any(self.padding[dim])

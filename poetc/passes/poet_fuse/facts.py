@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from xdsl.ir import Operation
@@ -17,7 +16,7 @@ CHEAP_FLOPS = 8
 
 VIEWS = (hlo.MovementOp,)
 LEAVES = (hlo.ConstantOp, hlo.IotaOp, hlo.PositionOp)
-ANCHORS = (
+ANCHORS: tuple[type[hlo.StablehloOp], ...] = (
     hlo.ContractionOp,
     hlo.ReduceWindowOp,
     hlo.SelectAndScatterOp,
@@ -45,25 +44,6 @@ def flops_of(op: Operation) -> int:
         # Not arithmetic, but cloning it would keep the whole table around.
         return MAX_CLONE_FLOPS
     return EXPENSIVE_FLOPS if isinstance(op, hlo.ElementwiseOp) and op.function() else 1
-
-
-def reads_of(op: Operation, index: int) -> float:
-    """How often a kernel for `op` reads each element of operand `index`, on average."""
-    result, operand = op.results[0], op.operands[index]
-    size = max(1, hlo.element_count(operand))
-    match op:
-        case hlo.ResumedOp() if index == 0:
-            return 1.0
-        case hlo.ContractionOp():
-            return hlo.element_count(result) * math.prod(op.loops) / size
-        case hlo.ReduceWindowOp():
-            return hlo.element_count(result) * math.prod(op.window) / size
-        case hlo.FoldOp():
-            return 1.0
-        case hlo.SelectAndScatterOp() | hlo.ScatterOp():
-            return 1.0 if isinstance(op, hlo.ScatterOp) and index == 0 else math.inf
-        case _:
-            return hlo.element_count(result) / size
 
 
 def operand_tags(op: Operation, index: int, tags: Sequence[int]) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ from poetc.passes.poet_fuse.facts import (
     flops_of,
     is_elementwise,
     passes_once,
-    reads_of,
     reads_once,
 )
 from poetc.passes.poet_fuse.flat import Flat
@@ -126,7 +125,7 @@ class Storing:
                 if isinstance(use.op, hlo.GatherOp) and use.operand == 0:
                     total = math.inf
                 elif isinstance(use.op, (*ANCHORS, hlo.ReduceOp)):
-                    total += reads_of(use.op, use.operand) * use.ratio
+                    total += use.op.reads_each(use.operand) * use.ratio
                 else:
                     target = use.op.results[0]
                     stop = target in self.stored or isinstance(use.op, VIEWS)
