@@ -13,6 +13,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, bf16, f16, f32, i1, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
+from xdsl.transforms.canonicalize import CanonicalizePass
+from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
+from xdsl.transforms.dead_code_elimination import DeadCodeElimination
 
 from poetc.interpreter import run_func
 from poetc.ir import dense
@@ -73,6 +76,15 @@ def test_operation_counts_do_not_creep_up(name, limit):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv"])
+def test_passes_of_xdsl_find_nothing_more(name: str):
+    module = simplified(parse_module((MODELS / f"{name}.mlir").read_text()))
+    before = str(module)
+    for step in (CanonicalizePass(), CommonSubexpressionElimination(), DeadCodeElimination()):
+        step.apply(Context(), module)
+        assert str(module) == before, step.name
+
+
 def test_simplifying_twice_changes_nothing():
     for name in ("gesture_mlp", "kws_conv", "lenet5", "resnet8"):
         once = simplified(parse_module((MODELS / f"{name}.mlir").read_text()))

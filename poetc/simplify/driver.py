@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.traits import IsTerminator, Pure
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from poetc.ir import stablehlo as hlo
 from poetc.simplify.facts import Facts
@@ -115,9 +115,5 @@ def _key(op: hlo.StablehloOp) -> Any:
 def remove_dead(block: Block) -> None:
     """Erase pure operations whose results nothing uses."""
     for op in reversed(list(block.ops)):
-        if (
-            not op.has_trait(IsTerminator)
-            and op.has_trait(Pure)
-            and not any(result.first_use for result in op.results)
-        ):
+        if is_trivially_dead(op):
             block.erase_op(op)

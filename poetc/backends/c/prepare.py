@@ -60,11 +60,3 @@ def inline_single_iterations(function: func.FuncOp) -> None:
         if isinstance(last, affine.YieldOp):
             last.erase()
         Rewriter.erase_op(op)
-
-
-def erase_unused(function: func.FuncOp) -> None:
-    """Removes scalars that nothing uses: an argument that only they read counts as unused."""
-    for op in reversed(list(function.walk())):
-        effects = isinstance(op, affine.ForOp | affine.IfOp | affine.StoreOp | memref.StoreOp)
-        if op.results and not effects and all(not r.uses.get_length() for r in op.results):
-            Rewriter.erase_op(op)

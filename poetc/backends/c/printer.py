@@ -48,7 +48,6 @@ from poetc.backends.c.indexing import comparison, constraints_of, flat_index, to
 from poetc.backends.c.lanes import lanes_in
 from poetc.backends.c.prepare import (
     check_order,
-    erase_unused,
     inline_single_iterations,
     stored_arguments,
 )
@@ -62,7 +61,7 @@ from poetc.ir.symbols import named_in
 from poetc.ir.types import computed_dtype
 from poetc.kernels.access import tiles_of
 from poetc.kernels.addresses import extent
-from poetc.kernels.dependences import yielded
+from poetc.kernels.dependences import drop_dead, yielded
 from poetc.kernels.lanes import Parts, lanes_of, step_of
 
 
@@ -89,7 +88,7 @@ def print_function(function: func.FuncOp, signature: Signature) -> str:
         copy = function.clone()
         together = loads_of(copy)
         inline_single_iterations(copy)
-        erase_unused(copy)
+        drop_dead(copy.body.block)
         tables = named_in(function, memref.GlobalOp)
         return _Function(copy, signature, tables, Registers(together)).definition()
     except ValueError as error:
