@@ -292,21 +292,34 @@ static inline float poetc_abs(float value)
     return poetc_float(poetc_bits(value) & 0x7fffffffu);
 }
 
-/* IEEE-754-2019 maximum and minimum: a NaN operand is the result, and -0 is less than +0. */
+/* IEEE-754-2019 maximum and minimum: a NaN operand is the result, and -0 is less than +0. One
+ * comparison does where the operands differ. */
 static inline float poetc_maximum(float a, float b)
 {
+    if (a > b) {
+        return a;
+    }
+    if (a < b) {
+        return b;
+    }
     if (a == b) {
         return poetc_float(poetc_bits(a) & poetc_bits(b));
     }
-    return a > b || a != a ? a : b;
+    return a != a ? a : b;
 }
 
 static inline float poetc_minimum(float a, float b)
 {
+    if (a < b) {
+        return a;
+    }
+    if (a > b) {
+        return b;
+    }
     if (a == b) {
         return poetc_float(poetc_bits(a) | poetc_bits(b));
     }
-    return a < b || a != a ? a : b;
+    return a != a ? a : b;
 }
 
 /* The same for a limit that is not NaN, and not -0 (at_least) or not +0 (at_most). */
