@@ -8,7 +8,9 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from contextlib import redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ import pytest
 from hypothesis import Phase, settings
 from ml_dtypes import bfloat16
 from xdsl.dialects.builtin import ModuleOp
+
+from poetc.options import OPTIONS
 
 # Whoever runs the tests in the background has them ignore Ctrl-C, which some of them press.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -99,6 +103,15 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[None]:
+    """Without --stream kernels stay whole, for modules of tests that tiles are not the point of:
+    looking for tiles takes longest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(OPTIONS, "stream", replace(OPTIONS["stream"], default="never"))
+        yield
 
 
 @pytest.fixture

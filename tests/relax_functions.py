@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -200,13 +201,14 @@ TRAININGS = {"mlp": mlp, "convnet": convnet, "transformer": transformer}
 class Run:
     """What a function did: the bits of all results, what it called, and what memory it took.
 
-    `heap_bytes` is the most heap that it had at any of its calls, beyond what was there before.
+    `heap_bytes` is the most heap that it had at any of its calls, beyond what was there before; nan
+    unless that was asked for.
     """
 
     bits: list[bytes]
     calls: list[str]
     allocated_bytes: int
-    heap_bytes: int
+    heap_bytes: float
 
     @property
     def kernels(self) -> list[str]:
@@ -223,22 +225,26 @@ def run(
     arguments: Sequence[Any],
     pipeline: Any = "poetc",
     target: Any = "llvm",
+    heap: bool = False,
 ) -> Run:
-    """Compiles a module and calls a function of it."""
+    """Compiles a module and calls a function of it; looks at the `heap` at each of its calls, which
+    takes long."""
     executable = tvm.compile(module, tvm.target.Target(target), relax_pipeline=pipeline)
     machine = relax.VirtualMachine(executable, tvm.cpu(), memory_cfg="naive")
-    done = Run([], [], 0, 0)
+    done = Run([], [], 0, 0 if heap else math.nan)
 
     def look(_: Any, name: str, before: bool, __: Any, *operands: Any) -> int:
         if not before:
-            done.heap_bytes = max(done.heap_bytes, heap_bytes())
+            if heap:
+                done.heap_bytes = max(done.heap_bytes, heap_bytes())
         else:
             done.calls.append(name)
             if name == "vm.builtin.alloc_storage":
                 done.allocated_bytes += int(np.prod(operands[1], dtype=np.int64))
         return 0
 
-    machine[function](*arguments)  # once for what is allocated at first and then kept
+    if heap:
+        machine[function](*arguments)  # once for what is allocated at first and then kept
     machine.set_instrument(look)
     start = heap_bytes()
     done.bits = bits(machine[function](*arguments))

@@ -24,6 +24,8 @@ from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions
 from poetc.planning.report import ScheduleReport
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 
 def scheduled(
     random: RandomGraph, ram_bytes: int, params: str, dma: bool, seconds: float = 1.0

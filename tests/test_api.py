@@ -23,6 +23,8 @@ from poetc.diagnosis import Reason
 from poetc.options import OPTIONS
 
 jax = pytest.importorskip("jax")
+
+pytestmark = pytest.mark.usefixtures("whole")
 jnp = jax.numpy
 
 ROOT = Path(__file__).parent.parent

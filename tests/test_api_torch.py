@@ -13,6 +13,8 @@ import pytest
 import poetc
 
 torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("whole")
 pytest.importorskip("jax")
 
 

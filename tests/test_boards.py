@@ -34,6 +34,8 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.text import module_text
 from poetc.ir.types import BOOL, FLOAT32, INT32
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 STEPS = 20
 

@@ -32,6 +32,8 @@ from poetc.passes.poet_verify.messages import VerificationError
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.problem import ScheduleOptions
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 

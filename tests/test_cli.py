@@ -31,6 +31,8 @@ from poetc.schedule import strategies
 from poetc.schedule.arena.memory import MemoryPlan, plan_memory
 from poetc.schedule.search.state import Progress
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 SMALL = """\

@@ -26,6 +26,8 @@ from poetc.costmodel.device import (
 from poetc.errors import InputError
 from poetc.kernels.analysis import Work
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 ROOT = Path(__file__).parent.parent
 GESTURE = str(ROOT / "examples" / "gesture_mlp.mlir")
 FILES = sorted(Path(devices.__file__).parent.glob("*/*.toml"))

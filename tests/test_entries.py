@@ -28,6 +28,8 @@ from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.tensors import read_tensors
 
 jax = pytest.importorskip("jax")
+
+pytestmark = pytest.mark.usefixtures("whole")
 jnp = jax.numpy
 
 DRIVER = Path(__file__).parent / "entries_driver.c"

@@ -40,6 +40,12 @@ def test_changes_do_what_is_said(
     """The command line says the same of each change, when it is asked for it."""
     found = explained(**options, **QUICK)
     assert found.diagnosis is not None and found.changes
+    json.dumps(found.to_json())
+    if options is TOO_SMALL:
+        text = found.to_text()
+        # Tensors by name, with the bytes of their types: w of 36 x 32, x of 4 x 36, and so on.
+        assert "4,608 B  [1]['l1']['w'] (read)" in text and "576 B  arg6 (read)" in text
+        assert "Any one of these is enough" in text and "--params=auto" in text
     fits = [change.fits for change in found.changes]
     assert fits == sorted(fits, reverse=True), "what is enough comes first"
     energies = [change.energy_nj for change in found.changes if change.energy_nj is not None]
@@ -76,16 +82,6 @@ def test_frozen_weights_on_storage() -> None:
     limits |= {"stream": "never", "time_limit": "10"}
     found = {outcome.change.options: outcome for outcome in explained(**limits).changes}
     assert found[(("frozen", "auto"),)].fits and found[(("split", "auto"),)].fits
-
-
-@pytest.mark.usefixtures("by_work")
-def test_what_the_kernel_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its tensors by name, with the bytes of their types: w of 36 x 32, x of 4 x 36, and so on."""
-    found = explained(**TOO_SMALL, **QUICK)
-    text = found.to_text()
-    assert "4,608 B  [1]['l1']['w'] (read)" in text and "576 B  arg6 (read)" in text
-    assert "Any one of these is enough" in text and "--params=auto" in text
-    json.dumps(found.to_json())
 
 
 def test_there_is_nothing_to_explain(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,8 @@ from poetc.ir.graph import graphs
 from poetc.planning.plan import schedule_and_plan
 from poetc.tensors import read_tensors
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 TESTS = Path(__file__).parent
 VERIFY, LATER = "-DPOETC_VERIFY_WRITES", "-DLATER"
 QUICK_KERNELS = "kernels without sanitizers"

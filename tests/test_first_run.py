@@ -12,6 +12,8 @@ from firmware import make
 
 from poetc.cli import main
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 MODEL = MODELS / "gesture_mlp"
 
 

@@ -19,6 +19,8 @@ from poetc.cli import main
 from poetc.costmodel import device as devices
 from poetc.frontends.jax import export
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 

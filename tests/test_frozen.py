@@ -21,6 +21,8 @@ from poetc.image import pack
 from poetc.ir.text import read_module
 
 jax = pytest.importorskip("jax")
+
+pytestmark = pytest.mark.usefixtures("whole")
 jnp = jax.numpy
 
 RNG = np.random.default_rng(3)

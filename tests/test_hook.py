@@ -13,6 +13,8 @@ from conftest import MODELS
 from poetc.cli import main
 from poetc.image_files import read_layout, unpack_file
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 HOOK = r"""
 #include <stdint.h>
 #include <stdio.h>

@@ -18,6 +18,8 @@ from poetc.backends.c.libraries.library import OPTIONS
 from poetc.cli import main
 from poetc.frontends.jax import export
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 __all__ = ["alone", "plain", "scheduled"]
 
 TESTS = Path(__file__).parent

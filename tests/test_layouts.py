@@ -35,6 +35,8 @@ from poetc.errors import InputError
 from poetc.ir.text import make_context, module_text
 from poetc.passes.poet_stream import PoetStreamPass
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 ROOT = Path(__file__).parent.parent
 TESTS = Path(__file__).parent
 GESTURE = str(MODELS / "gesture_mlp.mlir")

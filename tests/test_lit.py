@@ -10,15 +10,20 @@ import shlex
 import subprocess
 import sys
 import traceback
+from functools import cache
 from pathlib import Path
 
 import pytest
 from filecheck.matcher import Matcher
 from filecheck.options import parse_argv_options
+from xdsl.universe import Universe
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 LIT = Path(__file__).parent.parent / "lit_tests"
 FILES = sorted(LIT.rglob("*.mlir"))
+MULTIVERSE = staticmethod(cache(Universe.get_multiverse))
+"""Looked for once: xdsl-opt reads what all packages say of themselves, four times."""
+
 RUN = re.compile(r"// RUN: ((?:.*\\\n// RUN: )*.*)")
 
 
@@ -69,6 +74,7 @@ def xdsl_opt(options: list[str], text: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of xdsl-opt, which reads `text`."""
     code, out, err = 0, io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setattr(Universe, "get_multiverse", MULTIVERSE)
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         with contextlib.redirect_stderr(err):
             try:

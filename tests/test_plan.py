@@ -67,6 +67,8 @@ from poetc.passes.poet_lower_kernels import lower_kernels
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.problem import ScheduleOptions
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 CASES = {
     ("gesture_mlp", "ram"): ({}, {"arena_bytes": 8400}, {"arena_bytes": 8700, "strategy": "poet"}),
     ("gesture_mlp", "storage"): ({}, {"arena_bytes": 6000, "strategy": "capuchin"}),

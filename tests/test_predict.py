@@ -29,6 +29,8 @@ from poetc.schedule.model.instance import Instance
 from poetc.splits import Split
 
 jax = pytest.importorskip("jax")
+
+pytestmark = pytest.mark.usefixtures("whole")
 jnp = jax.numpy
 
 GESTURE = np.load(MODELS / "gesture_mlp.npz")

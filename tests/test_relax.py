@@ -56,12 +56,12 @@ def test_training_in_half_the_memory(name: str, ram: int, share: float, remat: b
     """As measured, of what TVM's own pipeline takes; with the same bits."""
     training = TRAININGS[name]()
     module = only(training.module, training.function)
-    whole = run(module, training.function, training.arguments, "default")
+    whole = run(module, training.function, training.arguments, "default", heap=True)
     assert ram <= share * whole.heap_bytes
     scheduled = PoetSchedule(ram, gap=0.5, time_limit=10, remat=remat)(module)
     numbers = found(scheduled, training.function)
     assert numbers["page_ins"] and bool(numbers["recomputes"]) == remat
-    half = run(scheduled, training.function, training.arguments)
+    half = run(scheduled, training.function, training.arguments, heap=True)
     assert half.bits == whole.bits
     # Everything that is allocated counts, as nothing is given back before the end.
     assert half.allocated_bytes == numbers["ram_bytes"] <= ram
@@ -231,7 +231,7 @@ def test_fused_kernels() -> None:
     fused = relax.get_pipeline("zero")(only(training.module, name))
     expected = run(fused, name, training.arguments, "default", QUICK)
     scheduled = PoetSchedule(420_000, gap=0.5, time_limit=10)(fused)
-    done = run(scheduled, name, training.arguments, target=QUICK)
+    done = run(scheduled, name, training.arguments, target=QUICK, heap=True)
     assert done.bits == expected.bits
     assert done.heap_bytes <= 420_000 + OBJECTS_BYTES
 

@@ -35,6 +35,8 @@ from poetc.request import Options
 from poetc.schedule.model.clock import Clock
 from poetc.schedule.model.problem import Problem
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 
 def annotated(text: str) -> ModuleOp:
     """StableHLO brought to annotated poet IR."""

@@ -18,6 +18,8 @@ from poetc.errors import InputError
 from poetc.saved import load, saved_layout
 from poetc.tensors import read_tensors
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 TESTS = Path(__file__).parent
 GESTURE, ARRAYS = MODELS / "gesture_mlp.mlir", MODELS / "gesture_mlp.npz"
 PARAMETERS = range(6)

@@ -16,6 +16,8 @@ from poetc.backends.c.flash import measure_flash
 from poetc.backends.c.share import Optimise, share
 from poetc.cli import main
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 HEAD = "void {}(\n    const float *restrict in0 /* {} */,\n    float *restrict out0)\n{{\n"
 BODY = (
     "    for (int32_t i = 0; i < {0}; ++i) {{\n        out0[i] = in0[{1} * i + {0}];\n    }}\n}}\n"

@@ -42,6 +42,8 @@ from poetc.request import Options
 from poetc.splits import parse_splits
 from poetc.tensors import read_tensors
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 

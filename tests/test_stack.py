@@ -25,6 +25,8 @@ from poetc.ir.graph import graphs
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.stack import expected_stack
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 
 COMPILED = (*FLAGS, *FRAMES)

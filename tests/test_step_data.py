@@ -21,6 +21,8 @@ from poetc.backends.c.step_files import compare_sources
 from poetc.cli import main
 from poetc.compare import difference, floor
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GESTURE = MODELS / "gesture_mlp"
 CASES = Path(__file__).parent / "cases"
 QUICK = ("--time-limit=5", "--stream=never", "-q")

@@ -19,6 +19,8 @@ from poetc.costmodel.profile import KEY_DIGITS, Profile, Transfers
 from poetc.ir.text import parse_module
 from poetc.terminal import say, warn
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 NASTY = "w\x1b[31m\x00\x07\x7f\x9b2J\u202e\u2066\u200b\u2028\ufeff\U000e0001\u00f6\u5bc6"
 """Of most kinds that terminals and editors obey or hide."""
 FILE = "\u202estep\u200b\x85.mlir"

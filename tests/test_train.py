@@ -21,6 +21,8 @@ from poetc.patterns import chosen
 from poetc.pipeline import simplify_passes
 
 jax = pytest.importorskip("jax")
+
+pytestmark = pytest.mark.usefixtures("whole")
 jnp = jax.numpy
 
 

@@ -24,6 +24,8 @@ from firmware import (
 from poetc.backends.c.measure.emulate import count_steps, counter
 from poetc.cli import main
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 pytest.importorskip("tvm", reason="TVM is optional: pip install 'poetc[tvm]'")
 
 KERNELS = "--kernels=tvm"

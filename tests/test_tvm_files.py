@@ -27,6 +27,8 @@ from poetc.errors import InputError
 from poetc.image import layout_of, unpack
 from poetc.ir.graph import graphs
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 C_RUNTIME = Path(poetc.backends.c.__file__).parent / "runtime"
 TVM_RUNTIME = Path(poetc.backends.tvm.__file__).parent / "runtime"
 GESTURE = str(MODELS / "gesture_mlp.mlir")

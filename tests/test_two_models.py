@@ -22,6 +22,8 @@ from poetc.backends.c.libraries.library import OPTIONS
 from poetc.cli import main
 from poetc.tensors import read_tensors
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 TESTS = Path(__file__).parent
 STEPS = 2
 SOURCES = {"a": ("gesture_mlp", "--ram=9600"), "b": ("kws_conv", "--ram=16KB")}
