@@ -39,7 +39,8 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 [ -x .venv/bin/python ] || python3 -m venv .venv
-.venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+# Most modules of the libraries are never imported; Python compiles what is.
+.venv/bin/pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 export PATH="$PWD/.venv/bin:$PATH"
 # Tests start poetc hundreds of times, and each process would compile its modules anew.
 unset PYTHONDONTWRITEBYTECODE

@@ -431,6 +431,7 @@ def test_functions_have_names_of_their_own() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("portable", ["kws_conv", *more("gesture_mlp")], indirect=True)
 @pytest.mark.parametrize("storage", ["BOARD_CARD", "BOARD_FRAM", "BOARD_FLASH"])
 def test_the_template_compiles(portable: Path, storage: str) -> None:
     for cpu in ("cortex-m0", "cortex-m7"):

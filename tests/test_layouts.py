@@ -447,6 +447,7 @@ set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cmake_library", ["pages", *more("caller")], indirect=True)
 @pytest.mark.parametrize("cpu", ["cortex-m0", *more("cortex-m4")])
 def test_cmake_cross_compiles(cpu: str, cmake_library: Path, tmp_path: Path) -> None:
     """Without an operating system: no example, no C library."""
@@ -459,6 +460,7 @@ def test_cmake_cross_compiles(cpu: str, cmake_library: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cmake_library", ["pages", *more("caller")], indirect=True)
 def test_cmake_store_in_a_thread(
     cmake_library: Path, tmp_path: Path, host: dict[int, bytes]
 ) -> None:

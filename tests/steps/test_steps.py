@@ -22,19 +22,20 @@ for _library in (
     importlib.import_module(f"in_{_library}")
 
 
-LARGE = ("torchvision", "transformers", "timm")
-"""Libraries of large networks, which take longest."""
+LARGE = ("torchvision/squeezenet", "transformers/gpt2", "timm/convmixer")
+"""Of the libraries of large networks, which take longest, one of the smaller ones each."""
 
 
 def _chosen() -> list[str]:
-    """All steps with POETC_ALL_STEPS=1; else every 13th one of the libraries that have many or
-    large ones, every sixth one of the rest."""
+    """All steps with POETC_ALL_STEPS=1; else `LARGE`, every 13th one of the other libraries that
+    have many, every sixth one of the rest."""
     if ALL:
         return [*STEPS]
-    chosen: list[str] = []
+    chosen = [*LARGE]
     for library in dict.fromkeys(name.split("/")[0] for name in STEPS):
         names = [name for name in STEPS if name.startswith(f"{library}/")]
-        chosen += names[:: 13 if len(names) > 40 or library in LARGE else 6]
+        if not any(name in LARGE for name in names):
+            chosen += names[:: 13 if len(names) > 40 else 6]
     return chosen
 
 
