@@ -3,7 +3,7 @@
 import ctypes
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -217,33 +217,44 @@ def alias_pairs(function: func.FuncOp) -> list[tuple[tuple[int, int], ...]]:
     ]
 
 
+def elements_touched(
+    access: affine.LoadOp | affine.StoreOp,
+    ranges: Mapping[BlockArgument, tuple[int, int]] | None = None,
+) -> Array:
+    """The indices that an access is at, a row for each dimension of its buffer, while the loops
+    given run over these ranges and all others around it from end to end."""
+    loops: list[BlockArgument] = []
+    guards: list[analysis._Guard] = []
+    inner: Operation = access
+    while (parent := inner.parent_op()) is not None and not isinstance(parent, func.FuncOp):
+        if isinstance(parent, affine.ForOp):
+            loops.append(parent.body.block.args[0])
+        if isinstance(parent, affine.IfOp):
+            holds = inner.parent_region() is parent.then_region
+            guards.append(analysis._Guard(parent.condition.data, tuple(parent.args), holds))
+        inner = parent
+    spans = [np.arange(*(ranges or {}).get(v, (0, extent_of(v)))) for v in loops]
+    shape = [len(span) for span in spans]
+    grids = np.meshgrid(*spans, indexing="ij", sparse=True)
+    positions: dict[SSAValue, Array] = dict(zip(loops, grids, strict=True))
+    runs = np.ones(shape, bool)
+    for guard in guards:
+        runs &= guard.passes(positions)
+    map, operands = access.map.data, [positions[index] for index in access.indices]
+    found = np.empty((len(map.results), np.count_nonzero(runs)), np.int64)
+    for row, expr in zip(found, map.results, strict=True):
+        row[:] = np.broadcast_to(value_of(expr, operands, map.num_dims), shape)[runs]
+    return found
+
+
 def check_in_bounds(function: func.FuncOp) -> None:
     """Enumerates the iterations of every affine load and store: no index may be out of range."""
     for op in function.walk():
         if not isinstance(op, affine.LoadOp | affine.StoreOp):
             continue
-        loops: list[SSAValue] = []
-        guards: list[analysis._Guard] = []
-        inner: Operation = op
-        while (parent := inner.parent_op()) is not function:
-            assert parent is not None
-            if isinstance(parent, affine.ForOp):
-                loops.append(parent.body.block.args[0])
-            if isinstance(parent, affine.IfOp):
-                holds = inner.parent_region() is parent.then_region
-                guards.append(analysis._Guard(parent.condition.data, tuple(parent.args), holds))
-            inner = parent
-        extents = [extent_of(loop) for loop in loops]
-        grids = np.meshgrid(*(np.arange(n) for n in extents), indexing="ij", sparse=True)
-        positions: dict[SSAValue, Array] = dict(zip(loops, grids, strict=True))
-        runs = np.ones(extents, bool)
-        for guard in guards:
-            runs &= guard.passes(positions)
         assert isinstance(op.memref.type, MemRefType)
-        operands = [positions[index] for index in op.indices]
-        for expr, size in zip(op.map.data.results, op.memref.type.get_shape(), strict=True):
-            index = np.broadcast_to(value_of(expr, operands, op.map.data.num_dims), extents)
-            wrong = runs & ((index < 0) | (index >= size))
+        for index, size in zip(elements_touched(op), op.memref.type.get_shape(), strict=True):
+            wrong = (index < 0) | (index >= size)
             assert not wrong.any(), f"{op} out of bounds in\n{function}"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_harness import Case
+from kernel_harness import Case, elements_touched
 from test_kernels_bodies import random_case
 from test_kernels_ops import (
     Rng,
@@ -24,7 +24,7 @@ from test_kernels_ops import (
     window_case,
 )
 from xdsl.dialects import affine, func, memref
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation
 
 from poetc.costmodel.device import load_device
 from poetc.costmodel.slices import Rates, SliceCosts, slice_costs
@@ -32,9 +32,6 @@ from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.ir.text import parse_module
-from poetc.kernels import analysis
-from poetc.kernels.access import value_of
-from poetc.kernels.addresses import extent_of
 from poetc.kernels.distribute import distribute
 from poetc.kernels.lower import lower
 from poetc.kernels.tiles import nest_loops, tile
@@ -98,30 +95,8 @@ def touched_elements(
 ) -> set[tuple[int, ...]]:
     """What an access touches while the loops given run over these ranges and all others from end
     to end."""
-    loops: list[BlockArgument] = []
-    guards: list[analysis._Guard] = []
-    inner: Operation = access
-    while (parent := inner.parent_op()) is not None and not isinstance(parent, func.FuncOp):
-        if isinstance(parent, affine.ForOp):
-            loops.append(parent.body.block.args[0])
-        if isinstance(parent, affine.IfOp):
-            holds = inner.parent_region() is parent.then_region
-            guards.append(analysis._Guard(parent.condition.data, tuple(parent.args), holds))
-        inner = parent
-    spans = [np.arange(*ranges.get(v, (0, extent_of(v)))) for v in loops]
-    shape = [len(span) for span in spans]
-    grids = np.meshgrid(*spans, indexing="ij", sparse=True)
-    positions: dict[SSAValue, np.ndarray] = dict(zip(loops, grids, strict=True))
-    runs = np.ones(shape, bool)
-    for guard in guards:
-        runs &= guard.passes(positions)
     assert isinstance(access, affine.LoadOp | affine.StoreOp)
-    map, operands = access.map.data, [positions[index] for index in access.indices]
-    found = [
-        np.broadcast_to(value_of(expr, operands, map.num_dims), shape)[runs].tolist()
-        for expr in map.results
-    ]
-    return set(zip(*found, strict=True)) if found else {()} if runs.any() else set()
+    return set(map(tuple, elements_touched(access, ranges).T.tolist()))
 
 
 def joined(boxes: list[Box]) -> Box:

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
 )
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from poetc.interpreter.functions import InterpreterError
 from poetc.interpreter.scalars import scalar, scalar_dtype
@@ -159,7 +159,7 @@ class _Run:
             return False
         if count * int(np.prod(self.lanes, dtype=np.int64)) > _MOST_AT_ONCE:
             return False
-        variables = _depending(op.body.block.args[0], op)
+        variables = _depending(op.body.block.args[0])
         for inner in op.walk():
             if isinstance(inner, memref.StoreOp) or IN_ALL in inner.attributes:
                 return False
@@ -246,7 +246,7 @@ def _chosen(condition: Array, yes: Array, no: Array) -> Array:
     return yes if condition.all() else np.where(condition, yes, no)
 
 
-def _depending(value: SSAValue, inside: Operation) -> set[SSAValue]:
+def _depending(value: SSAValue) -> set[SSAValue]:
     """The value, and those that are computed from it."""
     found, pending = {value}, [value]
     while pending:

@@ -9,28 +9,18 @@ to gain: transfers stay where they are, and whole.
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-
-from poetc.costmodel.device import device_of
-from poetc.ir.graph import graphs
+from poetc.costmodel.device import Device
+from poetc.ir.graph import GraphOp
+from poetc.passes.on_device import DevicePass
 from poetc.planning.transfers import plan_graph_transfers
 
 
 @dataclass(frozen=True)
-class PoetPlanTransfersPass(ModulePass):
-    """Overlaps transfers with computing on `device` (a name or the path of a device file), or the
-    device of a `profile`, with `storage` in place of its own. Where poet-schedule has planned
-    transfers, it only splits them."""
+class PoetPlanTransfersPass(DevicePass):
+    """Overlaps transfers with computing. Where poet-schedule has planned transfers, it only splits
+    them."""
 
     name = "poet-plan-transfers"
 
-    device: str | None = None
-    profile: str | None = None
-    storage: str | None = None
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        device = device_of(self.device, self.profile, "host", self.storage)
-        for graph in graphs(op):
-            plan_graph_transfers(graph, device)
+    def run_on(self, graph: GraphOp, device: Device) -> None:
+        plan_graph_transfers(graph, device)

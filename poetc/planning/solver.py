@@ -124,7 +124,7 @@ class Solver:
             if isinstance(error, SolverTimeLimit) and arena_bytes == options.arena_bytes:
                 self.bound_nj = error.bound_nj
             seconds = time.monotonic() - started_s
-            raise UnscheduledError.of(self._diagnosis(error, problem, seconds)) from error
+            raise UnscheduledError.of(self._diagnosis(error, seconds)) from error
         if arena_bytes == options.arena_bytes:
             self.bound_nj = schedule.bound_nj
         return ScheduleReport(
@@ -152,8 +152,8 @@ class Solver:
         clock, now_s = self.options.clock, time.monotonic()
         return now_s + (self.options.time_limit_s if clock is None else clock.left_s)
 
-    def _diagnosis(self, error: SolveError, problem: Problem, seconds: float) -> Diagnosis:
-        """The solver's `error` in the user's terms, after `seconds` on `problem`."""
+    def _diagnosis(self, error: SolveError, seconds: float) -> Diagnosis:
+        """The solver's `error` in the user's terms, after `seconds`."""
         graph, options = self.view.graph, self.options
         asked = diagnosis(graph, options)
         match error:

@@ -335,7 +335,7 @@ class Program:
         """What the header says of the function that a step calls between computes."""
         return ""
 
-    def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
+    def lookup(self, places: Sequence[TensorPlace]) -> list[str]:
         """The body of `model_argument` or `model_result`."""
         raise NotImplementedError
 
@@ -344,7 +344,7 @@ class Program:
         return [
             f"{pointer}{self.name}_{kind}({', '.join([*self.first(), 'uint32_t i'])})",
             "{",
-            *(_checked(places, "NULL", unused) + (self.lookup(kind, places) if places else [])),
+            *(_checked(places, "NULL", unused) + (self.lookup(places) if places else [])),
             "}",
             "",
             *self._table("uint32_t", f"{kind}_bytes", [str(place.bytes) for place in places]),

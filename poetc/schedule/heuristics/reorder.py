@@ -318,7 +318,7 @@ def polish(
     while idle < instance.params.polish_patience and price > 0 and not effort.over:
         idle += 1
         effort.spend(UNROLL * len(present))
-        runs = _without_some(instance, present, rng)
+        runs = _without_some(present, rng)
         problem = unrolled(instance.problem, runs)
         search = _Reorder(problem, limit, range(len(runs)), rng, instance.params)
         search.run(effort, instance.params.polish_rounds)
@@ -351,7 +351,7 @@ def _price(instance: Instance, runs: Sequence[int]) -> float:
     return math.fsum(instance.run_energy[k] for k in runs) - math.fsum(instance.run_energy)
 
 
-def _without_some(instance: Instance, runs: Sequence[int], rng: random.Random) -> list[int]:
+def _without_some(runs: Sequence[int], rng: random.Random) -> list[int]:
     """`runs` without some of the recomputes, a few in a row or anywhere."""
     seen: set[int] = set()
     again = []

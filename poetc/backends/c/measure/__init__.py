@@ -103,7 +103,7 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
     files = {
         header_name(_NAME): "",
         "measured.h": _measured_header(board, cpu, arena_bytes),
-        "measured.c": _measured_source(places, arena_bytes, model),
+        "measured.c": _measured_source(places, model),
         "kernels.h": _kernels_header(entries),
         "kernels.c": _kernels_source(entries, bool(used)),
     }
@@ -189,7 +189,7 @@ def _measured_header(board: Board | None, cpu: str, arena_bytes: int) -> str:
 """
 
 
-def _measured_source(places: Sequence[_Places], arena_bytes: int, model: str) -> str:
+def _measured_source(places: Sequence[_Places], model: str) -> str:
     tables: dict[tuple[str, bytes], str] = {}
     body: list[str] = []
     for number, place in enumerate(places):
