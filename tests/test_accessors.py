@@ -95,6 +95,7 @@ int main(void)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--arena=caller"]], ids=["program", "caller"])
 def test_names(options: list[str], tmp_path: Path) -> None:
     """In C and in C++, with the compiler's warnings."""

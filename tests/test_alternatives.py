@@ -195,6 +195,7 @@ def test_budgets_and_deadlines(
         assert found["ram"]["arena_bytes"] < found["ram"]["budget_bytes"]
 
 
+@pytest.mark.slow
 def test_shards_that_there_was_no_time_for_are_in_the_bound(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from outcomes import must_reach, reached
 from schedule_problems import problems
@@ -19,6 +20,7 @@ LATE_NS = 10**6
 """More than any of these problems takes."""
 
 
+@pytest.mark.slow
 @must_reach("fastest", "none")
 @settings(
     deadline=None,

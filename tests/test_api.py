@@ -124,6 +124,7 @@ def test_the_same_bits_as_the_program_of_its_own(options: Any, tmp_path: Path) -
     assert program.report.params == ("storage" if "ram" in options else "ram")
 
 
+@pytest.mark.slow
 def test_text_and_modules_of_xdsl() -> None:
     """Arguments may come with them or later, by name."""
     arguments, _ = load_arrays(MODEL.with_suffix(".npz"))
@@ -140,6 +141,7 @@ def test_text_and_modules_of_xdsl() -> None:
     assert steps[0] == steps[1] == steps[2]
 
 
+@pytest.mark.slow
 def test_programs_do_not_disturb_each_other() -> None:
     """Two of the same C in turns, and four in threads, each step by several."""
     one, two = (compiled(step, start()) for _ in range(2))
@@ -166,6 +168,7 @@ def test_programs_do_not_disturb_each_other() -> None:
     assert sorted(seen) == sorted([*flat[2:], *flat[4:], *flat])
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_step() -> None:
     program = compiled(step, start())
     assert program.inputs == ("x", "labels")
@@ -202,6 +205,7 @@ def test_what_does_not_fit_the_step() -> None:
         program.load(params={"out": 1.0})
 
 
+@pytest.mark.slow
 def test_a_budget_that_cannot_be_met() -> None:
     """The exception has what the message says as data."""
     with pytest.raises(poetc.InfeasibleError) as caught:
@@ -214,6 +218,7 @@ def test_a_budget_that_cannot_be_met() -> None:
     assert compiled(step, start(), ram=least, split=False).ram_bytes <= least
 
 
+@pytest.mark.slow
 def test_options_are_those_of_the_command_line() -> None:
     assert poetc.CompileOptions.__annotations__.keys() == OPTIONS.keys()
     for options, error, message in (
@@ -265,6 +270,7 @@ def test_sources_that_are_none() -> None:
         compiled(unsupported, ({"w": jnp.ones(3)}, jnp.ones((3, 3))))
 
 
+@pytest.mark.slow
 def test_parameters_are_read_and_set() -> None:
     """What was read is a copy; set on another program, it goes on with the same bits."""
     for options in ({}, {"params": "storage"}):
@@ -366,6 +372,7 @@ def test_what_was_compiled_is_kept(compiler: Path, monkeypatch: pytest.MonkeyPat
         compiled(step, start()).step(X, LABELS)
 
 
+@pytest.mark.slow
 def test_a_jitted_step_returns_what_the_function_does() -> None:
     """Pytrees in, pytrees out, as jax.jit has them; also for arguments that were changed."""
     jitted = poetc.jit(ram="64KB", donate_argnums=(0, 1))(step)
@@ -390,6 +397,7 @@ def test_a_jitted_step_returns_what_the_function_does() -> None:
         leaf.flags.writeable = True
 
 
+@pytest.mark.slow
 def test_a_jitted_step_whose_weights_are_held_in_16_bits() -> None:
     """What it returns are arguments of the next call, in the types of the function."""
 
@@ -434,6 +442,7 @@ def test_results_that_are_pytrees() -> None:
             program.step(change)
 
 
+@pytest.mark.slow
 def test_random_keys_are_inputs() -> None:
     def noisy(params: Any, key: Any, x: Any) -> Any:
         noise = jax.random.normal(key, x.shape)
@@ -467,6 +476,7 @@ def test_arrays_of_other_libraries_are_not_copied() -> None:
     assert as_numpy(x, "x", (5,), np.dtype(np.float32)).ctypes.data == x.unsafe_buffer_pointer()
 
 
+@pytest.mark.slow
 def test_saved_programs_do_the_same_step(tmp_path: Path) -> None:
     """`make run` compares with the results of the program in this process, and finds no
     difference; the step that is saved is not done here."""
@@ -507,6 +517,7 @@ def test_the_report_of_notebooks() -> None:
         assert not line or line.split("  ")[0].split("&")[0] in html
 
 
+@pytest.mark.slow
 def test_plans_in_this_process() -> None:
     code, plan = (compiled(step, start(), ram="10KB", executor=e) for e in ("code", "plan"))
     assert bits([code.step(X, LABELS) for _ in range(2)]) == bits(
@@ -514,6 +525,7 @@ def test_plans_in_this_process() -> None:
     )
 
 
+@pytest.mark.slow
 def test_importing_is_cheap() -> None:
     """Neither frameworks nor the compiler itself, before they are used."""
     code = "import sys, poetc; dir(poetc); print(*sys.modules)"
@@ -540,6 +552,7 @@ def test_no_warnings_without_cause() -> None:
         compiled(step, start(), ram="16KB").step(X, LABELS)
 
 
+@pytest.mark.slow
 def test_the_readme_and_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their Python runs as it stands there."""
     monkeypatch.chdir(tmp_path)

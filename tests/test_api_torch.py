@@ -36,6 +36,7 @@ def training() -> tuple[Any, Any, Any, Any]:
 LOSS = torch.nn.functional.cross_entropy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"ram": 6 * 1024}, {"params": "storage"}])
 def test_a_module_trains_as_in_pytorch(options: Any) -> None:
     module, optimiser, x, y = training()

@@ -57,6 +57,7 @@ def kernels(seed: int) -> list[func.FuncOp]:
     return [kernel.function for kernel in made if not kernel.globals]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.data())
 def test_copies_of_any_loops(seed: int, data: st.DataObject):
@@ -71,6 +72,7 @@ def test_copies_of_any_loops(seed: int, data: st.DataObject):
         assert_same(function, copy)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([1, 2, 4]), st.integers(12, 32))
 def test_what_is_chosen(seed: int, load_floats: int, registers: int):
@@ -174,6 +176,7 @@ def guards_of(op: Operation) -> list[affine.IfOp]:
 
 
 # Padding of one at both ends, at the first only, at the last only, and of two.
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k", "pad"), [(9, 3, 1), (9, 2, 1), (9, 2, 0), (11, 5, 2)])
 def test_borders_are_peeled_off(n: int, k: int, pad: int):
     function = padded(n, k, pad)
@@ -231,6 +234,7 @@ def test_there_is_nothing_to_peel():
     assert not list(peelings(padded(2, 3, 1)))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000))
 def test_peeled_loops_do_the_same(seed: int):
@@ -255,6 +259,7 @@ def test_a_product_in_c():
         assert same_bits(found, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [PRODUCT, PRODUCT.replace("%b[%r, %j]", "%b[%j, %r]")])
 def test_loads_together_in_c(text: str):
     """Numbers that follow each other are loaded by one statement, and become the same bits."""
@@ -302,6 +307,7 @@ def test_pieces(addresses: list[int], expected: list[tuple[int, int]]):
     assert pieces(addresses, 4) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (3, 8, 7), (2, 5, 33), (4, 32, 96)])
 @pytest.mark.parametrize("lanes", [4, 8])
 @pytest.mark.parametrize("across", [False, True])
@@ -357,6 +363,7 @@ func.func private @relu(%a: memref<6x40xf32>, %b: memref<40x16xf32>, %o: memref<
 """
 
 
+@pytest.mark.slow
 def test_what_is_not_done_in_lanes_is_done_for_each():
     """Comparisons, choices and maxima beside a sum with a guard; and no lanes where a loop has
     other bounds than they divide, as it may have in a text."""

@@ -60,6 +60,7 @@ def check_ram(directory: Path, ram: int) -> None:
 # Training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gesture_mlp", *more("kws_conv")])
 @pytest.mark.parametrize("little", [False, True], ids=["32KB", "little"])
 def test_microbit_trains(model: str, little: bool, tmp_path: Path, host: Path) -> None:

@@ -187,6 +187,7 @@ def test_makefile(tmp_path: Path) -> None:
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".c", ".h", ".json", ""}
 
 
+@pytest.mark.slow
 def test_example_reports_what_is_wrong(tmp_path: Path) -> None:
     emit(step_module(), tmp_path / "out")
     program = compile_c(sources(tmp_path / "out"), tmp_path / "example")

@@ -95,6 +95,7 @@ def test_many_steps(tmp_path: Path) -> None:
     assert same(run(own, model.arguments, model.expected, 5), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_buffers_of_the_caller(compiler: str, tmp_path: Path) -> None:
     """Inputs stay as they are; of a result, no byte around it is written."""

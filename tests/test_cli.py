@@ -77,12 +77,14 @@ def test_scheduled_ir_on_stdout_and_summary_on_stderr(run) -> None:
         assert line in err
 
 
+@pytest.mark.slow
 def test_output_is_deterministic(run) -> None:
     first = run(GESTURE, "--ram=11KB", "-q")
     assert first == run(GESTURE, "--ram=11KB", "-q")
     assert first[0] == 0
 
 
+@pytest.mark.slow
 def test_scheduled_ir_reads_back(run, tmp_path: Path) -> None:
     target = tmp_path / "scheduled.mlir"
     assert run(GESTURE, "--ram=32KB", "-q", "-o", str(target))[0] == 0
@@ -107,6 +109,7 @@ def test_quiet_says_nothing(run) -> None:
     assert out
 
 
+@pytest.mark.slow
 def test_reads_standard_input() -> None:
     command = [sys.executable, "-m", "poetc.cli", "-", "--ram=32KB", "-q"]
     done = subprocess.run(command, input=SMALL, capture_output=True, text=True)
@@ -243,6 +246,7 @@ def test_infeasible_ram_says_what_would_do(run, tmp_path: Path) -> None:
     assert run(GESTURE, f"--ram={least}", "-q")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_dash_is_standard_output(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, _ = run(GESTURE, "-o", "-", "-q")
@@ -326,6 +330,7 @@ def test_interrupted_search_keeps_the_best_schedule() -> None:
     assert run_graph(graph, model.arguments, least, arena=True).peak_bytes <= least
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_buffers_are_packed_keeps_the_schedule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

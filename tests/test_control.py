@@ -88,6 +88,7 @@ def test_step_is_that_of_xla(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert same_bits(*in_c)
 
 
+@pytest.mark.slow
 def test_each_step_writes_its_part_only(monkeypatch: pytest.MonkeyPatch):
     """Twice the steps are twice the work; the stacks are written once, and not cleared before."""
     from control_steps import _descend, parameters, rnn_loss

@@ -227,6 +227,7 @@ def test_costs_are_those_of_the_storage(capsys: pytest.CaptureFixture[str], tmp_
     assert report(capsys, str(tmp_path / "card.mlir"), "--storage=sd-spi", "-o", scheduled)
 
 
+@pytest.mark.slow
 def test_a_schedule_for_storage_of_ones_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -243,6 +244,7 @@ def test_a_schedule_for_storage_of_ones_own(
     assert again["energy_nj"] == found["energy_nj"]
 
 
+@pytest.mark.slow
 def test_without_storage_nothing_is_paged(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -255,6 +257,7 @@ def test_without_storage_nothing_is_paged(
     assert "--params=storage cannot go with --storage=none" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_pass_has_it_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     front = "stablehlo-simplify,stablehlo-to-poet,poet-fuse,poet-lower-kernels"
     after = "poet-plan-transfers{device=nrf52840 storage=fram},poet-plan-memory,poet-verify"

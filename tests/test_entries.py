@@ -143,19 +143,15 @@ def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
     assert int(done.stdout) == max(rams) == report["ram_of_all_bytes"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
         ["--params=ram"],
         ["--ram=9600B"],
-        *(
-            pytest.param(options, marks=pytest.mark.slow)
-            for options in (
-                ["--ram=7500B", "--split=off"],
-                ["--ram=10100B", "--params=ram", "--storage=none"],
-                ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
-            )
-        ),
+        ["--ram=7500B", "--split=off"],
+        ["--ram=10100B", "--params=ram", "--storage=none"],
+        ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
         *more(["--ram=5200B", "--split=1:8,3:2", "--remat=off"]),
     ],
     ids=" ".join,
@@ -241,6 +237,7 @@ def test_predicting_writes_no_parameter(model: Path, tmp_path: Path) -> None:
     assert "_out(" not in body and "_out_start(" not in body and "commit" not in body
 
 
+@pytest.mark.slow
 def test_kernels_that_are_equal_are_shared(model: Path, tmp_path: Path) -> None:
     """Of evaluation and step, which begin alike."""
     out = tmp_path / "out"
@@ -393,6 +390,7 @@ def test_a_module_of_pytorch_predicts_as_it_does_in_eval(tmp_path: Path) -> None
     assert json.loads(report.read_text())["entries"]["predict"]["page_ins"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ram", ["9600B", "7500B"])
 def test_firmware_trains_and_predicts(tmp_path: Path, ram: str) -> None:
     """In an emulated board: with parameters in RAM, and with their image on storage. All of its RAM
@@ -431,6 +429,7 @@ def test_firmware_trains_and_predicts(tmp_path: Path, ram: str) -> None:
     np.testing.assert_allclose(found, predict(weights, X), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"params": "ram"}, {"ram": "7500B", "params": "storage", "io": "caller"}],
@@ -471,6 +470,7 @@ def test_a_program_in_this_process_predicts(options: dict[str, Any]) -> None:
         program.predict(X[:2])
 
 
+@pytest.mark.slow
 def test_a_program_without_entry_points_says_so(tmp_path: Path) -> None:
     program = poetc.compile(step, (WEIGHTS, X, Y))
     with pytest.raises(InputError, match="has no entry point predict"):
@@ -482,6 +482,7 @@ def test_a_program_without_entry_points_says_so(tmp_path: Path) -> None:
         poetc.compile(step, (WEIGHTS, X, Y), predict=(predict, (WEIGHTS, X)), executor="plan")
 
 
+@pytest.mark.slow
 def test_a_module_of_pytorch_predicts_in_this_process() -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(3)

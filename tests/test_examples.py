@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_first_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +75,7 @@ def test_momentum_with_long_names(options: list[str], tmp_path: Path) -> None:
     assert b"out8: " in more.stdout and b"after 3 steps" in more.stdout
 
 
+@pytest.mark.slow
 def test_infeasible_budget(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +91,7 @@ def test_pipeline_in_python() -> None:
     assert "poet.pagein at offset" in done.stdout and "gap" in done.stdout
 
 
+@pytest.mark.slow
 def test_xdsl_opt_command() -> None:
     command = re.search(r"^xdsl-opt (.*)$", README, re.MULTILINE)
     assert command is not None
@@ -97,6 +100,7 @@ def test_xdsl_opt_command() -> None:
     assert "poet.graph @main" in done.stdout
 
 
+@pytest.mark.slow
 def test_pipeline_without_a_model() -> None:
     run = [sys.executable, "examples/pipeline.py"]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)

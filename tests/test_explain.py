@@ -98,6 +98,7 @@ def test_bad_usage(words: list[str], message: str, capsys: pytest.CaptureFixture
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_whole_kernels_hold_nothing_where_tiles_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is too little even in tiles, the largest kernel is not what holds the RAM."""
     monkeypatch.setattr(explain_module, "_changes", lambda *_: ())

@@ -32,6 +32,7 @@ def flash(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[dict[st
     return json.loads("{" + summary)["flash"], said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", ["ram", "storage"])
 def test_firmware_has_that_code(
     params: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -57,6 +58,7 @@ def test_firmware_has_that_code(
     assert found["total_bytes"] == sum(found[f"{name}_bytes"] for name in names)
 
 
+@pytest.mark.slow
 def test_options_of_the_compiler_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(MODELS / "lenet5.mlir"), "-o", str(tmp_path / "out.mlir")]
     core = "arm-none-eabi-gcc -mthumb -mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16"
@@ -67,6 +69,7 @@ def test_options_of_the_compiler_count(tmp_path: Path, capsys: pytest.CaptureFix
     assert small["library_bytes"] < 200
 
 
+@pytest.mark.slow
 def test_more_than_the_device_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Frozen weights are in flash, too; what does not fit is said."""
     text = (Path(devices.__file__).parent / "devices" / "nrf52840.toml").read_text()

@@ -59,6 +59,7 @@ def test_extreme_places(tmp_path: Path):
     check(step, [*x, i], tmp_path)
 
 
+@pytest.mark.slow
 def test_several_values_are_carried(tmp_path: Path):
     def together(x, y, dims):
         """Sum and largest product so far, and how often it grew."""
@@ -77,6 +78,7 @@ def test_several_values_are_carried(tmp_path: Path):
     check(lambda x, y: [*together(x, y, (1,)), *together(x, y, (0, 2))], [x, y], tmp_path)
 
 
+@pytest.mark.slow
 def test_sorting(tmp_path: Path):
     x, y = awkward((4, 9)), awkward((9, 4, 2), 1)
     i = np.random.default_rng(2).integers(-2, 3, (4, 9)).astype(np.int32)
@@ -100,6 +102,7 @@ def test_sorting(tmp_path: Path):
     check(step, [x, y, i], tmp_path)
 
 
+@pytest.mark.slow
 def test_scatters(tmp_path: Path):
     rng = np.random.default_rng(0)
     x = rng.integers(-9, 9, (6, 3)).astype(np.float32)
@@ -122,6 +125,7 @@ def test_convolution_with_a_reversed_kernel(tmp_path: Path):
     check(lambda x, y: [jnp.convolve(x, y), jnp.correlate(x, y)], [x, y], tmp_path)
 
 
+@pytest.mark.slow
 def test_gradient_of_sorting(tmp_path: Path):
     x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
 

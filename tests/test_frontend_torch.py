@@ -121,6 +121,7 @@ def test_training(name: str, tmp_path: Path) -> None:
     assert worst_error(run(program, arguments, expected, STEPS), expected) <= TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 def test_types_are_those_of_pytorch(half: Any, tmp_path: Path) -> None:
     torch.manual_seed(2)
@@ -535,6 +536,7 @@ OPTIMISERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_optimisers(name: str, tmp_path: Path) -> None:
     """From its first step on, with learning rates as arguments and clipped gradients, the

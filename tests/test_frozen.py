@@ -144,6 +144,7 @@ def test_on_storage_they_are_read_and_never_written(
         assert ram <= flash_ram_bytes + FLASH_BYTES
 
 
+@pytest.mark.slow
 def test_writes_of_a_step_with_nothing_but_frozen_pages(models: Path, tmp_path: Path) -> None:
     ir = tmp_path / "step.mlir"
     options = ["--frozen=storage", "--params=ram", "--emit=ir", "-q"]
@@ -201,6 +202,7 @@ def test_weights_of_8_and_16_bits_are_decoded_where_they_are_read(tmp_path: Path
         assert bits[0] == bits[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -234,6 +236,7 @@ def test_unsigned_numbers(tmp_path: Path) -> None:
     make_run(out)
 
 
+@pytest.mark.slow
 def test_what_train_leaves_is_compared_with_what_it_was(tmp_path: Path) -> None:
     """The file has what the whole step makes of it. The weights of the program have 16 bits."""
     model, out = MODELS / "gesture_mlp", tmp_path / "out"
@@ -256,6 +259,7 @@ def test_what_train_leaves_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert max(differences[name] for name in ("out0", "out5", "out6")) < 2**-7
 
 
+@pytest.mark.slow
 def test_without_data_a_step_takes_a_pointer(models: Path, tmp_path: Path) -> None:
     """The example program reads all arguments from files, under the sanitizers."""
     out, step = tmp_path / "out", np.load(models / "returned.npz")

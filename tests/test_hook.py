@@ -86,6 +86,7 @@ def test_names_and_section(tmp_path: Path) -> None:
     assert re.search(r"\.fast_ram\s+0*([0-9a-f]+) arena", listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--ram=10KB"], ["--ram=6KB", "--stream=never"]])
 def test_hook(tmp_path: Path, options: list[str]) -> None:
     """It is called in order; cancelled anywhere, parameters on storage are as before, and the step

@@ -60,6 +60,7 @@ def test_threads(program: Path, tmp_path: Path) -> None:
     assert "WARNING: ThreadSanitizer: data race" in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_but_in_instances(program: Path) -> None:
     """The files of the model have no data that can be written."""
     for name in ("model", "model_kernels", "model_save", "poetc_store", "poetc_image"):
@@ -69,6 +70,7 @@ def test_nothing_is_kept_but_in_instances(program: Path) -> None:
         assert sizes[1:3] == ["0", "0"], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--io=caller"]], ids=["arena", "caller"])
 def test_examples(options: list[str], tmp_path: Path) -> None:
     """The program of the Makefile, and that of boards, have an instance."""

@@ -59,6 +59,7 @@ def test_random_bodies(seed: int):
         check(kernel.function, case.block, case.args, tables_of(kernel.globals))
 
 
+@pytest.mark.slow
 def test_kernels_of_a_model():
     module = prepare("lenet5").module
     tables = tables_of(named_in(module, GlobalOp).values())

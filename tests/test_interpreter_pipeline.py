@@ -53,6 +53,7 @@ def test_all_passes_keep_the_bits(name):
         assert bits(expected) == bits(original)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ram_bytes"),
     [("gesture_mlp", 9_000), ("gesture_mlp", 8_500), ("kws_conv", 9_000), ("kws_conv", 7_500)],

@@ -255,6 +255,7 @@ def test_constants_do_not_count():
 # Kernels read from text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gesture_mlp", "kws_conv"])
 def test_the_same_after_printing_and_parsing(model):
     module = read_model(model)

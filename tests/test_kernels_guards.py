@@ -141,6 +141,7 @@ def padded_sum(rng: Rng, kind: str, padding: float, start: float) -> Case:
     return Case.of(build, x, note=f"{kind} from {start} of padding {padding}")
 
 
+@pytest.mark.slow
 def test_sums_go_past_padding_only_where_it_changes_nothing():
     rng = np.random.default_rng(0)
     sums = product(["add"], [0.0, -0.0, 1.0], [0.0, -0.0, 2.0])
@@ -202,6 +203,7 @@ def embedding_gradient(rng: Rng) -> Case:
     return Case.of(build, old, weights, indices, new)
 
 
+@pytest.mark.slow
 def test_scatter_by_rows():
     rng = np.random.default_rng(2)
     cases = [embedding_gradient(rng) for _ in range(30)]

@@ -105,6 +105,7 @@ def integer_cases(dtype: np.dtype) -> Iterator[Case]:
         yield Case.of(lambda x, e=other: hlo.ConvertOp(x, e), numbers)
 
 
+@pytest.mark.slow
 def test_elementwise_integers():
     integers = [type for type in ELEMENT_TYPES.values() if type.dtype.kind in "iu"]
     assert len(integers) == 8
@@ -466,5 +467,6 @@ def scatter_case(rng: Rng) -> Case:
     )
 
 
+@pytest.mark.slow
 def test_scatter():
     check(limited(scatter_case, 8, 40))

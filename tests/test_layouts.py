@@ -564,6 +564,7 @@ def sketch(directory: Path) -> Path:
     return directory / "sketch.cpp"
 
 
+@pytest.mark.slow
 def test_arduino_properties(arduino_library: Path) -> None:
     """The rules of the library specification, version 2.2."""
     lines = (arduino_library / "library.properties").read_text().splitlines()
@@ -633,6 +634,7 @@ def test_platformio_manifest(arduino_library: Path) -> None:
         assert all((arduino_library / example["base"] / f).is_file() for f in example["files"])
 
 
+@pytest.mark.slow
 def test_component_manifest(cmake_library: Path) -> None:
     """Of ESP-IDF, whose registry takes no component without a version, nor without a licence."""
     manifest = yaml.safe_load((cmake_library / "idf_component.yml").read_text())
@@ -660,6 +662,7 @@ def test_arduino_sources_compile(arduino_library: Path, tmp_path: Path) -> None:
             run(*cpp, "header.cpp", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_arduino_does_not_fuse(arduino_library: Path, tmp_path: Path) -> None:
     """A library cannot choose compiler options, and those of the core would fuse."""
     m4 = CPU_FLAGS["cortex-m4"]
@@ -737,6 +740,7 @@ def configuration(
     return parsed
 
 
+@pytest.mark.slow
 def test_zephyr_module_file(zephyr_library: Path) -> None:
     """What zephyr_module.py accepts: known keys, and paths that are there."""
     module = yaml.safe_load((zephyr_library / "zephyr" / "module.yml").read_text())

@@ -259,6 +259,7 @@ def test_nothing_is_faster(splits: tuple[Split, ...]) -> None:
     assert oracle.cheapest(replace(small, deadline_ns=4 * whole.least_time_ns)) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ram", ["5KB", "6KB", "8KB"])
 def test_no_parts_meet_a_deadline_that_is_too_short(
     ram: str, capsys: pytest.CaptureFixture[str]

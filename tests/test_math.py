@@ -105,6 +105,7 @@ def test_accuracy(name: str) -> None:
     assert_within_ulp(mathlib.evaluate(name, x), exact, ULP.get(name, 1.5))
 
 
+@pytest.mark.slow
 def test_accuracy_of_pow() -> None:
     x, y = pow_samples()
     with np.errstate(all="ignore"):

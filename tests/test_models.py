@@ -27,11 +27,12 @@ def budgets(model: Model, peak_bytes: int) -> list[int]:
     return sorted({(least + (peak_bytes - least) * k // count) // 4 * 4 for k in range(count)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "gesture_mlp",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in SMALL),
+        *SMALL,
         *more(*(n for n in TRAINED if n not in ("gesture_mlp", *SMALL))),
     ],
 )

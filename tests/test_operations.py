@@ -82,6 +82,7 @@ def test_kernels_do_what_the_interpreter_does():
     check(plain)
 
 
+@pytest.mark.slow
 def test_wide_integers_are_narrowed_without_changing_a_value():
     """With arguments that are known, so that what can be narrowed is."""
     narrowed = 0

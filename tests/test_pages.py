@@ -107,6 +107,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_half_the_bytes_for_weights_but_not_for_state(model: Path, tmp_path: Path) -> None:
     exact = compiled(model, tmp_path / "exact", "--params=storage")
     half = compiled(model, tmp_path / "half", "--params=storage", "--pages=f16")
@@ -130,6 +131,7 @@ def test_no_copy_in_float32_is_in_ram(model: Path, tmp_path: Path) -> None:
     assert half["ram"]["total_bytes"] <= exact["ram"]["total_bytes"] - W.nbytes // 2
 
 
+@pytest.mark.slow
 def test_power_may_go_at_any_write(model: Path, tmp_path: Path) -> None:
     """Weights are all old or all new, as they are in float32."""
     ir = tmp_path / "step.mlir"
@@ -171,6 +173,7 @@ def test_an_image_of_nothing_but_rounded_weights(model: Path, tmp_path: Path) ->
         assert np.array_equal(arrays["arg2"], FIXED.astype(np.float16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"pages": "bf16"}, {"train": "*['w']"}, {"train": "[1]['l3']*", "frozen": "storage"}],

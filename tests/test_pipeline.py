@@ -57,6 +57,7 @@ def alone(path: Path, pipeline: str) -> str:
     return module_text(module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "words"), CASES)
 def test_the_printed_pipeline_makes_the_same_module(
     name: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -85,6 +86,7 @@ def test_xdsl_opt_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert module_text(again) == module_text(parse_module(wanted, str(path)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -112,6 +114,7 @@ ALONE = {"poet-variants", "poet-stream"}
 """Passes that the driver does not run with shards."""
 
 
+@pytest.mark.slow
 def test_every_documented_pass_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(MODELS / "gesture_mlp.mlir"), "--ram=6KB", "--emit=ir", "-q", "--split=1:2"]
     assert main([*words, "--train=*", "--pages=f16", "--print-ir-after-all"]) == 0
@@ -120,6 +123,7 @@ def test_every_documented_pass_is_shown(capsys: pytest.CaptureFixture[str]) -> N
         assert f"// ----- IR after {name}" in err
 
 
+@pytest.mark.slow
 def test_json_has_the_diagnosis(capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(MODELS / "gesture_mlp.mlir"), "--ram=6656", "--split=off", "--json"]
     words.append("--stream=never")

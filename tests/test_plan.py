@@ -181,6 +181,7 @@ def test_what_the_schedules_are() -> None:
             assert any(len(operations) > len({*operations}) for operations in runs)
 
 
+@pytest.mark.slow
 def test_transfers_that_find_no_slot_wait(directory: Path) -> None:
     """A plan with more transfers under way than the program can have."""
     plans, table = plans_of("kws_conv", "storage")
@@ -200,6 +201,7 @@ def test_transfers_that_find_no_slot_wait(directory: Path) -> None:
     assert one.run([encode(plan, table) for plan in plans]) == [good] * len(plans)
 
 
+@pytest.mark.slow
 def test_a_thread_moves_the_pages(directory: Path, tmp_path: Path) -> None:
     """Transfers that run beside the kernels; the thread sanitizer finds no race."""
     plans, table = plans_of("kws_conv", "storage")
@@ -221,6 +223,7 @@ def test_a_thread_moves_the_pages(directory: Path, tmp_path: Path) -> None:
     assert crcs == [right("kws_conv", "storage", directory)] * len(plans)
 
 
+@pytest.mark.slow
 def test_every_call_of_the_store_may_fail(directory: Path) -> None:
     for name, params in (("gesture_mlp", "storage"), ("kws_conv", "ram")):
         plans, table = plans_of(name, params)
@@ -404,6 +407,7 @@ int main(void)
 """
 
 
+@pytest.mark.slow
 def test_a_plan_is_kept_until_another_is_accepted(tmp_path: Path) -> None:
     emit(scheduled("gesture_mlp", "ram", 1), tmp_path, executor=PlanExecutor())
     (tmp_path / "driver.c").write_text(DRIVER)

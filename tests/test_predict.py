@@ -86,6 +86,7 @@ def test_prediction_takes_a_third_of_the_ram_of_training(forward: Path, tmp_path
     np.testing.assert_allclose(results, np.asarray(predict(WEIGHTS, X)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_frozen_weights_are_split_as_asked(forward: Path, tmp_path: Path) -> None:
     report = compiled(forward, tmp_path / "out", "--frozen=storage", "--split=p.l1.w@1:4")
     assert report["shards"] == {"p.l1.w": 4}
@@ -93,6 +94,7 @@ def test_frozen_weights_are_split_as_asked(forward: Path, tmp_path: Path) -> Non
     assert subprocess.run(text, cwd=tmp_path / "out", capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_shards_of_frozen_weights_take_no_less_than_the_bound(forward: Path) -> None:
     """Of each weight, along each axis: no proof that a deadline is missed is wrong."""
     device = load_device("nrf52840")

@@ -29,6 +29,7 @@ def times_ns(model: str, board: str, cpu: str, device_name: str) -> list[tuple[f
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("board", "cpu"), [("mps2-an386", "cortex-m4"), ("lm3s6965", "cortex-m0")])
 def test_counted_kernels_take_what_is_predicted(board: str, cpu: str) -> None:
     """kws_conv has no part in the cycles of the cores."""
@@ -41,6 +42,7 @@ def test_counted_kernels_take_what_is_predicted(board: str, cpu: str) -> None:
         assert ours == pytest.approx(real, rel=0.4)
 
 
+@pytest.mark.slow
 def test_this_machine_takes_the_order_of_what_is_predicted() -> None:
     """Whichever machine: benchmarks.costs has how close it is on one."""
     predicted, taken = map(sum, zip(*times_ns("lenet5", "host", "host", "host"), strict=True))

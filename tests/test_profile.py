@@ -800,6 +800,7 @@ def test_a_device_without_a_clock(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
+@pytest.mark.slow
 def test_profiles_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not with another board, nor with costs or a schedule that were made without the profile."""
     path = tmp_path / "p.toml"

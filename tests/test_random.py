@@ -45,6 +45,7 @@ def check(step, arguments: list[np.ndarray], folder: Path, *exact: int) -> None:
         assert same_bits(a, b), number
 
 
+@pytest.mark.slow
 def test_dropout_from_a_key(tmp_path: Path):
     """A step of SGD with dropout, that also gives the key of the next step."""
 
@@ -63,6 +64,7 @@ def test_dropout_from_a_key(tmp_path: Path):
     check(step, [w, key, x, y], tmp_path, 0)
 
 
+@pytest.mark.slow
 def test_draws(tmp_path: Path):
     def step(key):
         keys = random.split(key, 4)
@@ -77,6 +79,7 @@ def test_draws(tmp_path: Path):
     check(step, [np.asarray(random.PRNGKey(3))], tmp_path, 0, 1, 2, 3, 4)
 
 
+@pytest.mark.slow
 def test_dropout_from_a_key_of_the_device(tmp_path: Path):
     """`rbg` asks the compiler for bits, by a generator whose key is words of 64 bits."""
 

@@ -58,6 +58,7 @@ def small():
     return ahead("gesture_mlp", 1900, 64, 2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -94,6 +95,7 @@ def test_the_same_is_moved(small) -> None:
     assert other.peak_bytes <= 1900 + 2000
 
 
+@pytest.mark.slow
 def test_damaged_blocks(small, tmp_path: Path) -> None:
     """A transfer that fails, or in which a bit flips, ends the step: the parameters are whole, and
     it can be repeated."""
@@ -136,6 +138,7 @@ def test_what_is_not_read_ahead(small, pattern: str, other: str, said: str) -> N
         verify_graph(graphs(parsed)[0])
 
 
+@pytest.mark.slow
 def test_how_long_it_takes() -> None:
     """Each read begins when the tile before it does, and is waited for when that is over."""
     _, before, module = ahead("lenet5", 8192, 512, 16384)

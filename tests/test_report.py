@@ -391,6 +391,7 @@ def test_device_without_storage() -> None:
     assert [least.params for least in summary.ram.least] == ["ram"]
 
 
+@pytest.mark.slow
 def test_emit_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gesture = str(MODELS / "gesture_mlp.mlir")
     assert main([gesture, "--ram=9600", "--emit=report"]) == 0

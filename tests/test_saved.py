@@ -69,6 +69,7 @@ def test_training_goes_on(program: Path, tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == ten
 
 
+@pytest.mark.slow
 def test_what_was_saved_is_unpacked(program: Path, tmp_path: Path) -> None:
     """One step of XLA, and what was given where no step was done; bytes as they are described."""
     arguments, expected = load_arrays(ARRAYS)
@@ -127,6 +128,7 @@ def test_what_is_refused(program: Path, tmp_path: Path) -> None:
         load(layout, good[:-1])
 
 
+@pytest.mark.slow
 def test_the_identity(program: Path, tmp_path: Path) -> None:
     """Another budget reads the same bytes; another model does not."""
     layouts = [saved_layout(read_tensors(program))]

@@ -349,6 +349,7 @@ def test_all_strategies_of_the_driver_exist() -> None:
     assert {"auto", "milp", "poet", "keep-all", "monet", *papers, *RESTRICTED} == set(names())
 
 
+@pytest.mark.slow
 def test_exit_codes(capsys, monkeypatch) -> None:
     """2 and the reason where a strategy does not apply, 3 where it finds nothing."""
     model = str(MODELS / "kws_conv.mlir")

@@ -71,6 +71,7 @@ def test_the_model_is_exact(problem: Problem, remat: bool, paging: bool) -> None
             reached("possible" if without is None else "cheaper")
 
 
+@pytest.mark.slow
 @must_reach("feasible")
 @examples(40)
 @given(problems_with_variants(), st.booleans(), st.booleans(), st.booleans())

@@ -55,6 +55,7 @@ def test_an_unknown_technique_is_refused() -> None:
         DEFAULTS.without("magic")
 
 
+@pytest.mark.slow
 def test_a_slower_machine_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = layered(60, SHAPES["narrow"])
     problem = replace(problem, ram_bytes=int(0.7 * peak_bytes(problem)))
@@ -80,6 +81,7 @@ def test_a_slower_machine_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (slow.steps, slow.bound_nj) == (fast.steps, fast.bound_nj)
 
 
+@pytest.mark.slow
 def test_one_core_finds_what_two_find(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = layered(60, SHAPES["narrow"])
     problem = replace(problem, ram_bytes=int(0.9 * peak_bytes(problem)))

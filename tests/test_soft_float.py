@@ -35,6 +35,7 @@ def emulated(source: Path, program: Path, pairs: int) -> int:
     return subprocess.run(("qemu-arm", program), check=False).returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["6M", "7M"])
 def test_all_operands_give_the_bits_of_the_processor(architecture: str, tmp_path: Path) -> None:
     # Shifts and casts that C leaves undefined are found, too.
@@ -42,6 +43,7 @@ def test_all_operands_give_the_bits_of_the_processor(architecture: str, tmp_path
     assert compared(SOURCE, tmp_path / "program", flags, PAIRS) == f"{PAIRS} pairs\n"
 
 
+@pytest.mark.slow
 def test_all_operands_give_the_bits_of_the_library(tmp_path: Path) -> None:
     assert emulated(SOURCE, tmp_path / "program", EMULATED_PAIRS) == 0
 

@@ -240,6 +240,7 @@ def test_random_steps_keep_their_bits(program: Program) -> None:
     assert [a.tobytes() for a in got] == [a.tobytes() for a in run_func(split, given)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splits", ["0@0:3,1@1:2", "2@1:5", "1@0:16"])
 @pytest.mark.parametrize(
     "text",
@@ -383,6 +384,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
     return status, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_told_where_nothing_fits(
     dense: str,
     tmp_path: Path,
@@ -418,6 +420,7 @@ def test_what_is_told_where_nothing_fits(
     assert "least RAM known to work: 264 B; proven: 264 B" in text
 
 
+@pytest.mark.slow
 def test_input_that_is_in_parts_already(
     dense: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

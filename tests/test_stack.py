@@ -155,6 +155,7 @@ def test_the_default_reserve_is_enough(compiler: str) -> None:
     assert 512 < used <= DEFAULT_STACK_BYTES
 
 
+@pytest.mark.slow
 def test_the_deepest_chain_is_that_of_the_frames(tmp_path: Path) -> None:
     """For a model that does not page: step, kernel, functions of the kernel."""
     module, _ = prepare("gesture_mlp").schedule(None)

@@ -173,6 +173,7 @@ def test_without_results_it_only_runs(tmp_path: Path) -> None:
     assert done.returncode == 0 and list(found(done.stdout)) == [0, 2, 3, 4, 6]
 
 
+@pytest.mark.slow
 def test_floats_of_16_bits_in_files_images_and_results(tmp_path: Path) -> None:
     """Of bf16, NumPy's files have the bytes only."""
     model = MODELS.parent / "cases" / "bf16_mlp"
@@ -298,6 +299,7 @@ def in_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_faults_of_data(fault: Callable[[Arrays], None], in_parts: Path, tmp_path: Path) -> None:
     data = changed(GESTURE.with_suffix(".npz"), tmp_path / "data.npz", fault)

@@ -136,6 +136,7 @@ def test_many_steps(name: str, tmp_path: Path) -> None:
     assert expected[0] < model.expected[0]
 
 
+@pytest.mark.slow
 def test_unlimited_ram(tmp_path: Path) -> None:
     """Parameters on storage without any budget."""
     model = prepare("gesture_mlp")

@@ -62,6 +62,7 @@ def streamed(name: str, ram_bytes: int, block_bytes: int):
     return model, module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, ram_bytes, block_bytes, streams, steps",
     [
@@ -121,6 +122,7 @@ def test_a_plan_moves_what_code_moves(small, tmp_path: Path):
     assert moved[0] == moved[1]
 
 
+@pytest.mark.slow
 def test_power_goes(machine: tuple[Machine, bytes]):
     """Wherever it goes, parameters are all old or all new, and the step can be repeated."""
     device, image = machine
@@ -211,6 +213,7 @@ def test_from_the_command_line(tmp_path: Path):
     assert code == 2 and "kernels that run in tiles (poet.stream) do not go with" in said
 
 
+@pytest.mark.slow
 def test_a_program_in_this_process(tmp_path: Path):
     """`poetc.compile` takes what poet-stream made; parameters can be read and set in between."""
     model, module = streamed("gesture_mlp", 1500, 64)

@@ -111,6 +111,7 @@ func.func public @main(%w: tensor<2x2x12x6xf32>, %g: tensor<1x2x2x6xf32>) -> ten
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_bytes", [200, 400, 700])
 def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_bytes: int) -> None:
     """Against all tiles of no or one iteration, or a half, that can be had, in the given order."""
@@ -138,6 +139,7 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
     assert times and found.transfer_ns <= 1.1 * min(times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "why"),
     [

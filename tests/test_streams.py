@@ -90,6 +90,7 @@ def graph_of(block: Block) -> ModuleOp:
     return module
 
 
+@pytest.mark.slow
 def test_random_kernels():
     """Whatever runs in tiles in some RAM gives the same bits; results stay in it."""
     streams = 0
@@ -308,6 +309,7 @@ def test_slices_cover_a_tensor_once(data: st.DataObject):
     assert counted_once(starts, counts, size, shape) == bool((times == 1).all())
 
 
+@pytest.mark.slow
 def test_too_little_ram_is_told_in_the_bytes_that_were_given():
     """Not in those of a later attempt with less, and nothing is changed."""
     refused = 0

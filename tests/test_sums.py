@@ -106,6 +106,7 @@ def cases(loops: list[int], seed: int) -> list[Case]:
     return found
 
 
+@pytest.mark.slow
 def test_kernels_add_in_the_order_of_the_interpreter():
     check([case for seed, loops in enumerate(LOOPS) for case in cases(loops, seed)])
 

@@ -45,6 +45,7 @@ def test_auto_is_no_worse_than_any_strategy(ram: str, capsys: pytest.CaptureFixt
         assert row["used_bytes"] is None or row["used_bytes"] <= int(ram)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "strategy"),
     [(["--ram=9600"], "dtr"), (["--ram=3KB", "--split=off", "--block=64", "--stop=work"], "auto")],
@@ -65,6 +66,7 @@ def test_a_row_is_what_the_command_reports(
     assert row["written_bytes"] == report["page_out_bytes"] > 0
 
 
+@pytest.mark.slow
 def test_what_has_no_schedule_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", str(MODEL), "--ram=9600", "--split=off"]
     assert main([*words, "--strategies=auto,keep-all"]) == 0
@@ -74,6 +76,7 @@ def test_what_has_no_schedule_says_why(capsys: pytest.CaptureFixture[str]) -> No
     assert main([*words, "--strategies=keep-all"]) == 4
 
 
+@pytest.mark.slow
 def test_answers_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_worker_that_is_killed_loses_nothing(
             process.wait()
 
 
+@pytest.mark.slow
 def test_scheduled_ir_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its schedule is nobody else's."""
     scheduled = tmp_path / "scheduled.mlir"

@@ -152,6 +152,7 @@ def test_what_is_proven_holds_for_all_tilings(program: Program) -> None:
             plan_graph(graph, options(possible))
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(programs())
 def test_what_is_known_is_enough(program: Program) -> None:
@@ -160,6 +161,7 @@ def test_what_is_known_is_enough(program: Program) -> None:
     plan_graph(lowered(program.text), options(least.known_bytes - BLOCK))
 
 
+@pytest.mark.slow
 def test_tiles_that_were_not_weighed_are_not_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None:
     text = Path(GESTURE).read_text()
     bound_bytes = least_ram_in_tiles(lowered(text), options(None)).bound_bytes - BLOCK
@@ -216,6 +218,7 @@ def needed_bytes(problem: Problem, operation: Operation, variant: Variant) -> in
     return variant.workspace_bytes + sum(problem.tensors[v].bytes for v in resident)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [["--split=off"], ["--split=off", "--block=68"], ["--split=off", "--deadline=1.01x"]],
@@ -249,6 +252,7 @@ def adam(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.mark.slow
 def test_messages_and_summaries_count_tiles(adam: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What a refusal says is enough is, and then it is said again."""
     code, found = run(capsys, adam, "--ram=300B")
@@ -281,6 +285,7 @@ def test_kernels_of_poet_ir_run_in_tiles_where_the_driver_arranges_them(
     assert run(capsys, adam, words)[0] == run(capsys, poet, words)[0] == 0
 
 
+@pytest.mark.slow
 def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
     adam: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +376,7 @@ def least_moved_ns(kernel: KernelTiles, tensor: frozenset[int]) -> float:
     return min(found)
 
 
+@pytest.mark.slow
 @must_reach("read", "written", "refused")
 @settings(max_examples=3, deadline=None)
 @given(programs(), st.floats(0.3, 0.8))
@@ -401,6 +407,7 @@ def test_the_time_that_is_proven_holds_for_all_tilings(program: Program, share: 
     reached("refused")
 
 
+@pytest.mark.slow
 def test_a_deadline_that_no_tiles_meet_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Computing alone takes less than half of it; the largest weight is moved three times."""
     code, found = run(capsys, GESTURE, "--ram=4KB", "--deadline=4ms")

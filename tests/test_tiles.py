@@ -200,6 +200,7 @@ def test_random_kernels_in_random_tiles(seed: int):
     check_tiles(rng, kernel.function, case.block, case.args, tables_of(kernel.globals))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kws_conv", *more("lenet5", "bert_micro")])
 def test_kernels_of_models_in_random_tiles(name: str):
     module = prepare(name).module
@@ -217,6 +218,7 @@ def test_kernels_of_models_in_random_tiles(name: str):
     assert slices > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "table, indices, slice_sizes, shape, numbers",
     [
@@ -305,6 +307,7 @@ def test_results_still_take_over_operands():
     assert pairs > 7
 
 
+@pytest.mark.slow
 def test_tile_functions_in_c():
     """They do to memory what the interpreter does, at each start, last tiles that are smaller among
     them."""

@@ -316,6 +316,7 @@ def test_split_at_once() -> None:
     assert str(graph) == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by_work")
 def test_kernels_in_tiles() -> None:
     """The bus is in use while slices move, as the checker has it; they are read where an operand is

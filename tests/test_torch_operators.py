@@ -96,6 +96,7 @@ def check_table(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     assert runpy.run_path(str(table))["main"](["--check", *names]) == 0
 
 
+@pytest.mark.slow
 def test_operations_are_compiled_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     check_table(monkeypatch, "operations", "missing")
 

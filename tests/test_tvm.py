@@ -158,6 +158,7 @@ def test_duplicates_order_and_effects_are_kept() -> None:
     assert "alloc_tensor" not in instructions
 
 
+@pytest.mark.slow
 def test_a_page_is_read_as_it_was_written_in_this_step() -> None:
     """Page-outs have no result, which a compiler that takes calls for pure would drop."""
     model = prepare("gesture_mlp")
@@ -223,6 +224,7 @@ def compiled_once(module):
     return _STORAGE[0]
 
 
+@pytest.mark.slow
 def test_buffers_of_the_caller() -> None:
     from xdsl.dialects.builtin import StringAttr
 
@@ -357,6 +359,7 @@ def test_element_types_that_only_c_has() -> None:
         assert re.search(found, str(error.value)), error.value
 
 
+@pytest.mark.slow
 def test_nothing_is_promised_of_buffers_where_some_overlap() -> None:
     """Parameters are updated in place. TVM would let LLVM take what one kernel promises for all."""
     module = scheduled(prepare("gesture_mlp"), None)

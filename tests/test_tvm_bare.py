@@ -95,6 +95,7 @@ def test_aarch64(tmp_path: Path) -> None:
     assert outputs(output) == host_results("kws_conv", 2, tmp_path)
 
 
+@pytest.mark.slow
 def test_kernels_with_tables_stay_in_c(tmp_path: Path) -> None:
     """They are where the tables are; all other kernels are assembly, with the same prototypes."""
     numbers = np.random.default_rng(1).standard_normal(40).astype(np.float32)

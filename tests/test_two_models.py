@@ -94,6 +94,7 @@ def units(folder: Path, runtime: str) -> list[Path]:
     )
 
 
+@pytest.mark.slow
 def test_files(plain: Path) -> None:
     """What is the runtime's has the same bytes, and everything else the name of the model, or it
     is an example, or what builds that."""
@@ -123,6 +124,7 @@ def test_symbols_and_macros(plain: Path) -> None:
     assert not macros[0] & macros[1] and len(macros[0]) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compiler", "runtime"),
     [("gcc -x c -std=c99", "a"), ("g++ -x c++ -std=c++17", "b")],
@@ -159,6 +161,7 @@ def failure(*words: str | Path, cwd: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("older")
 def test_two_versions(scheduled: dict[str, Path], plain: Path, tmp_path: Path) -> None:
     """They do not compile together, nor link; what is said names the version."""

@@ -61,6 +61,7 @@ TILES = 4
 STEPS = [(model, case) for model, cases in CASES.items() for case in range(len(cases))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "case"), STEPS)
 def test_what_is_shown_is_what_is_scheduled(model: str, case: int) -> None:
     """RAM, time, energy and transfers add up to what the report says."""
@@ -207,6 +208,7 @@ def test_refused_before_the_search(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_pictures_leave_kernels_in_tiles(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
