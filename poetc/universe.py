@@ -20,6 +20,7 @@ _PASSES = {
     "stablehlo-pages": "StableHLOPagesPass",
     "stablehlo-to-poet": "StableHLOToPoetPass",
     "poet-fuse": "PoetFusePass",
+    "poet-pair": "PoetPairPass",
     "poet-lower-kernels": "PoetLowerKernelsPass",
     "poet-arrange-kernels": "PoetArrangeKernelsPass",
     "poet-annotate": "PoetAnnotatePass",

@@ -27,6 +27,7 @@ from poetc.ir.poet import CostAttr, StreamOp, TileOp
 from poetc.ir.text import make_context, parse_module
 from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import work
+from poetc.kernels.distribute import Nest
 from poetc.kernels.slices import NotTileable
 from poetc.kernels.tiles import tile
 from poetc.options import Given
@@ -36,7 +37,7 @@ from poetc.pipeline import front_passes, run_passes
 from poetc.planning.memory import plan_graph_memory
 from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.tile_code import TileCode
-from poetc.planning.tile_search import KernelTiles, TiledKernel, slice_places
+from poetc.planning.tile_search import KernelTiles, TiledKernel, TileLoop, slice_places
 from poetc.request import options_of
 from poetc.variants.nests import nest_model
 from poetc.variants.tiling import NestSearch
@@ -122,7 +123,7 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
     (kernel,) = (op for op in module.ops if isinstance(op, FuncOp))
     every, costs = frozenset({0, 1, 2}), slice_costs(device)
     found = KernelTiles(kernel, costs).fastest(every, limit_bytes)
-    model = nest_model(kernel)
+    model, nest = nest_model(kernel), Nest(kernel, (0, 1, 2))
     assert model is not None and found is not None
     loops = tuple(range(len(model.loops)))
     extents = [loop.extent for loop in model.loops]
@@ -133,7 +134,8 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
             tiled = tile(kernel, "tile", parted, every)
         except NotTileable:
             continue
-        if slice_places(tiled, 0)[1] <= limit_bytes:
+        loop = TileLoop((nest,), (tiled,), ((),), 0, 0, 0.0, 0.0)
+        if slice_places(loop, 0)[1] <= limit_bytes:
             sizes = [tuple(sorted({n, extent})) for n, extent in zip(tiles, extents, strict=True)]
             times.append(NestSearch(model, costs, sizes, [loops]).weigh(tiles).transfer_ns)
     assert times and found.transfer_ns <= 1.1 * min(times)

@@ -41,7 +41,7 @@ from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.report import ScheduleReport
 from poetc.planning.search import _Search
-from poetc.planning.tile_search import KernelTiles, outside, padded_bytes, slice_places
+from poetc.planning.tile_search import KernelTiles, TileLoop, outside, padded_bytes, slice_places
 from poetc.planning.tiles import Step, least_ram_in_tiles
 from poetc.request import options_of
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
@@ -85,7 +85,8 @@ def nest_bytes(nest: Nest, streamed: frozenset[int]) -> int | None:
             tiled = tile(nest.function, "tile", tiles, here)
         except NotTileable:
             continue
-        found.append(slice_places(tiled, 0)[1])
+        loop = TileLoop((nest,), (tiled,), (tuple(tiles),), 0, 0, 0.0, 0.0)
+        found.append(slice_places(loop, 0)[1])
     return min(found, default=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -18,7 +19,7 @@ from poetc.kernels.arrange import Machine
 from poetc.kernels.arrange.tile_functions import arranged_tile
 from poetc.kernels.distribute import Nest
 from poetc.kernels.tiles import Tiled
-from poetc.planning.tile_search import TiledKernel, TiledNest
+from poetc.planning.tile_search import TiledKernel
 
 
 @dataclass
@@ -62,15 +63,14 @@ class TileCode:
     def settle(self, way: TiledKernel) -> bool:
         """Finds out what the kernel costs in tiles; whether it was not known before."""
         # What is on storage makes next to no difference.
-        fresh = {(nest, own.tiles): own.tiled for nest, own in _nests(way)}
-        fresh = {key: tiled for key, tiled in fresh.items() if key not in self.known}
+        fresh = {key: tiled for key, tiled in _nests(way) if key not in self.known}
         self.known.update({key: self._computing(tiled) for key, tiled in fresh.items()})
         return bool(fresh)
 
     def cost(self, way: TiledKernel, costs: SliceCosts) -> CostAttr:
         """The cost of the kernel in tiles with its transfers, or no more than that where it is not
         settled: no less than as a whole."""
-        known = [self.known.get((nest, own.tiles), Cost(0, 0)) for nest, own in _nests(way)]
+        known = [self.known.get(key, Cost(0, 0)) for key, _ in _nests(way)]
         time_ns, energy_nj = (sum(each) for each in zip(*known, strict=True))
         slices_ns = math.ceil(way.transfer_ns)
         write_ns = min(math.ceil(way.write_ns), slices_ns)
@@ -92,6 +92,10 @@ class TileCode:
         return Cost(math.ceil(time_ns * self.scale), math.ceil(energy_nj * self.scale))
 
 
-def _nests(way: TiledKernel) -> zip[tuple[Nest, TiledNest]]:
-    """The nests of a kernel, and their tiles."""
-    return zip(way.distributed.nests, way.nests, strict=True)
+_Key = tuple[Nest, tuple[tuple[int, int], ...]]
+
+
+def _nests(way: TiledKernel) -> Iterator[tuple[_Key, Tiled]]:
+    """The nests of a kernel in their tiles, and the tile function of each."""
+    for loop in way.loops:
+        yield from zip(zip(loop.nests, loop.tiles, strict=True), loop.tiled, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import IndexType, TensorType
@@ -20,14 +20,20 @@ from poetc.ir.poet import (
     TileOp,
 )
 from poetc.kernels.slices import Slice
-from poetc.kernels.tiles import Sum, Tiled
-from poetc.planning.tile_search import TiledKernel, outside, padded_bytes, slice_places
+from poetc.planning.tile_search import (
+    TiledKernel,
+    TileLoop,
+    outside,
+    padded_bytes,
+    slice_places,
+    slots,
+)
 
 
 def stream_of(
     compute: ComputeOp,
     tiled: TiledKernel,
-    names: Sequence[str],
+    names: Sequence[Sequence[str]],
     values: Sequence[SSAValue],
     cost: CostAttr,
 ) -> StreamOp:
@@ -57,55 +63,56 @@ def stream_of(
         block.add_op(buffer := TileBufferOp(type_, begin))
         whole[number] = buffer.buffer
         begin += padded_bytes(type_)
-    for nest, own, name in zip(tiled.distributed.nests, tiled.nests, names, strict=True):
-        _add_nest(block, own.tiled, name, [whole[buffer] for buffer in nest.buffers], begin)
+    for loop, own in zip(tiled.loops, names, strict=True):
+        _add_loop(block, loop, own, whole, begin)
     return stream
 
 
-def _add_nest(block: Block, tiled: Tiled, name: str, whole: Sequence[SSAValue], begin: int) -> None:
-    offsets = iter(slice_places(tiled, begin)[0])
-    places = [next(offsets) if isinstance(b, Slice | Sum) else 0 for b in tiled.buffers]
-    taken: dict[int, SSAValue] = {}
-    starts: dict[Var, Index] = {}
+def _add_loop(
+    block: Block, loop: TileLoop, names: Sequence[str], whole: Mapping[int, SSAValue], begin: int
+) -> None:
+    """Adds a loop over tiles, of functions with these names. `whole` are the buffers of the
+    kernel."""
+    places, numbers = slice_places(loop, begin)[0], slots(loop)
+    made: dict[int, SSAValue] = {}
+    starts: list[dict[Var, Index]] = [{} for _ in loop.tiled]
     written: list[list[SliceOutOp]] = []
     blocks = [block]
-    for depth in range(len(tiled.variables) + 1):
+    first = loop.tiled[0]
+    for depth in range(len(first.variables) + 1):
         written.append([])
-        for number, part in enumerate(tiled.buffers):
-            if isinstance(part, int):
-                taken[number] = whole[part]
-                continue
-            if part.depth != depth:
-                continue
-            here = blocks[-1]
-            if isinstance(part, Slice) and part.read:
-                map, positions = affine_map([start.substitute(starts) for start in part.starts])
-                rows = (part.rows[0], whole[part.rows[1]]) if part.rows is not None else None
-                op = SliceInOp(
-                    whole[part.argument], map.data, positions, part.type, places[number], rows
-                )
-            else:
-                op = TileBufferOp(part.type, places[number])
-            here.add_op(op)
-            taken[number] = op.buffer
-            if isinstance(part, Slice) and part.written:
-                map, positions = affine_map([start.substitute(starts) for start in part.starts])
-                written[-1].append(SliceOutOp(op.buffer, whole[part.argument], map.data, positions))
-        if depth < len(tiled.variables):
-            variable, size = tiled.variables[depth], tiled.tiles[depth]
+        for nest, tiled, own, at in zip(loop.nests, loop.tiled, numbers, starts, strict=True):
+            for slot, part in zip(own, tiled.buffers, strict=True):
+                if isinstance(part, int) or slot in made or part.depth != depth:
+                    continue
+                if isinstance(part, Slice):
+                    page = whole[nest.buffers[part.argument]]
+                    map, positions = affine_map([start.substitute(at) for start in part.starts])
+                if isinstance(part, Slice) and part.read:
+                    rows = part.rows and (part.rows[0], whole[nest.buffers[part.rows[1]]])
+                    op = SliceInOp(page, map.data, positions, part.type, places[slot], rows)
+                else:
+                    op = TileBufferOp(part.type, places[slot])
+                blocks[-1].add_op(op)
+                made[slot] = op.buffer
+                if isinstance(part, Slice) and part.written:
+                    written[-1].append(SliceOutOp(op.buffer, page, map.data, positions))
+        if depth < len(first.variables):
+            variable, size = first.variables[depth], first.tiles[depth]
             inner = Block(arg_types=[IndexType()])
             inner.args[0].name_hint = "ijklmnpqrstuvw"[depth % 14]
-            loop = affine.ForOp.from_region([], [], [], [], 0, variable.extent, Region(inner), size)
-            starts[variable] = Index.of(Var(variable.number, variable.extent, ssa=inner.args[0]))
-            blocks[-1].add_op(loop)
+            for_ = affine.ForOp.from_region([], [], [], [], 0, variable.extent, Region(inner), size)
+            position = Index.of(Var(variable.number, variable.extent, ssa=inner.args[0]))
+            for tiled, at in zip(loop.tiled, starts, strict=True):
+                at[tiled.variables[depth]] = position
+            blocks[-1].add_op(for_)
             blocks.append(inner)
-    blocks[-1].add_op(
-        TileOp(
-            name,
-            [taken[number] for number in range(len(tiled.buffers))],
-            [loop.args[0] for loop in blocks[1:]],
-        )
-    )
+    for name, nest, tiled, own in zip(names, loop.nests, loop.tiled, numbers, strict=True):
+        given = [
+            whole[nest.buffers[part]] if isinstance(part, int) else made[slot]
+            for slot, part in zip(own, tiled.buffers, strict=True)
+        ]
+        blocks[-1].add_op(TileOp(name, given, [inner.args[0] for inner in blocks[1:]]))
     for depth in reversed(range(len(blocks))):
         blocks[depth].add_ops(written[depth])
         if depth:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from xdsl.dialects import affine
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import ArrayAttr, MemRefType
 from xdsl.dialects.func import FuncOp
 
 from poetc.costmodel.slices import SliceCosts
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
-from poetc.kernels.analysis import buffer_bytes, buffers
+from poetc.kernels.access import STORES
+from poetc.kernels.analysis import STARTS, buffer_bytes, buffers
 from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.positions import with_positions
 from poetc.kernels.slices import NotTileable, Slice
@@ -21,7 +23,8 @@ from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
 from poetc.schedule.arena.pack import round_up
 from poetc.variants.bounds import product_bytes, stream_bytes
 from poetc.variants.candidates import tile_sizes
-from poetc.variants.nests import nest_model
+from poetc.variants.nests import Nest as NestModel
+from poetc.variants.nests import common_loops, nest_model, together
 from poetc.variants.tiling import NestSearch
 from poetc.variants.tiling import Tiled as Weighed
 
@@ -39,12 +42,14 @@ _PRECISION = 32
 
 
 @dataclass(frozen=True)
-class TiledNest:
-    """A nest in tiles (places and sizes as `tile` takes them), and what its slices are: bytes that
-    are moved, the time of that, and of what is written."""
+class TileLoop:
+    """Nests in one loop over tiles: one, or two that read the same slices. Of each nest its tile
+    function and its tiles (places and sizes as `tile` takes them); and what all slices are: bytes
+    that are moved, the time of that, and of what is written."""
 
-    tiled: Tiled
-    tiles: tuple[tuple[int, int], ...]
+    nests: tuple[Nest, ...]
+    tiled: tuple[Tiled, ...]
+    tiles: tuple[tuple[tuple[int, int], ...], ...]
     read_bytes: int
     written_bytes: int
     transfer_ns: float
@@ -53,33 +58,33 @@ class TiledNest:
 
 @dataclass(frozen=True)
 class TiledKernel:
-    """A kernel that runs in tiles: its nests with their tile functions, and the buffers between
-    them. `streamed` are the operands and results on storage, as buffers of the kernel.
+    """A kernel that runs in tiles: loops over tiles, one after the other, and the buffers between
+    nests. `streamed` are the operands and results on storage, as buffers of the kernel.
     `workspace_bytes` are those of all slices, sums and buffers between nests."""
 
     kernel: FuncOp
     distributed: Distributed
-    nests: tuple[TiledNest, ...]
+    loops: tuple[TileLoop, ...]
     streamed: frozenset[int]
     workspace_bytes: int
 
     @property
     def transfer_ns(self) -> float:
         """The time of all transfers."""
-        return sum(nest.transfer_ns for nest in self.nests)
+        return sum(loop.transfer_ns for loop in self.loops)
 
     @property
     def write_ns(self) -> float:
         """The time of what is written."""
-        return sum(nest.write_ns for nest in self.nests)
+        return sum(loop.write_ns for loop in self.loops)
 
     @property
     def read_bytes(self) -> int:
-        return sum(nest.read_bytes for nest in self.nests)
+        return sum(loop.read_bytes for loop in self.loops)
 
     @property
     def written_bytes(self) -> int:
-        return sum(nest.written_bytes for nest in self.nests)
+        return sum(loop.written_bytes for loop in self.loops)
 
 
 class KernelTiles:
@@ -100,7 +105,7 @@ class KernelTiles:
             return
         self.costs = costs
         self.streamable = frozenset(range(count)) - self._stay()
-        self._nests: dict[Nest, _NestTiles] = {}
+        self._nests: dict[tuple[Nest, ...], _LoopTiles] = {}
         self._listed: dict[frozenset[int], Distributed] = {}
         self._found: dict[tuple[frozenset[int], int], TiledKernel | None] = {}
 
@@ -158,12 +163,15 @@ class KernelTiles:
             for buffer in streamed
             for written in (False, True)
         )
-        products = 0.0
-        for nest in self.distributed.nests:
-            on_storage = {n for n, buffer in enumerate(nest.buffers) if buffer in streamed}
-            if (model := self._nest(nest).model) is not None:
-                products += product_bytes(model, on_storage, workspace_bytes)
-        return max(once, int(products))
+        products = [0.0] * len(self.distributed.nests)
+        for number, nest in enumerate(self.distributed.nests):
+            if (model := self._tiles_of(nest).model) is not None:
+                products[number] = product_bytes(model, streamed, workspace_bytes)
+        for pair in pairs(self.distributed):
+            # What one of them reads the other one need not read again.
+            one, other = pair.nests
+            products[one], products[other] = max(products[one], products[other]), 0.0
+        return max(once, int(sum(products)))
 
     def _least_read_or_written(self, tensor: frozenset[int], written: bool) -> int:
         """Bytes of a tensor, some buffers of the kernel, that it reads or writes in any tiles."""
@@ -174,9 +182,9 @@ class KernelTiles:
             sizes = [
                 stream_bytes(model, stream)
                 for nest in distributed.nests
-                if (model := self._nest(nest).model) is not None
+                if (model := self._tiles_of(nest).model) is not None
                 for stream in model.streams
-                if nest.buffers[stream.buffer] in tensor and stream.stored == written
+                if stream.buffer in tensor and stream.stored == written
             ]
             found.append(max(sizes, default=0))
         return min(found)
@@ -215,20 +223,31 @@ class KernelTiles:
     ) -> TiledKernel | None:
         """The same for the kernel taken apart in one way."""
         between = sum(map(padded_bytes, outside(self.kernel, distributed)))
-        found: list[TiledNest] = []
-        for nest in distributed.nests:
-            best = self._nest(nest).fastest(streamed, limit_bytes - between)
+        found: dict[int, TileLoop] = {}
+        for number, nest in enumerate(distributed.nests):
+            best = self._tiles_of(nest).fastest(streamed, limit_bytes - between)
             if best is None:
                 return None
-            found.append(best)
-        ends = (slice_places(nest.tiled, between)[1] for nest in found)
+            found[number] = best
+        for pair in pairs(distributed):
+            one, other = (distributed.nests[number] for number in pair.nests)
+            if not pair.shared & streamed:
+                continue
+            both = self._tiles_of(one, other).fastest(streamed, limit_bytes - between)
+            apart_ns = sum(found[number].transfer_ns for number in pair.nests)
+            if both is not None and both.transfer_ns < apart_ns:
+                for number in pair.nests:
+                    del found[number]
+                found[pair.at] = both
+        loops = tuple(found[number] for number in sorted(found))
+        ends = (slice_places(loop, between)[1] for loop in loops)
         workspace_bytes = max(ends, default=between)
-        return TiledKernel(self.kernel, distributed, tuple(found), streamed, workspace_bytes)
+        return TiledKernel(self.kernel, distributed, loops, streamed, workspace_bytes)
 
-    def _nest(self, nest: Nest) -> _NestTiles:
-        if nest not in self._nests:
-            self._nests[nest] = _NestTiles(nest, self.costs)
-        return self._nests[nest]
+    def _tiles_of(self, *nests: Nest) -> _LoopTiles:
+        if nests not in self._nests:
+            self._nests[nests] = _LoopTiles(nests, self.costs)
+        return self._nests[nests]
 
     def _stay(self) -> frozenset[int]:
         """Results that cannot be on storage: no slice has just what a tile makes, or two nests
@@ -247,26 +266,19 @@ class KernelTiles:
         return frozenset(stay | {buffer for buffer, count in writers.items() if count > 1})
 
 
-class _NestTiles:
-    """The same for one nest of a kernel."""
+class _LoopTiles:
+    """The same for nests of a kernel in one loop over tiles."""
 
-    def __init__(self, nest: Nest, costs: SliceCosts) -> None:
-        self.nest = nest
-        function = nest.function
-        model = nest_model(function)
-        # Sums that are interrupted have a buffer of their own.
-        self.model = None if model is None else replace(model, sum_in_result=0)
-        pages = len(buffers(function, "inputs")) + len(buffers(function, "results"))
-        self.pages = frozenset(range(pages))
-        loops = (op for op in function.walk() if isinstance(op, affine.ForOp))
-        numbers = {loop: n for n, loop in enumerate(loops)}
-        self.places = {numbers[loop]: at for at, loop in enumerate(nest_loops(function).all)}
-        self._tiled: dict[tuple[object, ...], Tiled | None] = {}
+    def __init__(self, nests: tuple[Nest, ...], costs: SliceCosts) -> None:
+        self.nests = nests
+        self.pages = frozenset[int]().union(*map(_pages, nests))
+        self.model, self.places = _one_nest(*nests) if len(nests) == 1 else _two_nests(*nests)
+        self._tiled: dict[tuple[object, ...], TileLoop | None] = {}
         if self.model is None:
             return
         # Loops that `tile` keeps whole, such as those of a block of a sum.
         sizes = [
-            tile_sizes(loop.extent) if loop.number in self.places else (max(1, loop.extent),)
+            tile_sizes(loop.extent) if loop.number in self.places[0] else (max(1, loop.extent),)
             for loop in self.model.loops
         ]
         self.search = NestSearch(self.model, costs, sizes=sizes)
@@ -276,24 +288,41 @@ class _NestTiles:
         orders = list(dict.fromkeys((*ordered, given)))
         self.in_turn = NestSearch(self.model, costs, sizes=sizes, orders=orders, most=_MOST_TILINGS)
 
-    def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledNest | None:
-        on_storage = {n for n, buffer in enumerate(self.nest.buffers) if buffer in streamed}
-        for tiles, weighed in self._candidates(frozenset(on_storage), limit_bytes):
-            tiled = self._tile(tiles, frozenset(on_storage))
+    def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TileLoop | None:
+        on_storage = self.pages & streamed
+        for tiles, weighed in self._candidates(on_storage, limit_bytes):
+            tiled = self._tile(tiles, on_storage)
             if tiled is None or slice_places(tiled, 0)[1] > limit_bytes:
                 continue
             if weighed is None:
-                return TiledNest(tiled, tiles, 0, 0, 0.0, 0.0)
-            moved = weighed.read_bytes, weighed.written_bytes
-            return TiledNest(tiled, tiles, *moved, weighed.transfer_ns, weighed.write_ns)
+                return tiled
+            return replace(
+                tiled,
+                read_bytes=weighed.read_bytes,
+                written_bytes=weighed.written_bytes,
+                transfer_ns=weighed.transfer_ns,
+                write_ns=weighed.write_ns,
+            )
         return None
 
-    def _tile(self, tiles: tuple[tuple[int, int], ...], on_storage: frozenset[int]) -> Tiled | None:
-        key = tiles, on_storage
+    def _tile(
+        self, tiles: tuple[tuple[int, int], ...], streamed: frozenset[int]
+    ) -> TileLoop | None:
+        """The nests in these tiles of the loops of the model, by their numbers."""
+        key = tiles, streamed
         if key not in self._tiled:
+            own = [tuple((places[n], size) for n, size in tiles) for places in self.places]
             try:
-                name = self.nest.function.sym_name.data
-                self._tiled[key] = tile(self.nest.function, name, tiles, on_storage)
+                tiled = [
+                    tile(
+                        nest.function,
+                        nest.function.sym_name.data,
+                        sizes,
+                        _arguments(nest, streamed),
+                    )
+                    for nest, sizes in zip(self.nests, own, strict=True)
+                ]
+                self._tiled[key] = TileLoop(self.nests, tuple(tiled), tuple(own), 0, 0, 0.0, 0.0)
             except NotTileable:
                 self._tiled[key] = None
         return self._tiled[key]
@@ -305,7 +334,8 @@ class _NestTiles:
         if limit_bytes < 0:
             return
         if self.model is None or not on_storage:
-            yield (), None
+            if len(self.nests) == 1:
+                yield (), None
             return
         resident = self.pages - on_storage
         searches = [self.search]
@@ -315,10 +345,109 @@ class _NestTiles:
         for share in _SHARES:
             fronts = [s.front(limit_bytes * share, resident=resident) for s in searches]
             for found in sorted(itertools.chain(*fronts), key=lambda tiled: tiled.transfer_ns):
-                tiles = [(self.places.get(number), size) for number, size in found.tiles]
-                known = tuple((place, size) for place, size in tiles if place is not None)
-                if len(known) == len(tiles):
-                    yield known, found
+                if all(number in self.places[0] for number, _ in found.tiles):
+                    yield found.tiles, found
+
+
+def _name(nest: Nest) -> str:
+    return nest.function.sym_name.data
+
+
+def _pages(nest: Nest) -> frozenset[int]:
+    """The operands and results of the kernel that a nest touches."""
+    count = len(buffers(nest.function, "inputs")) + len(buffers(nest.function, "results"))
+    return frozenset(nest.buffers[:count])
+
+
+def _arguments(nest: Nest, streamed: frozenset[int]) -> frozenset[int]:
+    """The arguments of a nest that are on storage."""
+    return frozenset(n for n, buffer in enumerate(nest.buffers) if buffer in streamed)
+
+
+def _places(nest: Nest) -> dict[int, int]:
+    """The places in `nest_loops` of the loops that can run in tiles, by their numbers."""
+    loops = (op for op in nest.function.walk() if isinstance(op, affine.ForOp))
+    numbers = {loop: n for n, loop in enumerate(loops)}
+    return {numbers[loop]: at for at, loop in enumerate(nest_loops(nest.function).all)}
+
+
+def _model(nest: Nest) -> NestModel | None:
+    """The model of a nest, in terms of the buffers of the kernel."""
+    model = nest_model(nest.function)
+    if model is None:
+        return None
+    streams = tuple(replace(s, buffer=nest.buffers[s.buffer]) for s in model.streams)
+    # Sums that are interrupted have a buffer of their own.
+    return replace(model, streams=streams, sum_in_result=0)
+
+
+def _one_nest(nest: Nest) -> tuple[NestModel | None, list[dict[int, int]]]:
+    """The model of a nest, and where the loops are that it has numbers for."""
+    return _model(nest), [_places(nest)]
+
+
+def _two_nests(one: Nest, other: Nest) -> tuple[NestModel | None, list[dict[int, int]]]:
+    """The same of two nests in one loop over tiles of loops that both have, whose numbers are those
+    of the pairs of loops."""
+    first, second = _model(one), _model(other)
+    if first is None or second is None:
+        return None, []
+    places, others = _places(one), _places(other)
+    common = [
+        (a, b)
+        for a, b in common_loops(first, second)
+        if first.loops[a].number in places and second.loops[b].number in others
+    ]
+    if not common:
+        return None, []
+    return together(first, second, common), [
+        {n: places[first.loops[a].number] for n, (a, _) in enumerate(common)},
+        {n: others[second.loops[b].number] for n, (_, b) in enumerate(common)},
+    ]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two nests that may run in one loop over tiles in place of the one `at`, and the buffers that
+    both read."""
+
+    nests: tuple[int, int]
+    at: int
+    shared: frozenset[int]
+
+
+def pairs(distributed: Distributed) -> Iterator[_Pair]:
+    """Nests that read the same buffers, and neither of which needs what the other one makes: one of
+    them may run where the other does."""
+    touched = [_reads_and_writes(nest) for nest in distributed.nests]
+
+    def ordered(a: int, b: int) -> bool:
+        (reads, writes), (others, made) = touched[a], touched[b]
+        return bool(writes & (others | made) or made & reads)
+
+    taken: set[int] = set()
+    for one, other in combinations(range(len(touched)), 2):
+        shared = touched[one][0] & touched[other][0]
+        if not shared or ordered(one, other) or taken & {one, other}:
+            continue
+        between = range(one + 1, other)
+        if not any(ordered(one, n) for n in between):
+            at = other
+        elif not any(ordered(n, other) for n in between):
+            at = one
+        else:
+            continue
+        taken |= {one, other}
+        yield _Pair((one, other), at, shared)
+
+
+def _reads_and_writes(nest: Nest) -> tuple[frozenset[int], frozenset[int]]:
+    """The buffers of the kernel that a nest reads and writes."""
+    found: tuple[set[int], set[int]] = set(), set()
+    for argument, buffer in zip(nest.function.body.block.args, nest.buffers, strict=True):
+        for use in argument.uses:
+            found[isinstance(use.operation, STORES)].add(buffer)
+    return frozenset(found[0]), frozenset(found[1])
 
 
 def outside(kernel: FuncOp, distributed: Distributed) -> list[MemRefType]:
@@ -332,13 +461,36 @@ def padded_bytes(type_: MemRefType) -> int:
     return round_up(type_.element_count() * element_bytes(type_.element_type), _WORD_BYTES)
 
 
-def slice_places(tiled: Tiled, begin: int) -> tuple[list[int], int]:
-    """Offsets of the slices and sums of a nest from `begin` on, in their order, and their end. They
-    are multiples of their elements."""
-    offsets: list[int] = []
-    for buffer in tiled.buffers:
-        if isinstance(buffer, Slice | Sum):
+def slots(loop: TileLoop) -> list[list[int]]:
+    """For each nest and each buffer of its tile function the number of its slice or sum among all
+    in the loop, -1 for a whole buffer. Slices that both nests read are one."""
+    known: dict[object, int] = {}
+
+    def slot(nest: Nest, tiled: Tiled, place: int) -> int:
+        part, key = tiled.buffers[place], (nest, place)
+        if isinstance(part, int):
+            return -1
+        if isinstance(part, Slice) and part.read and part.rows is None:
+            starts = tiled.function.attributes[STARTS]
+            assert isinstance(starts, ArrayAttr)
+            key = nest.buffers[part.argument], part.type, starts.data[place]
+        return known.setdefault(key, len(known))
+
+    return [
+        [slot(nest, tiled, place) for place in range(len(tiled.buffers))]
+        for nest, tiled in zip(loop.nests, loop.tiled, strict=True)
+    ]
+
+
+def slice_places(loop: TileLoop, begin: int) -> tuple[dict[int, int], int]:
+    """Offsets of the slices and sums of a loop over tiles from `begin` on, by the numbers of their
+    `slots`, and their end. They are multiples of their elements."""
+    offsets: dict[int, int] = {}
+    for own, tiled in zip(slots(loop), loop.tiled, strict=True):
+        for slot, buffer in zip(own, tiled.buffers, strict=True):
+            if slot in offsets or not isinstance(buffer, Slice | Sum):
+                continue
             begin = round_up(begin, max(_WORD_BYTES, element_bytes(buffer.type.element_type)))
-            offsets.append(begin)
+            offsets[slot] = begin
             begin += padded_bytes(buffer.type)
     return offsets, begin

@@ -23,7 +23,7 @@ from poetc.kernels.arrange.tile_functions import lowered_kernels
 from poetc.kernels.tiles import Tiled
 from poetc.planning.tile_code import TileCode
 from poetc.planning.tile_loops import stream_of
-from poetc.planning.tile_search import KernelTiles, TiledKernel
+from poetc.planning.tile_search import KernelTiles, TiledKernel, pairs
 from poetc.schedule.arena.pack import round_up
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
 from poetc.schedule.model.instance import Instance
@@ -366,7 +366,7 @@ class _Variants:
         assert isinstance(compute, ComputeOp)
         assert compute.kernel is not None
         kernel, code = compute.kernel.string_value(), self._code(k)
-        names = [self._name(kernel, code, nest.tiled) for nest in way.nests]
+        names = [[self._name(kernel, code, t) for t in loop.tiled] for loop in way.loops]
         return stream_of(compute, way, names, operands, code.cost(way, self.costs))
 
     def _code(self, k: int) -> TileCode:
@@ -420,6 +420,11 @@ def _stays_in_place(
     """Whether an output of the kernel in tiles may lie over an input: no nest reads that once a
     nest has begun to write the other, but as the kernel does itself."""
     (result,), operands = positions[pair[0]], positions[pair[1]]
+    for both in pairs(kernel.distributed):
+        # They run tile by tile: one of them may read what the other one has written over.
+        own = [set(kernel.distributed.nests[number].buffers) for number in both.nests]
+        if any(result in mine and operands & others for mine, others in (own, own[::-1])):
+            return False
     wrote = False
     for nest in kernel.distributed.nests:
         reads = [at for at, buffer in enumerate(nest.buffers) if buffer in operands]

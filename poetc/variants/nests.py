@@ -7,8 +7,8 @@ sum that do not belong to it, and all loops inside of one that has several besid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from xdsl.dialects import affine, func, memref
@@ -102,6 +102,56 @@ def nest_model(function: func.FuncOp) -> Nest | None:
 def streamed_buffers(function: func.FuncOp) -> tuple[int, ...]:
     """Numbers of the arguments that can be on storage: operands and results."""
     return tuple(range(len(function.body.block.args) - len(buffers(function, "workspace"))))
+
+
+def common_loops(one: Nest, other: Nest) -> list[tuple[int, int]]:
+    """Pairs of parallel loops with the same trip count, by which both nests go along the same
+    dimension of what both read: a tile of one reads the slices that a tile of the other does."""
+    found: dict[int, int] = {}
+    reads = [stream for stream in other.streams if not stream.stored]
+    for stream in one.streams:
+        same = [s for s in reads if s.buffer == stream.buffer and not stream.stored]
+        for dims in (zip(stream.dims, s.dims, strict=True) for s in same):
+            for dim, own in dims:
+                if len(dim.terms) != 1 or len(own.terms) != 1 or dim.rows or own.rows:
+                    continue
+                ((a, coefficient),), ((b, factor),) = dim.terms, own.terms
+                parallel = a < one.parallel and b < other.parallel
+                fits = coefficient == factor and one.loops[a].extent == other.loops[b].extent
+                if parallel and fits and a not in found and b not in found.values():
+                    found[a] = b
+    return sorted(found.items())
+
+
+def together(one: Nest, other: Nest, common: Sequence[tuple[int, int]]) -> Nest:
+    """The model of two nests in one loop over tiles of their `common` loops, whose numbers are
+    their places there; other loops run whole in each tile. Buffers of both have the same numbers.
+    """
+    streams: dict[object, Stream] = {}
+    for nest, side in ((one, 0), (other, 1)):
+        places = {pair[side]: n for n, pair in enumerate(common)}
+        for stream in nest.streams:
+            dims = tuple(_within(dim, nest.loops, places) for dim in stream.dims)
+            new = replace(stream, dims=dims, needed_in=frozenset(range(len(common))))
+            # What one of them stores is not what the other one does.
+            streams.setdefault((stream.buffer, side if stream.stored else None, dims), new)
+    loops = tuple(Loop(n, one.loops[a].extent) for n, (a, _) in enumerate(common))
+    return Nest(loops, tuple(streams.values()))
+
+
+def _within(dim: Dim, loops: Sequence[Loop], places: Mapping[int, int]) -> Dim:
+    """What is touched of a dimension while loops that have no place run whole."""
+    low, high, rows, gaps = dim.low, dim.high, dim.rows, dim.gaps
+    for loop, coefficient in sorted(dim.terms, key=lambda term: abs(term[1])):
+        if loop not in places:
+            rows *= loops[loop].extent
+            reach = coefficient * (loops[loop].extent - 1)
+            gaps |= bool(reach) and abs(coefficient) > high - low + 1
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    terms = tuple(sorted((places[loop], c) for loop, c in dim.terms if loop in places))
+    if not terms and not rows and low <= 0 and high >= dim.extent - 1 and not gaps:
+        low, high = 0, dim.extent - 1
+    return Dim(dim.extent, terms, low, high, rows, gaps)
 
 
 class _Reader:
