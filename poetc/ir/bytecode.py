@@ -80,7 +80,7 @@ class Block:
 
 
 class UnsupportedError(Exception):
-    """What the file has and this reader does not know."""
+    """The file has something that this reader does not know."""
 
 
 class DamagedError(Exception):

@@ -1,4 +1,4 @@
-"""What values are computed from."""
+"""The values from which a value is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What frameworks call operations, where StableHLO has another name for them."""
+"""Names of operations in frameworks, where StableHLO has another one."""
 
 FRAMEWORK_NAMES = {
     "chlo.bessel_i1e": "jax.scipy.special.i1e",

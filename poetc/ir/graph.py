@@ -52,12 +52,12 @@ ALIGN_BYTES = 4
 """Every buffer in the arena begins at a multiple of this and is padded to one."""
 
 RAM_SCOPES = ("all", "activations")
-"""What the budget covers: everything, or all but parameters and their gradients (as the paper)."""
+"""The scope of the budget: everything, or all but parameters and their gradients (as the paper)."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What moving one tensor between RAM and storage costs."""
+    """The cost of moving one tensor between RAM and storage."""
 
     time_ns: int
     energy_nj: int
@@ -451,7 +451,7 @@ class _Numbering:
         )
 
     def _variant(self, op: RunOp, cost: CostAttr) -> Variant:
-        """What a stream is."""
+        """A stream as a variant."""
         values = (*op.operands, *op.results)
         return Variant(
             streamed=frozenset(self.index[v] for v in values if isinstance(v.type, PageType)),

@@ -1,4 +1,4 @@
-"""What each tensor of a graph is for, found out from its dataflow alone.
+"""The purpose of each tensor of a graph, found from its dataflow alone.
 
 `docs/report.md` defines the kinds. A result of a compute depends on those operands that its own
 expression in the body reads.
@@ -96,7 +96,7 @@ class _Flow:
         return "activations" if is_saved or not _is_float(value) else "gradients"
 
     def _forward(self) -> set[SSAValue]:
-        """What some result depends on that is not the new value of an argument.
+        """The values on which some result depends that is not the new value of an argument.
 
         In a step without such a result: what kernels read that update nothing.
         """

@@ -137,7 +137,7 @@ def unlike_fused(symbol: str) -> tuple[float, ...]:
 
 
 def cycles(symbol: str) -> float:
-    """What a call takes, with one number or a vector of them, on a processor that starts two
+    """Cycles of a call, with one number or a vector of them, on a processor that starts two
     operations in a cycle."""
     known = function(symbol).attributes.get("cycles")
     if isinstance(known, builtin.FloatAttr):

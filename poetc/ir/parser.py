@@ -50,10 +50,10 @@ _STARTS_OPERATION = re.compile(
     r'\s*(?:%[\w$.-]|"[A-Za-z_]|[A-Za-z_][\w$]*\.[\w$.]+(?![\w.$]|[ \t]*=)'
     r"|(?:return|call|module)\b|\^|\}|\{-#|[#!][\w.]+ *=|\Z)"
 )
-"""What follows the end of an operation."""
+"""Text after the end of an operation."""
 
 _INSIDE_REGION = re.compile(r'\s*(?:%|\^|"[A-Za-z_]|[A-Za-z_][\w$.]*+(?![ \t]*[=:,]))')
-"""What follows the bracket of a region, but not that of a dictionary."""
+"""Text after the bracket of a region, but not of a dictionary."""
 
 _BRACKET_OR_LINE = re.compile(r"[()\[\]{}\n]")
 _OPENS_AT_END_OF_LINE = re.compile(r"\{[ \t]*\n")
@@ -250,7 +250,8 @@ class FaultTolerantParser(Parser):
         return place
 
     def _report_undefined(self) -> None:
-        """What is still to be defined at the end of an operation that sees nothing outside."""
+        """Reports values that are not defined at the end of an operation that sees nothing
+        outside."""
         for name in self.forward_ssa_references:
             message = f"values used but not defined: [%{name}]"
             self.faults.append(InputError(message, self._lines.at(self._first_uses[name])))
@@ -258,7 +259,7 @@ class FaultTolerantParser(Parser):
         self._first_uses.clear()
 
     def _skip(self, begin: int, fault: int) -> Unreadable:
-        """What stands for the operation at `begin`; goes on behind it.
+        """A stand-in for the operation at `begin`; goes on behind it.
 
         Regions behind the fault are read for the faults in them.
         """

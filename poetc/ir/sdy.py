@@ -38,7 +38,7 @@ _INLINE_MESH = re.compile(r"\bmesh\s*(<\[[^\]]*\])")
 
 
 class _TextAttr(Data[str]):
-    """What stands between angle brackets, as it is."""
+    """The text between angle brackets, unchanged."""
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:

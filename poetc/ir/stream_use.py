@@ -1,4 +1,4 @@
-"""What is moved in a graph with kernels that run in tiles."""
+"""Bytes moved in a graph with kernels that run in tiles."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Slices:
 
 
 def moved_in(graph: GraphOp, align: int = 1) -> Moved:
-    """What a scheduled graph moves: tensors padded to a multiple of `align`, slices as far as they
-    are within their tensors."""
+    """The bytes that a scheduled graph moves: tensors padded to a multiple of `align`, slices as
+    far as they are within their tensors."""
     moved = Moved()
     for op in graph.block.ops:
         if isinstance(op, AnyPageIn | AnyPageOut):

@@ -155,7 +155,7 @@ def _malformed_functions(module: ModuleOp) -> Iterator[InputError]:
 
 
 def _malformed(function: FuncOp) -> str | None:
-    """What a function lacks."""
+    """The fault of a malformed function; None for another one."""
     if len(function.regions) != 1:
         return f"{len(function.regions)} regions, expected one"
     for name, field in FuncOp.get_irdl_definition().properties.items():
@@ -310,7 +310,7 @@ def _check_integer_types(masked: str, lines: Lines) -> None:
 
 
 def _verify(module: ModuleOp, faulty: Iterable[Operation]) -> Iterator[InputError]:
-    """What is wrong with operations, and values that are used before they are defined.
+    """The faults of operations, and values that are used before they are defined.
 
     `faulty` are known to be wrong, and so left out.
     """
@@ -388,7 +388,7 @@ def _entry_faults(module: ModuleOp) -> Iterator[InputError]:
 
 
 STEPS = ("main", "step")
-"""What a function is called that is a training step."""
+"""The name of the function that is the training step."""
 
 
 def entry_functions(module: ModuleOp) -> list[FuncOp]:

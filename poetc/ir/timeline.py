@@ -114,7 +114,7 @@ class Event(NamedTuple):
 
 
 def events_of(graph: GraphOp) -> Iterator[Event]:
-    """What happens in a graph, in order."""
+    """The events of a graph, in order."""
     for op in graph.block.ops:
         yield from _events(op)
 

@@ -76,7 +76,7 @@ def transfer_slots(graph: GraphOp) -> dict[PageOutStartOp | PageInStartOp, int]:
 
 
 def _events(ops: Sequence[Operation], most: int) -> list[Event]:
-    """What happens when each transfer is waited for as late as possible; `most` are under way."""
+    """The events when each transfer is waited for as late as possible, with `most` under way."""
     over_by = _ends(ops)
     events: list[Event] = []
     under_way: deque[PageOutOp | PageInOp] = deque()

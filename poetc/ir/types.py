@@ -52,7 +52,7 @@ class ElementType:
     """None where the TVM backend has no code for it."""
     tvm_memory: str | None
     compare_type: str
-    """What `stablehlo.compare` calls its comparison."""
+    """The name of its comparison in `stablehlo.compare`."""
 
     @property
     def name(self) -> str:

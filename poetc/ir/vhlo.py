@@ -427,7 +427,7 @@ def _struct(kind: type[Struct], found: dict[str, Any]) -> Struct:
 
 
 def _plain(value: Any) -> Any:
-    """What a property is in Python."""
+    """A property in Python."""
     match value:
         case Dense(_, _):
             return tuple(_numbers(value))

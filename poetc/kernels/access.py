@@ -174,7 +174,7 @@ class Place:
 
     @cached_property
     def form(self) -> tuple[object, ...]:
-        """What is the same for accesses in the same loops that are at a fixed distance."""
+        """A key that accesses in the same loops at a fixed distance from one another share."""
         # By identity, as looking up hashes of operations and values takes longer.
         terms = (
             None if index is None else tuple((id(v), c) for v, c in index.terms.items())
@@ -192,8 +192,8 @@ def place_of(op: Access) -> Place:
 
 
 def linear_constraints(guard: affine.IfOp) -> Iterator[tuple[Linear | None, bool]]:
-    """What must not be negative for a guard to hold, or be zero if the second is true, in the
-    variables of the loops around it; None where that is not linear in them."""
+    """The constraints of a guard: a form that must not be negative, or must be zero if the second
+    is true, in the variables of the loops around it; None for a form that is not linear in them."""
     condition, reader = guard.condition.data, _linear_reader(guard)
     for each in condition.constraints:
         sides = AffineMap(condition.num_dims, condition.num_symbols, (each.lhs, each.rhs))

@@ -9,7 +9,7 @@ from xdsl.ir import Block, SSAValue
 
 
 def yielded(block: Block) -> Sequence[SSAValue]:
-    """What a block hands on."""
+    """The operands of a block's yield; none without one."""
     last = block.last_op
     return last.operands if isinstance(last, affine.YieldOp) else ()
 

@@ -87,7 +87,7 @@ def is_whole(op: Operation) -> bool:
 
 @dataclass(eq=False)
 class _Part:
-    """What one nest has: a loop or guard, and stores behind it."""
+    """The operations of one nest: a loop or guard, and stores behind it."""
 
     anchors: list[Operation] = field(default_factory=list)
     # Scalars that are computed in it, and values that earlier nests have left.

@@ -42,7 +42,7 @@ def step_of(op: Access, loop: affine.ForOp) -> int | None:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a loop does by vectors, and then iteration by iteration."""
+    """A loop body in two parts: operations on vectors, then operations for each iteration."""
 
     vectors: list[Operation]
     singly: list[Operation]

@@ -332,7 +332,8 @@ def _position(window: Indices, shape: Sequence[int]) -> Index:
 def _without_padding(
     op: stablehlo.ReduceOp | stablehlo.ReduceWindowOp, read: Read, stored: Container[SSAValue]
 ) -> tuple[list[Condition], Read]:
-    """What is read where it is not padding that changes nothing, and when that is."""
+    """The element that is read behind paddings that change nothing, and the conditions under which
+    there is one."""
     (value, at), conditions = read, []
     while isinstance(owner := value.owner, Operation):
         if not isinstance(owner, stablehlo.MovementOp) or value in stored:

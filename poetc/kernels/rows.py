@@ -39,10 +39,10 @@ from poetc.kernels.builder import Builder, Val
 from poetc.kernels.values import counted
 
 Element = Callable[[SSAValue, Indices], Val]
-"""What emits an element of a value."""
+"""A function that emits an element of a value."""
 
 Item = Callable[[Val, Sequence[Val]], None]
-"""What is done with an item: its row, and what goes with it."""
+"""A function of an item: its row, and the values that go with it."""
 
 _FEWEST_UPDATES = 8
 _LARGEST_PART = 4
@@ -126,7 +126,7 @@ class ByRows:
         starts = spaces[0]
 
         def from_updates(body: Item) -> None:
-            """What updates there are, with their rows, from the last on."""
+            """Emits the loops over updates, with their rows, from the last on."""
             at: list[Index] = []
 
             def inside(depth: int) -> None:

@@ -1,4 +1,4 @@
-"""What the operations that define a value tell of its elements."""
+"""Facts about the elements of a value, from the operations that define it."""
 
 from __future__ import annotations
 

@@ -196,8 +196,8 @@ class _Expander:
     def _total(
         self, op: hlo.WhileOp, state: Sequence[Array | None], operations: int, steps: int
     ) -> int:
-        """What a loop comes to with so many operations in each step, of which it has some; no more
-        than what one step more than `MAX_UNROLLED` allows comes to. One step alone is no loop."""
+        """The operations of an unrolled loop with so many in each step, counted up to one step more
+        than `MAX_UNROLLED` allows. One step alone is no loop."""
         if not operations:
             return 0
         history = self._history(op, state, max(steps, MAX_UNROLLED // operations))
@@ -241,7 +241,8 @@ class _Expander:
         return results
 
     def _outside(self, value: SSAValue) -> tuple[SSAValue, Array | None]:
-        """What is now in the place of a value from outside of a loop, and what is known of it."""
+        """The value that is now in place of one from outside of a loop, and its elements if
+        known."""
         (now,) = self._now([value])
         return now, self.known.get(now)
 

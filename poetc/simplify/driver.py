@@ -27,7 +27,7 @@ _MAX_SWEEPS = 8
 
 
 class Rewriter:
-    """What a rule may use: facts about operands, operations already computed, and emission."""
+    """The tools of a rule: facts about operands, operations already computed, and emission."""
 
     def __init__(self, op: Operation, facts: Facts, known: Mapping[Any, SSAValue]):
         self.facts = facts

@@ -178,7 +178,7 @@ def slice_of_update(op: hlo.SliceOp, rewriter: Rewriter) -> SSAValue | None:
 def _pieces(
     operand: SSAValue, updates: Sequence[_Update], axis: int, rewriter: Rewriter
 ) -> Iterator[SSAValue]:
-    """What the operand consists of after the updates, along the dimension."""
+    """The parts of the operand after the updates, along the dimension."""
     shape = hlo.shape_of(operand)
     owner = np.full(shape[axis], -1)
     for number, update in enumerate(updates):

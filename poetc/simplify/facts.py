@@ -1,4 +1,4 @@
-"""What is known at compile time about the values of a StableHLO block."""
+"""Facts that are known at compile time about the values of a StableHLO block."""
 
 from collections.abc import Mapping
 

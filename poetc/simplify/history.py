@@ -1,4 +1,4 @@
-"""What is known of a loop before it is run: its number of steps, and what constants decide."""
+"""Facts about a loop before it is run: its number of steps, and values that constants decide."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from poetc.simplify.facts import MAX_FOLDED_ELEMENTS
 Window = hlo.DynamicSliceOp | hlo.DynamicUpdateSliceOp
 
 Known = Callable[[SSAValue], Array | None]
-"""What is known of a value from outside of the loop."""
+"""The elements of a value from outside of the loop, where they are known."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What is known of the steps of a loop before they are run."""
+    """Facts about the steps of a loop before they are run."""
 
     trips: int
     known: dict[SSAValue, list[Array | None]]
@@ -31,7 +31,7 @@ class History:
     """Of the results."""
 
     def array(self, value: SSAValue) -> Array | None:
-        """What a value is in all steps."""
+        """The elements of a value, if they are the same in all steps; else None."""
         first, *others = self.known[value]
         if first is None or any(a is None or a.tobytes() != first.tobytes() for a in others):
             return None
@@ -56,8 +56,8 @@ class History:
 def history_of(
     op: hlo.WhileOp, state: Sequence[Array | None], limit: int, outside: Known
 ) -> History | None:
-    """What is known of the steps of a loop that begins with `state`; no more of them than one more
-    than the limit. None if their number is not known."""
+    """Facts about the steps of a loop that begins with `state`, for at most one step more than the
+    limit. None if their number is not known."""
     block = op.body.block
     starts = (s for each in block.ops if isinstance(each, Window) for s in each.start_indices)
     watched = list(dict.fromkeys([*block.args, *starts]))
@@ -91,7 +91,8 @@ class _KnownPart:
         self.constants: dict[SSAValue, Array] = {}
 
     def run(self, arguments: Sequence[Array | None]) -> list[Array | None]:
-        """What is known of the results of the block, and then of the values that are watched."""
+        """The elements of the results of the block, and then of the values that are watched, where
+        they are known."""
         found: dict[SSAValue, Array | None] = dict(zip(self.arguments, arguments, strict=True))
         found |= self.constants
         for op in self.ops:

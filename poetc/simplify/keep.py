@@ -22,7 +22,7 @@ from poetc.simplify.driver import remove_dead
 from poetc.simplify.history import History, Window
 
 Outside = Callable[[SSAValue], tuple[SSAValue, Array | None]]
-"""What stands for a value from outside of the loop, and its elements where they are known."""
+"""The value in place of one from outside of the loop, and its elements where they are known."""
 
 
 def prune_captured(op: hlo.RepeatOp) -> hlo.RepeatOp:
@@ -78,7 +78,7 @@ class _Keeper:
         self.returned = last.operands
         self.block = Block(arg_types=[TensorType(i32, ())])
         self.values: dict[SSAValue, SSAValue] = {}
-        """What stands in the new body for values of the old one."""
+        """The values of the new body in place of those of the old one."""
         self.captured: dict[SSAValue, SSAValue] = {}
         """The same for values from outside that are arguments of the new one."""
         self.sunk: dict[SSAValue, SSAValue] = {}
@@ -172,7 +172,7 @@ class _Keeper:
         return history.array(argument) is not None or history.place(argument) is not None
 
     def _value(self, value: SSAValue) -> SSAValue:
-        """What stands in the new body for a value that the old one uses."""
+        """The value of the new body in place of one that the old body uses."""
         if value not in self.values:
             self.values[value] = self._new_value(value)
         return self.values[value]

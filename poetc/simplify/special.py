@@ -170,8 +170,8 @@ def _erf_inv(build: FloatBuilder, x: SSAValue) -> SSAValue:
 
 
 class _Lanczos:
-    """What both gamma functions need: where they are mirrored, and the logarithm of t = z + 7.5,
-    for z = x - 1, or -x if mirrored."""
+    """The part that both gamma functions share: where they are mirrored, and the logarithm of
+    t = z + 7.5, for z = x - 1, or -x if mirrored."""
 
     def __init__(self, build: FloatBuilder, x: SSAValue) -> None:
         self.mirrored = build.less(x, build.constant(0.5))

@@ -24,7 +24,7 @@ _STATEMENTS = (affine.YieldOp, affine.StoreOp, memref.StoreOp, func.ReturnOp)
 
 
 class Bindings:
-    """What the values of a function are in C at the place that has been reached, and its lines.
+    """The values of a function as C, at the place that has been reached, and the lines so far.
 
     A value used once is pending until it is printed where it is used; others are variables.
     """
@@ -63,7 +63,7 @@ class Bindings:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is named inside is unknown afterwards, and the names are free again."""
+        """A scope of C: names given inside are unknown afterwards, and free again."""
         names, values, indices = set(self.names), dict(self.values), dict(self.indices)
         self.depth += 1
         yield
@@ -80,7 +80,7 @@ class Bindings:
 
     @contextmanager
     def aside(self) -> Iterator[list[str]]:
-        """What is printed and bound inside is not kept; gives the lines that it takes."""
+        """A trial: lines and values from inside are not kept. Gives the lines that are printed."""
         names, lines, pending = self.names, self.lines, self.pending
         values, indices, holds = self.values, self.indices, self.holds
         self.names, self.lines, self.pending = set(names), [], {}

@@ -93,7 +93,7 @@ def _checked(text: str, header: str, macro: str, number: str) -> str:
 def _check_of_builder(
     files: Collection[str], name: str, macro: str, number: str, index: str
 ) -> str:
-    """What the file that builds the others does: it tells the compiler its own number."""
+    """The lines with which the file that builds the others tells the compiler its own number."""
     define = f"{macro}_FILE_ID={number}"
     others = [file for file in files if file != index and _comment(file) is not None]
     if index == "CMakeLists.txt":

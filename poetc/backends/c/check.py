@@ -14,7 +14,7 @@ ABOUT = (
     "POETC_OK, or POETC_BYTE_ORDER or POETC_FLOAT_... if not. It takes microseconds, and each step "
     "begins with it."
 )
-"""What `model_check` is for, in words for its user."""
+"""The purpose of `model_check`, in words for its user."""
 
 
 def check_function(name: str, symbols: Iterable[str]) -> str:

@@ -71,13 +71,13 @@ _HOST_ONLY = {
     "main.c",
     *(f"store_{where}.{ending}" for where in ("file", "memory", "thread") for ending in "ch"),
 }
-"""Those of `RUNTIME` that firmware for a board does without."""
+"""Files of `RUNTIME` that firmware for a board does without."""
 
 _SLICES = {"poetc_slice.c", "poetc_slice.h"}
-"""Those of `RUNTIME` that only programs need whose kernels run in tiles."""
+"""Files of `RUNTIME` that only programs with kernels in tiles need."""
 
 _EXECUTOR = {"poetc_plan.c", "poetc_plan.h"}
-"""Those of `RUNTIME` that only programs need that run plans."""
+"""Files of `RUNTIME` that only programs that run plans need."""
 
 DEFAULT_NAME: str = default("name")
 """Begins the names of a model's symbols and files."""
@@ -111,7 +111,7 @@ _TAKEN_PREFIXES = (
 
 
 class Executor(Protocol):
-    """What makes programs that take their schedule as data."""
+    """A maker of programs that take their schedule as data."""
 
     def state_bytes(self, graph: GraphOp) -> int:
         """Static data of such a program beside that of others; the graph need not be scheduled."""
@@ -121,7 +121,7 @@ class Executor(Protocol):
 
 
 class KernelCompiler(Protocol):
-    """What compiles kernels in place of the C compiler of the program."""
+    """A compiler of kernels in place of the C compiler of the program."""
 
     def assembly(self, kernels: Sequence[Kernel], stack_bytes: int | None) -> str:
         """The functions of the kernels, for a stack of so many bytes (None: of any size)."""
@@ -196,7 +196,7 @@ def _generate(
     instances: bool = False,
     optimise: Optimise = Optimise.BALANCED,
 ) -> tuple[dict[str, str], dict[str, bytes]]:
-    """What `generate` gives, and the data for one run."""
+    """The files that `generate` gives, and the data for one run."""
     check_library(name, layout, board)
     if step is not None:
         check_runs(layout, board)
@@ -355,7 +355,7 @@ def check_runs(layout: str, board: Board | None) -> None:
 def _firmware(
     program: Program, board: Board, files: Iterable[str], ram_bytes: int | None
 ) -> Firmware:
-    """What the linker script and the Makefile of a board need to know."""
+    """The program as the linker script and the Makefile of a board need it."""
     if any(place.frozen and place.of_caller for place in program.arguments):
         raise InputError(
             f"the firmware for {board.name} needs what is frozen: --data with the arguments, or "

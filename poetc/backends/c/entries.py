@@ -72,7 +72,7 @@ def entry_arguments(entry: EntryPoint, of_step: Sequence[TensorPlace]) -> tuple[
 
 
 def _text(kernel: Kernel) -> str:
-    """What a kernel does, whatever it is called."""
+    """The C of a kernel without its own name: equal for kernels that do the same."""
     return print_function(kernel.function, replace(kernel.signature, name="kernel"))
 
 

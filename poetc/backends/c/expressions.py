@@ -144,7 +144,7 @@ def _unsigned(type_: Attribute) -> str:
 
 
 def _suffix(type_: Attribute) -> str:
-    """What ends the name of a function on integers of that type."""
+    """The end of the name of a function on integers of that type."""
     return "" if type_ in (i32, IndexType()) else f"_{type_}"
 
 

@@ -22,7 +22,7 @@ from poetc.backends.c.compiler import HOSTED, Workshop, workshop
 from poetc.errors import InputError
 
 WHAT = "--flash=measure"
-"""What the compiler is needed for, in messages."""
+"""The purpose of the compiler, in messages."""
 
 FLAGS = (
     *("-ffunction-sections", "-fdata-sections"),
@@ -164,7 +164,8 @@ def _functions(elf: ELFFile, name: str, entries: Sequence[str]) -> Sequence[tupl
 
 
 def _owner(symbol: str, name: str) -> str | None:
-    """What a function or file is a part of, by its name; None for a part of a library."""
+    """The part of the program that a function or file belongs to, by its name; None for a
+    library."""
     if symbol.startswith(("poetc_", "store_")):
         return "runtime"
     if symbol != name and not symbol.startswith(f"{name}_"):

@@ -71,7 +71,7 @@ poetc_status {program.name}_check(void);
 
 
 def _places(program: Program) -> list[str]:
-    """What there is of arguments and results, and where."""
+    """Counts and tables of the arguments and results."""
     counts = defines(
         [
             (f"{program.macro}_ARGUMENTS", len(program.arguments)),
@@ -193,7 +193,7 @@ poetc_status {n}_open(void *memory, uint32_t bytes, {n}_instance **instance);
 
 
 def _kept(program: Program) -> str:
-    """What is declared for parameters that are kept, or brought along."""
+    """Declarations for parameters that are kept from step to step, or come with the program."""
     text = ""
     if program.image is not None:
         comment = "What `poetc pack --to=c` makes: the store holds it at first, from offset 0 on."
@@ -257,8 +257,8 @@ def _image_sizes(program: Program, image: ImageLayout) -> str:
 def _tensors(
     program: Program, kind: str, title: str, places: Sequence[TensorPlace]
 ) -> Iterator[str]:
-    """What the header says of arguments or results. Those with a name of their own have a constant
-    of that name, which is their number."""
+    """The lines of the header on arguments or results. One with a name of its own has a constant of
+    that name, which is its number."""
     names = ["_".join(re.findall("[A-Z0-9]+", place.name.upper())) for place in places]
     for i, (place, name) in enumerate(zip(places, names, strict=True)):
         numbered = name in (f"ARG{i}", f"OUT{i}") or not re.search("[A-Z]", name)

@@ -45,13 +45,13 @@ def kernels_source(
 
 
 def _time_ns(kernel: Kernel) -> int:
-    """What a kernel takes of a step, by the cost model."""
+    """The time of a kernel in a step in nanoseconds, by the cost model."""
     costs = [compute.cost for compute in kernel.computes]
     return sum(cost.time_ns for cost in costs if cost is not None)
 
 
 def _origin(program: Program, kernel: Kernel) -> str:
-    """What the kernel computes and for which operations of the graph."""
+    """A comment on a kernel: its computation, and the operations of the graph that call it."""
     calls: dict[str, list[str]] = {}
     for compute in kernel.computes:
         results = ", ".join(program.names[result] for result in compute.results)

@@ -21,8 +21,8 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Lanes:
-    """What of a function is done by vectors: the parts of loops, the loops in whose lanes loads and
-    stores are, and the values that are vectors, of so many numbers."""
+    """The vectors of a function: the parts of its loops, the loop in whose lanes each load and
+    store is, and the values that are vectors, with their numbers of elements."""
 
     parts: dict[affine.ForOp, Parts]
     loops: dict[Operation, affine.ForOp]
@@ -43,7 +43,7 @@ class Lanes:
 
 
 def lanes_in(function: func.FuncOp) -> Lanes:
-    """What of a function is done by vectors; nothing without loops in lanes."""
+    """The vectors of a function; none without loops in lanes."""
     found = Lanes({}, {}, {})
     chosen = [op for op in function.walk() if isinstance(op, affine.ForOp) and lanes_of(op) > 1]
     if not chosen:

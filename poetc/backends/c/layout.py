@@ -1,4 +1,4 @@
-"""What a generated program keeps in RAM, and where: the numbers that the emitter and reports share.
+"""The RAM of a generated program, place by place: the numbers that the emitter and reports share.
 
 All sizes and offsets are in bytes.
 """

@@ -1,4 +1,4 @@
-"""What is checked and simplified before a kernel is printed."""
+"""Checks and simplifications before a kernel is printed."""
 
 from __future__ import annotations
 

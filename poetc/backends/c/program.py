@@ -224,7 +224,7 @@ class Program:
         return kernels
 
     def _buffers(self, function: FuncOp, op: RunOp | TileOp) -> list[Buffer]:
-        """What a kernel or tile function is called with."""
+        """The buffers that a kernel or tile function is called with."""
         if isinstance(op, ComputeOp):
             return kernel_buffers(function, op, self.callers)
         stream = _run_of(op)
@@ -251,7 +251,8 @@ class Program:
 
     @property
     def instance(self) -> str:
-        """What the arguments of those functions begin with in a call."""
+        """The first argument in calls of those functions, with its comma; empty without
+        instances."""
         return "instance, " if self.instances else ""
 
     def at(self, offset: int | str) -> str:
@@ -259,7 +260,7 @@ class Program:
         return f"at({self.instance}{offset})"
 
     def about(self) -> str:
-        """What the model has, as comments say it."""
+        """Sizes of the model, as comments say them."""
         graph = self.graph
         return (
             f"Graph @{graph.sym_name.data}: {len(self.arguments)} arguments, "
@@ -300,7 +301,7 @@ class Program:
         ]
 
     def memory(self) -> str:
-        """What is in RAM, and `at`, which says where something is there."""
+        """The definitions of what is in RAM, and of `at`, which gives the address of an offset."""
         raise NotImplementedError
 
     def arena(self) -> str:
@@ -332,7 +333,7 @@ class Program:
         return ""
 
     def hook(self) -> str:
-        """What the header says of the function that a step calls between computes."""
+        """The comment in the header on the function that a step calls between computes."""
         return ""
 
     def lookup(self, places: Sequence[TensorPlace]) -> list[str]:
@@ -380,7 +381,7 @@ def _run_of(op: Operation) -> RunOp:
 
 
 def _checked(all: Sequence[object], nothing: str, unused: Sequence[str] = ()) -> list[str]:
-    """What returns `nothing` if there is no number `i` among `all`."""
+    """Lines that return `nothing` if there is no number `i` among `all`."""
     if not all:
         return [f"    {line}" for line in (*unused, "(void)i;", f"return {nothing};")]
     return [f"    if (i >= {len(all)}u) {{", f"        return {nothing};", "    }"]

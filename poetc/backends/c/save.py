@@ -26,7 +26,7 @@ _LOAD = (
 
 
 def save_macros(program: Program, layout: SavedLayout) -> str:
-    """What `model.h` has of it beside the functions."""
+    """The constants in `model.h` beside the functions."""
     comment = "Parameters as bytes: what identifies them, and how many there are."
     return f"{c_comment(comment)}\n" + defines(
         [

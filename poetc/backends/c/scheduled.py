@@ -173,7 +173,7 @@ const char *{self.name}_compute_name(uint32_t compute);
 """
 
     def _before(self) -> list[str]:
-        """What is done between computes, if a program wants that."""
+        """The macro that runs between computes, if a program asks for one."""
         if not runs_of(self.graph):
             return []
         end = "return POETC_CANCELLED;"
@@ -191,7 +191,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         return [*again, *text.splitlines(), ""]
 
     def _unread(self) -> list[str]:
-        """What keeps compilers from warning of arguments that no kernel reads."""
+        """Statements that use arguments which no kernel reads, against warnings of compilers."""
         return [
             f"    (void)argument{i};"
             for i, place in enumerate(self.arguments)

@@ -32,7 +32,7 @@ _INT32_END = 1 << 31
 
 
 class Optimise(Enum):
-    """What the program is to be small or fast for: which kernels may be slower and share code."""
+    """The aim of the program, size or time: which kernels may be slower and share code."""
 
     TIME = "time"
     BALANCED = "balanced"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from poetc.backends.c.emit import Executor
 
 WHAT = "--stack=measure"
-"""What the compiler is needed for, in messages."""
+"""The purpose of the compiler, in messages."""
 
 FLAGS = ("-fstack-usage",)
 """With these the sources are compiled, beside those of `compiler`."""
@@ -136,7 +136,7 @@ def _frames(
 
 
 def _target_flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
-    """What frames are measured with on the compiler's target, beside `FLAGS`."""
+    """Further flags for measuring frames on the compiler's target, beside `FLAGS`."""
     command = [*compiler, "-dumpmachine"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (NO_RED_ZONE,) if done.stdout.startswith(("x86_64", "amd64")) else ()

@@ -76,7 +76,7 @@ def _comparison(pieces: list[_Piece], image: ImageLayout | None) -> tuple[dict[s
 
 
 _NUMBERS = {FLOAT32.dtype: "FLOAT32", BFLOAT16.dtype: "BFLOAT16", FLOAT16.dtype: "FLOAT16"}
-"""What `compare.c` calls floats; other numbers are to be the same."""
+"""The names of floats in `compare.c`; other numbers have to be equal."""
 
 
 @dataclass(frozen=True)

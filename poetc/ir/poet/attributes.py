@@ -26,8 +26,8 @@ BANKED = "poet.banked"
 """Unit attribute of a page that another graph updates: its value is in one bank or the other."""
 
 ROLES = ("input", "param", "frozen")
-"""What a graph argument may be: given anew for each step, kept from step to step, or never written:
-a frozen one is read where it is, such as in flash, and takes no RAM."""
+"""The roles of a graph argument: given anew for each step, kept from step to step, or never
+written. A frozen one is read where it is, such as in flash, and takes no RAM."""
 
 SHARD = "poet.shard"
 """Attribute of an argument that is a shard of a parameter: see `Shard`."""
@@ -103,7 +103,7 @@ class Cost(NamedTuple):
 
 @irdl_attr_definition
 class CostAttr(Data[Cost]):
-    """What one run of a kernel costs.
+    """The cost of one run of a kernel.
 
     `energy_nj` and `time_ns` are those of one run, `workspace` is scratch RAM in bytes beside the
     operands and results, `flops` counts floating-point operations. Of the time, slices are read for

@@ -75,7 +75,7 @@ class KernelSymbolUse(SymbolUserOpInterface):
 
 
 class RunOp(IRDLOperation):
-    """What is scheduled, costed and generated as a unit.
+    """A kernel call: the unit of schedules, costs and generated code.
 
     The body says what it computes, on tensors; its block arguments are the operands. It has no side
     effects and depends on nothing else, so that running it again gives the same bits.
@@ -136,7 +136,7 @@ class RunOp(IRDLOperation):
         return f'{self.name} "{self.label.data}"'
 
     def verify_run(self, inputs: Sequence[Attribute], outputs: Sequence[Attribute]) -> None:
-        """What all of them have to keep to; they compute on tensors of these types."""
+        """The checks that all of them share; they compute on tensors of these types."""
         where = self.where
         if self.block.arg_types != tuple(inputs):
             raise VerifyException(
@@ -255,7 +255,7 @@ class ComputeOp(RunOp):
 
 
 class Head(NamedTuple):
-    """What the text of a run begins with."""
+    """The beginning of the text of a run."""
 
     label: str
     arguments: Sequence[Parser.Argument]
@@ -292,7 +292,7 @@ def content(type: Attribute) -> Attribute:
 
 
 def parse_fields(parser: Parser) -> dict[str, Any]:
-    """What follows up to the body, as arguments of the constructors."""
+    """Parses the fields up to the body, as arguments of the constructors."""
     fields: dict[str, Any] = {}
 
     def parse_integers() -> list[int]:
@@ -325,7 +325,7 @@ def parse_fields(parser: Parser) -> dict[str, Any]:
 
 
 def print_head(op: RunOp, printer: Printer) -> None:
-    """What `parse_head` reads."""
+    """Prints the text that `parse_head` reads."""
 
     def print_binding(binding: tuple[BlockArgument, SSAValue]) -> None:
         argument, operand = binding
@@ -349,7 +349,7 @@ def print_head(op: RunOp, printer: Printer) -> None:
 
 
 def print_fields(op: RunOp, printer: Printer) -> None:
-    """What `parse_fields` reads."""
+    """Prints the text that `parse_fields` reads."""
     if op.inplace_pairs:
         printer.print_string(f" inplace {[list(pair) for pair in op.inplace_pairs]}")
     if op.cost is not None:

@@ -358,4 +358,4 @@ def _print_start(expr: AffineExpr, op: _Slice, printer: Printer, inside: bool) -
 
 
 AnySlice = SliceInOp | SliceOutOp
-"""What moves a slice of `.page`, from or to `.buffer`."""
+"""An operation that moves a slice of `.page`, from or to `.buffer`."""

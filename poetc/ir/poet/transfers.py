@@ -1,4 +1,4 @@
-"""What ends and renews stays in RAM: frees, and transfers to auxiliary storage and back."""
+"""Operations that end and begin live ranges in RAM: frees, and transfers to storage and back."""
 
 from __future__ import annotations
 
@@ -209,10 +209,10 @@ class WaitOp(IRDLOperation):
 
 
 AnyPageOut = PageOutOp | PageOutStartOp
-"""What writes `.tensor` to storage as `.page`."""
+"""An operation that writes `.tensor` to storage as `.page`."""
 
 AnyPageIn = PageInOp | PageInStartOp
-"""What reads `.page` back as `.tensor`."""
+"""An operation that reads `.page` back as `.tensor`."""
 
 
 def transfer_of(value: SSAValue) -> AnyPageOut | AnyPageIn | None:

@@ -224,7 +224,7 @@ of another type that has the same type in code."""
 
 
 class ScalarBuilder(Protocol):
-    """What builds operations of the arith and math dialects on scalars."""
+    """A builder of operations of the arith and math dialects on scalars."""
 
     def constant(self, value: float, type: Attribute, /) -> Scalar: ...
 
@@ -248,7 +248,7 @@ class ScalarBuilder(Protocol):
 
 
 class FloatFacts(Protocol):
-    """What is known of float tensors."""
+    """Facts about float tensors."""
 
     def never_negative_zero(self, value: SSAValue, /) -> bool:
         """Whether no element can be -0.0, so that adding +0.0 changes no bit."""

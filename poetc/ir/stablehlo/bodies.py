@@ -38,7 +38,7 @@ def check_body(
 
 
 def run_body(block: Block, arrays: Sequence[Array]) -> list[Array]:
-    """What a body returns for the elements in each place of the arrays."""
+    """The results of a body for the elements in each place of the arrays."""
     values: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
     for op in block.ops:
         operands = [values[operand] for operand in op.operands]
@@ -50,8 +50,8 @@ def run_body(block: Block, arrays: Sequence[Array]) -> list[Array]:
 
 
 def fold(block: Block, arrays: Sequence[Array], inits: Sequence[Array], dims: Dims) -> list[Array]:
-    """What a loop over dimensions of the arrays, in row-major order, carries at its end: the body
-    makes it of what it carried and of an element of each array."""
+    """The values that a loop over dimensions of the arrays, in row-major order, carries at its end.
+    In each step the body makes them of the values carried and an element of each array."""
     folded = sorted(dims)
     kept = [d for d in range(arrays[0].ndim) if d not in folded]
     shape = [arrays[0].shape[d] for d in kept]

@@ -34,7 +34,7 @@ class ChloUnaryOp(StablehloOp):
 
     operand = operand_def(TensorType)
     MEANING: ClassVar[Callable[..., Any]]
-    """What it is in float64, unless the class has a meaning of its own."""
+    """The function in float64, unless the class has a meaning of its own."""
 
     def __init__(self, operand: Value):
         self._init([operand], tensor_type(operand))

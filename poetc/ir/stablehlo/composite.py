@@ -20,7 +20,7 @@ from xdsl.traits import Pure
 
 @irdl_op_definition
 class CompositeOp(IRDLOperation):
-    """What the function `decomposition` gives. The reader puts a call of it in place."""
+    """The results of the function `decomposition`. The reader puts a call of it in place."""
 
     name = "stablehlo.composite"
     inputs = var_operand_def(TensorType)

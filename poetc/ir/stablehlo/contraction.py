@@ -1,4 +1,4 @@
-"""What sums of products have in common, and such that go on with sums."""
+"""Sums of products: their base class, and that of sums which go on with other sums."""
 
 from __future__ import annotations
 

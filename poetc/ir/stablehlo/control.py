@@ -160,7 +160,7 @@ class BranchOp(ControlOp):
 
     @property
     def index(self) -> Value:
-        """What chooses the branch."""
+        """The operand that chooses the branch."""
         return self.operands[0]
 
     @property

@@ -30,7 +30,7 @@ class Axis:
     guard: Callable[[Index], list[Condition]] | None = None
 
     def conditions(self, position: Index) -> list[Condition]:
-        """What has to hold at a position for it to contribute."""
+        """The conditions under which a position contributes."""
         return self.guard(position) if self.guard is not None else []
 
 

@@ -88,7 +88,7 @@ def _check_indices(
     operand_batching: Dims,
     indices_batching: Dims,
 ) -> None:
-    """What gather and scatter ask of the index tensor."""
+    """The checks of the index tensor that gather and scatter share."""
     check_elements("indices", indices, types.with_arithmetic("signed", "unsigned"))
     shape, rank = shape_of(indices), len(shape_of(operand))
     check(
@@ -244,8 +244,8 @@ def _is_replacing(body: Region) -> bool:
 
 @irdl_op_definition
 class ScatterOp(ReductionOp):
-    """What the body makes of the operand and of windows of updates at computed positions, one after
-    the other; a window that is not wholly inside is left out."""
+    """The operand, with windows of updates put in at computed positions, one after the other, as
+    the body says. A window that is not wholly inside is left out."""
 
     name = "stablehlo.scatter"
     operand = operand_def(TensorType)
@@ -281,8 +281,8 @@ class ScatterOp(ReductionOp):
 
     @property
     def kind(self) -> str | None:
-        """What becomes of operand and update: the key of `REDUCERS` that combines them, or
-        "replace"; None for other arithmetic."""
+        """How operand and update are combined: a key of `REDUCERS`, or "replace"; None for other
+        arithmetic."""
         return "replace" if _is_replacing(self.body) else reducer_kind(self.body)
 
     @property

@@ -111,7 +111,7 @@ def load_board(name: str | None) -> Board | None:
 
 @dataclass(frozen=True)
 class Firmware:
-    """What the files of a board depend on: the program, and its RAM. Sizes are in bytes.
+    """A program for a board, as the templates of its files see it. Sizes are in bytes.
 
     `name` begins the model's symbols; `sources` and `headers` are the files of the model;
     `stack_bytes` is the stack of a step, `ram_bytes` all of the RAM. `plan_bytes` at the end of

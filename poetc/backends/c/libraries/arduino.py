@@ -10,7 +10,7 @@ from poetc.backends.c.libraries.templates import render
 from poetc.errors import InputError
 
 STATIC_BYTES = 540
-"""What the example's page store keeps: a card and a block of it, with 32-bit pointers."""
+"""Bytes of RAM of the example's page store: a card and a block of it, with 32-bit pointers."""
 
 _NAME_LENGTH = 63
 _CORE_LIBRARIES = {"eeprom", "ethernet", "sd", "servo", "spi", "stepper", "wifi", "wire"}
@@ -22,7 +22,7 @@ _ARCHITECTURES = (
     *("mbed_nicla", "mbed_opta", "rp2040", "esp32", "esp8266", "stm32", "teensy", "renesas_uno"),
     *("renesas_portenta", "zephyr"),
 )
-"""Those with 32 bits."""
+"""The architectures with 32 bits."""
 
 _DESCRIPTIONS = ("library.properties", "library.json", "keywords.txt", "README.md", "LICENSE.txt")
 _EXAMPLE = "examples/train_over_serial"

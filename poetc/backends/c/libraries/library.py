@@ -1,4 +1,4 @@
-"""What layouts arrange: the generated files of a model, before they have places."""
+"""The generated files of a model, before a layout gives them their places."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ RUNTIME_MARK = f"{MARK} Part of its runtime, which all models share."
 """Begins the first comment of those that are the same for all models."""
 
 OPTIONS = ("-fno-fast-math", "-ffp-contract=off", "-fno-strict-aliasing")
-"""What gcc and clang must be told, behind options of the user: neither to change expressions nor to
-fuse multiplications and additions, which gives other bits; and that bytes of the arena hold floats
-and integers by turns, which link-time optimisation must know."""
+"""Flags for gcc and clang, behind options of the user. They may neither change expressions nor
+fuse multiplications and additions, which gives other bits. Bytes of the arena hold floats and
+integers by turns, which link-time optimisation must know."""
 
 PRIVATE_HEADERS = ("_kernels.h", "poetc_check.h", "poetc_math.h", "poetc_scalar.h")
 """Ends of the names of headers that only the sources of the library include."""
@@ -59,7 +59,7 @@ class Library:
         return {n: t for n, t in self.files.items() if n not in ("main.c", *self.described)}
 
     def runtime_files(self) -> dict[str, str]:
-        """Those of the runtime that every target compiles: without stores of hosts."""
+        """The files of the runtime that every target compiles: without stores of hosts."""
         hosts = (*self.unit("store_file"), *self.unit("store_thread"))
         return {n: t for n, t in self.runtime.items() if n not in hosts}
 
@@ -68,7 +68,8 @@ class Library:
         return {name: self.runtime[name] for name in (f"{stem}.c", f"{stem}.h")}
 
     def described_files(self) -> dict[str, str]:
-        """What describes the program as data, which stays where `poetc pack` and others look."""
+        """The files that describe the program as data; they stay where `poetc pack` and others
+        look."""
         return {name: self.files[name] for name in self.described}
 
     def source(self, path: str) -> str:

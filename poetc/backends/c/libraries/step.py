@@ -1,4 +1,4 @@
-"""What a program comes with for one run on known data.
+"""The files of a program for one run on known data.
 
     data/argN.bin                    the arguments that are not on storage
     data/image.bin                   the storage image, if parameters are on storage

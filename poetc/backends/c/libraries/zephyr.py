@@ -6,7 +6,7 @@ from poetc.backends.c.libraries.library import Library, include_and_src, sources
 from poetc.backends.c.libraries.templates import render
 
 STATIC_BYTES = 536
-"""What a page store on a disk keeps: a sector and where it is from, with 32-bit pointers."""
+"""Bytes of RAM of a page store on a disk: a sector and its number, with 32-bit pointers."""
 
 _SAMPLE = "samples/train_over_serial"
 _STACK_ABOVE_BYTES = 1024

@@ -53,7 +53,7 @@ LEAST_ARENA_BYTES = 2048
 """The largest page that measure.c moves, and its trailer."""
 
 STORAGE_BYTES = 16384
-"""What measure.c uses of the store, with records of 512 bytes."""
+"""Bytes of the store that measure.c uses, with records of 512 bytes."""
 
 MEASURE_BYTES = 128
 """Static data of measure.c."""

@@ -116,7 +116,7 @@ def count_steps(
     words: Sequence[str] = (),
     name: str = "model",
 ) -> tuple[StepCount, ...]:
-    """What each step of generated firmware took. It is the firmware as it is, not another one."""
+    """The instructions of each step of generated firmware, which is run unchanged."""
     build(directory, cpu, words)
     program = directory / "build" / cpu / f"{name}.elf"
     listing = run_tool(

@@ -77,7 +77,7 @@ poetc_status poetc_shared_{name}_step(const void *const *arguments, void *const 
 """
 _REQUIRED = ("-std=c99", "-fPIC", "-shared", "-fvisibility=hidden", *OPTIONS)
 _LEFT_OUT = ("main.c", "store_file.c", "store_thread.c")
-"""What the program has for a process of its own."""
+"""Files that the program has for a process of its own."""
 
 UNTOUCHED = ("BYTE_ORDER", "FLOAT_ROUNDING", "FLOAT_DENORMALS", "FLOAT_EXPRESSIONS")
 """Statuses of a step that has done nothing."""
