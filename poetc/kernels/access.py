@@ -7,15 +7,15 @@ of them as symbols; hence dimensions and symbols are the same here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, MemRefType
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import (
     AffineConstraintKind,
     AffineExpr,
@@ -183,12 +183,19 @@ class Place:
         return (*map(id, self.loops), *terms)
 
 
-def place_of(op: Access) -> Place:
-    """Where a load or store is: for those that are compared with many others."""
-    around = tuple(parents(op))
-    loops = tuple(each for each in around[::-1] if isinstance(each, affine.ForOp))
-    starts = starts_around(around[-1] if around else op)
-    return Place(op, around, loops, starts, tuple(_reader_in(loops, starts).access(op)))
+def places_of(ops: Iterable[Access]) -> list[Place]:
+    """Where loads and stores are: for those that are compared with many others."""
+    found: list[Place] = []
+    known: dict[Block | None, tuple[Place, Reader[Linear]]] = {}
+    for op in ops:
+        if (block := op.parent_block()) not in known:
+            around = tuple(parents(op))
+            loops = tuple(each for each in around[::-1] if isinstance(each, affine.ForOp))
+            starts = starts_around(around[-1] if around else op)
+            known[block] = Place(op, around, loops, starts, ()), _reader_in(loops, starts)
+        place, reader = known[block]
+        found.append(replace(place, op=op, indices=tuple(reader.access(op))))
+    return found
 
 
 def linear_constraints(guard: affine.IfOp) -> Iterator[tuple[Linear | None, bool]]:

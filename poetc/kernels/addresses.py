@@ -53,16 +53,20 @@ def extent_of(variable: SSAValue) -> int:
     loop, that of the whole one for a loop over a tile."""
     assert isinstance(variable, BlockArgument)
     parent = variable.block.parent_op()
-    if isinstance(parent, func.FuncOp):
-        return tile_of(variable)[0]
-    assert isinstance(parent, affine.ForOp)
-    start = tile_start(parent)
-    return extent(parent) if start is None else extent_of(start)
+    # Loops first: this is asked often, and each other question takes its time.
+    if isinstance(parent, affine.ForOp):
+        start = tile_start(parent)
+        return extent(parent) if start is None else extent_of(start)
+    assert isinstance(parent, func.FuncOp)
+    return tile_of(variable)[0]
 
 
 def tile_start(loop: affine.ForOp) -> BlockArgument | None:
     """The start of the tile that a loop runs over, up to the end of the tile or of the loop; None
     for a loop of all iterations."""
+    # Without operands of bounds there are only initial values; counted, as they take time to tell.
+    if len(loop.operands) == len(loop.results):
+        return None
     if IN_ALL in loop.attributes or len(loop.lowerBoundOperands) != 1:
         return None
     (start,) = loop.lowerBoundOperands

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from math import prod
 
 import numpy as np
@@ -29,7 +29,7 @@ from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
-from poetc.kernels.access import Place, holds, place_of, tile_of, tiles_of
+from poetc.kernels.access import Linear, Place, holds, places_of, tile_of, tiles_of
 from poetc.kernels.addresses import (
     IN_ALL,
     SEQUENTIAL,
@@ -403,8 +403,8 @@ def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> b
     )
     if others:
         return False
-    first, second = [place_of(op) for op in loads], [place_of(op) for op in stores]
-    known: dict[object, tuple[set[SSAValue], bool]] = {}
+    first, second = places_of(loads), places_of(stores)
+    known: dict[object, _Apart] = {}
     return all(_reads_first(load, store, known) for load in first for store in second)
 
 
@@ -419,9 +419,7 @@ def _users(value: SSAValue) -> Iterator[Operation]:
     return (use.operation for use in value.uses)
 
 
-def _reads_first(
-    load: Place, store: Place, known: dict[object, tuple[set[SSAValue], bool]]
-) -> bool:
+def _reads_first(load: Place, store: Place, known: dict[object, _Apart]) -> bool:
     # Of copies of accesses many are at the same distance from each other.
     apart = (
         None if stored is None or loaded is None else stored.const - loaded.const
@@ -433,13 +431,25 @@ def _reads_first(
     if key not in known:
         maps = list(zip(store.indices, load.indices, strict=True))
         same = {*load.starts, *(v for v in variables if extent_of(v) <= 1)}
-        pinned = all_pinned(maps, variables, same)
-        known[key] = pinned, any(never_equal(stored, loaded, pinned) for stored, loaded in maps)
-    pinned, is_apart = known[key]
-    if is_apart:
-        return True
+        known[key] = _Apart(maps, all_pinned(maps, variables, same))
+    found = known[key]
     # In one iteration of the common loops: whichever comes first in their innermost common block.
-    return pinned.issuperset(variables) and _comes_first(load.op, store.op, load.parents)
+    in_one = found.pinned.issuperset(variables)
+    return (in_one and _comes_first(load.op, store.op, load.parents)) or found.never_meet
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """Indices of a store and a load in each dimension, and the loop variables that are equal where
+    these are."""
+
+    maps: Sequence[tuple[Linear | None, Linear | None]]
+    pinned: set[SSAValue]
+
+    @cached_property
+    def never_meet(self) -> bool:
+        """Whether the addresses are never equal."""
+        return any(never_equal(stored, loaded, self.pinned) for stored, loaded in self.maps)
 
 
 def _comes_first(first: Operation, second: Operation, above_first: Sequence[Operation]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects import affine, memref
 from xdsl.ir import SSAValue
 
-from poetc.kernels.access import STORES, Access, Place, place_of
+from poetc.kernels.access import STORES, Access, Place, places_of
 from poetc.kernels.addresses import IN_ALL, SEQUENTIAL, all_pinned, extent_of, never_equal
 
 
@@ -20,9 +20,8 @@ def may_jam(loop: affine.ForOp) -> bool:
     accesses = [op for op in loop.walk() if isinstance(op, Access)]
     stored = {op.memref for op in accesses if isinstance(op, STORES)}
     places: dict[SSAValue, list[Place]] = {buffer: [] for buffer in stored}
-    for op in accesses:
-        if op.memref in stored:
-            places[op.memref].append(place_of(op))
+    for place in places_of(op for op in accesses if op.memref in stored):
+        places[place.op.memref].append(place)
     return all(
         _apart(loop, one, other)
         for of_buffer in places.values()
