@@ -21,8 +21,8 @@ from xdsl.ir import Operation
 from poetc.ir.types import ELEMENT_TYPES, is_float
 
 TOLERANCE = 1e-4
-"""What a difference may be in one step of a model that is computed in another order: with those of
-the tests it is less than a third of this."""
+"""The largest difference allowed in one step of a model that is computed in another order. With
+the models of the tests it is less than a third of this."""
 
 ROUNDING = float(np.finfo(np.float32).eps)
 
@@ -36,14 +36,14 @@ def rounding_of(step: Operation) -> float:
 
 
 def tolerance(rounding: float) -> float:
-    """What a difference may be in one step that rounds so. With few digits it is a few roundings,
-    because other compilers leave some out."""
+    """The largest difference allowed in one step that rounds so. With few digits it is a few
+    roundings, because other compilers leave some out."""
     return max(TOLERANCE, 8 * rounding)
 
 
 def floor(step: Iterable[np.ndarray], rounding: float = ROUNDING) -> float:
-    """What differences are relative to at least, given the arguments or expected results of a step
-    that rounds so.
+    """The least number that differences are relative to, given the arguments or expected results of
+    a step that rounds so.
 
     Only floating-point numbers that are finite count; 0 where there are none.
     """
@@ -56,7 +56,7 @@ def floor(step: Iterable[np.ndarray], rounding: float = ROUNDING) -> float:
 
 
 def scale(expected: np.ndarray, at_least: float) -> float:
-    """What the difference of a tensor is relative to."""
+    """The number that differences of a tensor are relative to."""
     sizes = np.abs(expected.astype(np.float64))
     return max(float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))), at_least)
 

@@ -46,7 +46,7 @@ class CompiledStep:
 
     @cached_property
     def summary(self) -> Summary:
-        """What is reported of it; made when it is first asked for, which takes seconds."""
+        """The report of it; made when it is first asked for, which takes seconds."""
         return replace(summarize(self.compiled, self.name), flash=self.flash)
 
     @cached_property

@@ -418,7 +418,8 @@ class SplitSource:
         return splittable(self.module, self.options.frozen)
 
     def seconds(self, module: ModuleOp | None = None) -> float:
-        """What a module of that size takes to become poet IR; None: the step as it is."""
+        """Seconds in which a module becomes poet IR, estimated by its size; None: the step as it
+        is."""
         size = self.size if module is None else _size(module)
         return self.front_s / max(1, self.size) * size
 

@@ -43,10 +43,10 @@ RECORD_TAG_OFFSET = 8
 _FIELDS = struct.Struct("<3I")
 _FORMAT = "poetc storage image 2"
 _FORMAT_1 = 0x50545243
-"""What a record of format 1, in which steps have no tags, begins with."""
+"""The first word of a record of format 1, in which steps have no tags."""
 _MAX_BYTES = 2**31 - 1
 _DTYPES = tuple(str(type.dtype) for type in ELEMENT_TYPES.values())
-"""What tensors may hold, by NumPy's names; a bool is one byte."""
+"""Element types of tensors, by NumPy's names; a bool is one byte."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ImageTensor:
 
     @property
     def label(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         if self.axis is None:
             return f"parameter {self.name}"
         return f"part {self.start} of parameter {self.name}"
@@ -439,7 +439,7 @@ def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.
 def _values(
     layout: ImageLayout, tensor: ImageTensor, image: bytes | bytearray, state: State
 ) -> np.ndarray:
-    """What the page of a tensor holds; InputError if it is damaged."""
+    """The content of a tensor's page. Raises InputError if it is damaged."""
     offset, tag = page_of(layout, tensor, state)
     page = bytes(image[offset : tensor.end - tensor.offset + offset])
     data = page_payload(page, tensor.bytes, tag, tensor.block_bytes)

@@ -32,7 +32,7 @@ _MOST_LAYOUT_BYTES = 1 << 26
 _MOST_HEADER_BYTES = 1 << 16
 """Of an array in an `.npz` file, beside its elements."""
 _SAVED_BFLOAT16 = np.dtype("V2")
-"""What NumPy, which does not know bf16, makes of it in a file."""
+"""The type of bf16 in a file of NumPy, which does not know it."""
 
 _NOT_ARRAYS = (
     ValueError,
@@ -45,7 +45,7 @@ _NOT_ARRAYS = (
     NotImplementedError,
     OverflowError,
 )
-"""What NumPy and zipfile raise for files of other kinds (a .npy file is a TypeError), objects that
+"""Errors of NumPy and zipfile for files of other kinds (a .npy file is a TypeError), objects that
 only pickle reads, and damage."""
 
 

@@ -69,7 +69,7 @@ def page_content(payload: bytes, tag: int = 0, block_bytes: int | None = None) -
 def page_payload(
     page: bytes, payload_bytes: int, tag: int = 0, block_bytes: int | None = None
 ) -> bytes | None:
-    """What a page holds whose content begins `page`; None if it is damaged."""
+    """The content of a page, which begins `page`; None if it is damaged."""
     payload = b"".join(
         page[begin + at : end + at]
         for at, (begin, end) in zip(

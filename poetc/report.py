@@ -199,7 +199,7 @@ _SCHEDULE_ATTRIBUTES = {
 
 
 def _left_by_scheduler(graph: GraphOp) -> dict[str, Any]:
-    """What the scheduler left on the graph, as far as it is there."""
+    """The scheduler's attributes of the graph, as far as they are there."""
     found = graph.attributes.get("schedule")
     entries = found.data if isinstance(found, DictionaryAttr) else {}
     return {name: _plain(entries.get(entry)) for entry, name in _SCHEDULE_ATTRIBUTES.items()}

@@ -65,7 +65,7 @@ def saved_layout(program: ProgramTensors) -> SavedLayout | None:
 
 
 def save(layout: SavedLayout, arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> bytes:
-    """What `model_save` would write for these values, which are named as for `poetc.image.pack`.
+    """The bytes that `model_save` would write for these values, named as for `poetc.image.pack`.
 
     Raises InputError as that does.
     """

@@ -91,7 +91,7 @@ class Signature:
         return found
 
     def leaves(self, args: Sequence[Any]) -> dict[int, Any]:
-        """What is given for each tensor, where all arguments of the source are given."""
+        """The value for each tensor, given all arguments of the source."""
         if len(args) != len(self._parts):
             raise TypeError(f"the step takes {len(self._parts)} arguments, not {len(args)}")
         return {
@@ -101,7 +101,7 @@ class Signature:
         }
 
     def results(self, tensors: Sequence[np.ndarray | None]) -> Any:
-        """What a step returns: results with tensors, alone if it is one."""
+        """The results of a step, made of tensors; a single one stands alone."""
         found = [
             part.tree([tensors[k] for k in part.numbers])
             for part in self._outputs
@@ -110,7 +110,7 @@ class Signature:
         return found[0] if len(found) == 1 else tuple(found)
 
     def returned(self, tensors: Sequence[np.ndarray]) -> Any:
-        """What the source returns."""
+        """The results of the source, made of tensors."""
         found = [part.tree([tensors[k] for k in part.numbers]) for part in self._outputs]
         return tuple(found) if self._source.returns_tuple else found[0]
 

@@ -1,4 +1,5 @@
-"""What can be compiled from Python: functions of JAX, modules of PyTorch and of xDSL, and text."""
+"""Sources in Python that can be compiled: functions of JAX, modules of PyTorch and xDSL, and
+text."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def source_of(
     predict: Any = None,
     frontend_options: Mapping[str, Any] | None = None,
 ) -> Source:
-    """What `poetc.compile` is given. Raises InputError for what it cannot be."""
+    """The source that `poetc.compile` is given. Raises InputError for anything else."""
     options = dict(frontend_options or {})
     if loss is not None or optimiser is not None:
         if loss is None or optimiser is None:
@@ -197,7 +198,8 @@ def _tree() -> Any:
 
 
 def signature_of(args: Any) -> Any:
-    """What JAX compiles a function for: the structure of its arguments, their shapes and types."""
+    """The signature that JAX compiles a function for: structure, shapes and types of its
+    arguments."""
     leaves, structure = _tree().flatten(args)
     return structure, tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
 

@@ -1,4 +1,4 @@
-"""What a generated program takes and gives, as data: `model_tensors.json` beside `model.h`.
+"""Arguments and results of a generated program as data: `model_tensors.json` beside `model.h`.
 
 The arguments and results of a step by number, where they are, and how much RAM the program takes:
 what a program on another machine needs to feed the step and to read its results.
@@ -83,7 +83,7 @@ class ProgramTensors:
 
     @staticmethod
     def from_json(data: Any) -> ProgramTensors:
-        """What `to_text` wrote. Raises InputError for anything else."""
+        """Reads the text that `to_text` wrote. Raises InputError for anything else."""
         if not isinstance(data, dict) or data.get("format") != _FORMAT:
             raise InputError(f"not a description of {_FORMAT!r}")
         try:

@@ -50,12 +50,12 @@ def write_data(content: str | bytes) -> None:
 
 
 def drop_output() -> None:
-    """What is still to be written to standard output goes nowhere."""
+    """Discards everything that is still to be written to standard output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def flush() -> None:
-    """What was written is out, of streams that are open: for a process that ends at once."""
+    """Flushes the streams that are open, before a process ends at once."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -38,7 +38,7 @@ NO_CACHE_LINE_BYTES = 4
 """The "line" of a device without a cache: its words."""
 
 OWN_STORAGE = "own"
-"""What storage is called that is described in a device's file."""
+"""The name of storage that is described in a device's file."""
 
 NO_STORAGE = "none"
 """`--storage=` for a device without any."""
@@ -84,7 +84,7 @@ class Cycles:
 
 @dataclass(frozen=True)
 class Core:
-    """What a core does in a cycle, on the average of generated kernels.
+    """The speed of a core, on the average of generated kernels.
 
     `fpu` says whether it has float32 in hardware, with so many `float_registers`, and
     `vector_floats` in each of these; `load_floats` are those that one instruction loads from
@@ -329,7 +329,7 @@ def _completed(file: TomlFile) -> Mapping[str, Any]:
 
 
 def _cycles_of(file: TomlFile) -> Cycles | None:
-    """Those of a device's core, unless the file says how fast the device is."""
+    """The speeds of a device's core, unless the file says how fast the device is."""
     table = _with_base(file)
     if "flops_per_s" in table or "core" not in table or "clock_hz" not in table:
         return None

@@ -1,4 +1,4 @@
-"""What the loops of kernels are arranged for on a device."""
+"""The machine that the loops of kernels are arranged for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from poetc.costmodel.device import Device, known_devices, load_core, load_device
 from poetc.kernels.arrange import Machine
 
 DEFAULT_DEVICE = "host"
-"""What kernels are arranged for where nothing is asked for, or known."""
+"""The machine that kernels are arranged for where none is asked for, or known."""
 
 _SOFT_FLOP_INSTRUCTIONS = 60
 """Of an operation that a library does."""
@@ -27,7 +27,7 @@ def measured_for(device_name: str) -> str:
 
 
 def machine_of(device: Device) -> Machine:
-    """What kernels are arranged for on a device; where its core is not known, one with floats."""
+    """The machine of a device; where its core is not known, one with floats in hardware."""
     if device.profile is not None:
         device = load_device(measured_for(device.profile.device_name))
     if not device.core:

@@ -1,4 +1,4 @@
-"""What a step takes by a profile, once it is known where its pages are.
+"""The time of a step by a profile, once it is known where its pages are.
 
 The scheduler has one duration for the transfers of a tensor. Where the store moves whole blocks, a
 transfer takes longer or shorter by where its page lies in them, and by which block is in RAM

@@ -54,7 +54,7 @@ _WORD_BYTES = 4
 
 
 def kernel_key(function: FuncOp) -> str:
-    """What a kernel is known by: equal for kernels that are equal but for names.
+    """The hash of a kernel: equal for kernels that are equal but for names.
 
     It is the start of the SHA-256 of the function's text, with a fixed name for the function, none
     for its values, and the content of tables of constants in place of their names.
@@ -150,7 +150,7 @@ class BlockBuffer:
 
 @dataclass(frozen=True)
 class Transfers:
-    """What page-ins, page-outs and the image cost, in the unit of the profile.
+    """Costs of page-ins, page-outs and the image, in the unit of the profile.
 
     A transfer of `bytes` costs `in_fixed + in_per_byte * bytes` (or `out_`). Where the store moves
     blocks of `block_bytes` (0: it does not), each piece of it, each block that is read or written,

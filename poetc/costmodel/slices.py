@@ -28,7 +28,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class SliceCosts:
-    """What slices cost on a device. `power_w` is drawn while they are moved."""
+    """Costs of slices on a device. `power_w` is drawn while they are moved."""
 
     read: Rates
     write: Rates
@@ -73,7 +73,7 @@ class SliceCosts:
 
 
 def slice_costs(device: Device) -> SliceCosts:
-    """What slices cost on `device`; InputError if it has no storage."""
+    """Costs of slices on `device`. Raises InputError if it has no storage."""
     storage = transfer_storage(device)
     power_w = storage.power_w + (0 if device.dma else device.active_power_w)
     if device.profile is None:

@@ -1,4 +1,4 @@
-"""What `--emit` writes, one backend a file: `--emit=plan` is `plan.py`, which has a `BACKEND`."""
+"""The backends of `--emit`, one a file: `--emit=plan` is `plan.py`, which has a `BACKEND`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DEFAULT = "ir"
 
 @dataclass(frozen=True)
 class Job:
-    """What to write: a compiled step, how it is to be written and to where (None: standard output),
-    and the data of one run if they are given."""
+    """A compiled step, how it is to be written and to where (None: standard output), and the data
+    of one run if they are given."""
 
     step: CompiledStep
     given: Given
@@ -75,7 +75,7 @@ class Backend:
 
 @cache
 def names() -> tuple[str, ...]:
-    """What `--emit` takes, the default first."""
+    """The values of `--emit`, the default first."""
     found = {module.name for module in iter_modules(__path__)}
     return (DEFAULT, *sorted(found - {DEFAULT}))
 
@@ -110,7 +110,7 @@ def check_entries(others: Sequence[str], name: str, given: Given) -> None:
 
 
 def executor(given: Given, backend: Backend, options: Options) -> Executor | None:
-    """What makes a program that runs plans, if that is asked for, or a plan for one."""
+    """The maker of a program that runs plans, if that is asked for, or a plan for one."""
     if not backend.plans(given):
         return None
     from poetc.backends.plan.source import PlanExecutor

@@ -30,13 +30,13 @@ def _check(given: Given, output: str | None) -> None:
 
 
 def _target(given: Given, default: str) -> str:
-    """What TVM code is for; an empty name is a name."""
+    """The target of TVM code; an empty name is a name."""
     target = given.text("target")
     return default if target is None else target
 
 
 def _tuning(given: Given) -> TuningOptions | None:
-    """What --tuning and --tune ask for."""
+    """The options --tuning and --tune."""
     from poetc.backends.tvm.emit import TuningOptions
 
     directory, trials = given.text("tuning"), given.value("tune")

@@ -1,4 +1,4 @@
-"""What the frontends share: the two files of a training step, and what may be in them.
+"""The two files of a training step, and their possible content, which the frontends share.
 
 `NAME.mlir` is the step in StableHLO. Attributes of an argument say that the step updates it
 (`tf.aliasing_output`, the number of the result that is its new value) and what the source calls it
@@ -24,7 +24,7 @@ from poetc.files import write_whole
 from poetc.ir.types import ELEMENT_TYPES
 
 _NAMES = tuple(str(type.dtype) for type in ELEMENT_TYPES.values())
-"""What a tensor may hold, by NumPy's names."""
+"""Element types of tensors, by NumPy's names."""
 
 
 @dataclass(frozen=True)

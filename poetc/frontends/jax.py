@@ -295,7 +295,7 @@ def _with_raw_keys(
 
 
 def _argument_names(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-    """What the function calls its arguments; `arg<i>` where it does not say."""
+    """The names of the function's arguments; `arg<i>` where it does not say."""
     try:
         parameters = list(inspect.signature(step).parameters.values())
     except (TypeError, ValueError):  # a builtin

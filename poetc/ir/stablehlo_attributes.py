@@ -322,7 +322,7 @@ class ComparisonTypeAttr(KeywordAttr):
 
 @irdl_attr_definition
 class RngAlgorithmAttr(KeywordAttr):
-    """What makes random bits."""
+    """The algorithm that makes random bits."""
 
     name = "stablehlo.rng_algorithm"
     keywords = ("DEFAULT", "THREE_FRY", "PHILOX")

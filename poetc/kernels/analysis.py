@@ -1,4 +1,4 @@
-"""What a lowered kernel does: its work, and whether a result may take over an operand's buffer.
+"""The work of a lowered kernel, and whether a result may take over an operand's buffer.
 
 Both read nothing but the function (docs/kernels.md says what it may contain) and neither runs it:
 work is counted from trip counts, aliasing is proven from index maps. A kernel may also come from
@@ -49,7 +49,7 @@ from poetc.kernels.together import loads_together
 
 @dataclass(frozen=True)
 class Work:
-    """What one run of a kernel does. Counts are exact where guards are not too many to enumerate
+    """The work of one run of a kernel. Counts are exact where guards are not too many to enumerate
     (more than about a million iterations of loops tied by one guard), else upper bounds."""
 
     adds: int = 0  # float additions, subtractions and negations

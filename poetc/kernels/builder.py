@@ -109,7 +109,7 @@ class Builder:
         return depth
 
     def recall(self, key: Hashable) -> Val | None:
-        """What an open scope remembers under `key`."""
+        """The value that an open scope has under `key`."""
         for scope in reversed(self.scopes):
             if (found := scope.memo.get(key)) is not None:
                 return found

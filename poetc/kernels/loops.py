@@ -200,7 +200,7 @@ def build_loops(values: Sequence[SSAValue], plan: Plan) -> LoopTree:
 
 
 def axis_key(result: int, dim: int) -> tuple:
-    """What `Plan.splits` calls the loop over a dimension of a result."""
+    """The key in `Plan.splits` of the loop over a dimension of a result."""
     return ("result", result, dim)
 
 

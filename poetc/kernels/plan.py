@@ -13,7 +13,7 @@ AxisKey = object
 
 @dataclass(frozen=True)
 class Plan:
-    """What one attempt at lowering does differently from evaluating everything on demand."""
+    """The differences of one attempt at lowering from evaluating everything on demand."""
 
     # Intermediates kept in a workspace, each with the dimensions that surrounding loops fix.
     kept: dict[SSAValue, frozenset[int]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from poetc.ir.index import Condition, Index, Quotient, Var, constant, holds, wit
 
 @dataclass(frozen=True)
 class Candidates:
-    """What an axis is left with: `position`, in terms of `step` and of the axes outside."""
+    """An axis after solving: `position`, in terms of `step` and of the axes outside."""
 
     step: Var
     position: Index

@@ -21,7 +21,8 @@ TOGETHER = "poet.together"
 
 
 def block_in(loop: affine.ForOp) -> Block:
-    """What a loop does in each iteration: what is in the guard, if that is all there is in it."""
+    """The block that runs in each iteration of a loop: that of its guard, if it has nothing
+    else."""
     guard = only_guard(loop)
     return loop.body.block if guard is None else guard.then_region.block
 

@@ -57,7 +57,7 @@ class Tensor:
 
 
 Value = Tensor | tuple["Value", ...]
-"""What a variable of the Relax function stands for; tuples are taken apart."""
+"""The value of a variable of the Relax function; tuples are taken apart."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,8 @@ class _Importer:
             self.values[variable] = value
 
     def attempt(self, where: str, expr: relax.Expr, make: Callable[[], Value]) -> Value | None:
-        """What `make` makes of an expression; None for what is unsupported, which is noted."""
+        """The value that `make` gives for an expression; None for an unsupported one, which is
+        noted."""
         try:
             return make()
         except _ConsequenceError:

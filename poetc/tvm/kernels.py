@@ -176,7 +176,7 @@ def _whole_life(function: tirx.PrimFunc) -> list[ir.Var]:
 
 
 def _statements(root: s_tir.SBlock) -> list[Any]:
-    """What a function does, one after the other."""
+    """The statements of a function, in order."""
     return list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
 
 

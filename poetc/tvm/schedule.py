@@ -40,7 +40,7 @@ ATTRIBUTE = "poetc"
 
 @dataclass(frozen=True)
 class _Options(SearchOptions):
-    """What `PoetSchedule` was asked for, checked."""
+    """The arguments of `PoetSchedule`, checked."""
 
     functions: tuple[str, ...] | None
     ram_bytes: int | None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from poetc.planning.report import ScheduleReport
 
 LIBRARIES = "window.vegaEmbed = vegaEmbed;"
-"""What the page uses of Vega-Lite's JavaScript."""
+"""The function of Vega-Lite's JavaScript that the page uses."""
 
 MOST_NAMED = 6
 """Kernels that a sentence names."""
@@ -63,8 +63,8 @@ def _library() -> str:
 
 
 def page_data(view: StepView, summary: Summary) -> dict[str, Any]:
-    """What the pictures and the tables of tensors and kernels show, as plain data. Tensors and live
-    ranges are referred to by their index, times are in ns."""
+    """The content of the pictures and of the tables of tensors and kernels, as plain data. Tensors
+    and live ranges are referred to by their index, times are in ns."""
     return {
         "kinds": LIFE_KINDS,
         "arena": view.arena_bytes,

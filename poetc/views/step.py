@@ -1,4 +1,4 @@
-"""What happens in a compiled step, and when: live ranges, kernels, transfers.
+"""The events of a compiled step, with their times: live ranges, kernels, transfers.
 
 A kernel in tiles is one run: its tiles are not told apart, nor the slices that they move.
 """
@@ -74,8 +74,8 @@ class Life:
 
 @dataclass(frozen=True)
 class Slices:
-    """What a kernel in tiles moves of a tensor (index), "in" from storage or "out" to it: so many
-    slices, which have `bytes` together."""
+    """The slices of a tensor (index) that a kernel in tiles moves, "in" from storage or "out" to
+    it: their number, and the `bytes` that they have together."""
 
     tensor: int
     direction: str
@@ -161,7 +161,7 @@ class StepView:
 
 
 def step_view(compiled: Compiled) -> StepView:
-    """What happens in a compiled step.
+    """The events of a compiled step.
 
     Raises InputError for a step that was scheduled for a device with storage, if the one that it is
     compiled for has none.
@@ -207,7 +207,7 @@ class _Reader:
         return self.index[self.origin[value]]
 
     def view(self) -> StepView:
-        """What `step_view` returns."""
+        """The result of `step_view`."""
         scheduled, problem = self.scheduled, self.scheduled.problem
         steps = dict(zip(scheduled.ops, scheduled.steps, strict=True))
         runs: list[Run] = []

@@ -66,7 +66,7 @@ __all__ = [
 
 
 def lower(target: Any, arguments: Sequence[Any], options: dict[str, Any], meta: Any) -> Any:
-    """What an FX node computes from arrays; `meta` is what PyTorch says of its result.
+    """The result of an FX node for arrays; `meta` is what PyTorch says of it.
 
     Raises UnsupportedError.
     """

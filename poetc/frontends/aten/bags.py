@@ -34,8 +34,8 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Array, Array, Array, Array]:
-    """What is in each bag; then for the gradient the bag of each index, how many count in each bag,
-    and which index of a bag has the maximum of each column."""
+    """The content of each bag; then for the gradient the bag of each index, how many count in each
+    bag, and which index of a bag has the maximum of each column."""
     starts = offsets[:-1] if include_last_offset else offsets
     count = starts.shape[0]
     bag = _bags(indices, offsets)

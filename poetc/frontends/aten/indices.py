@@ -120,7 +120,7 @@ _METHODS = {
     "amax": "max",
     "amin": "min",
 }
-"""What PyTorch calls a reduction → the method of JAX."""
+"""PyTorch's name of a reduction → the method of JAX."""
 
 
 @lowers(aten.scatter)

@@ -1,4 +1,4 @@
-"""What is not lowered, why, and what to do instead."""
+"""Operators that are not lowered, the reason, and what to do instead."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations

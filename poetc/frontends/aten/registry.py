@@ -56,7 +56,7 @@ def lowering(target: Any) -> Lowering | None:
 
 
 def apply(function: Lowering, arguments: Sequence[Any], options: dict[str, Any], meta: Any) -> Any:
-    """What a lowering computes from arrays; `meta` is what PyTorch says of its result.
+    """The result of a lowering for arrays; `meta` is what PyTorch says of it.
 
     Raises UnsupportedError.
     """

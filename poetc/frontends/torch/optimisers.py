@@ -30,8 +30,8 @@ Slots = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Clipping:
-    """What becomes of the gradients before the update: every number is at most `value` in size,
-    then the norm of all of them is at most `norm`."""
+    """Clipping of the gradients before the update: every number is at most `value` in size, then
+    the norm of all of them is at most `norm`."""
 
     norm: float | None = None
     value: float | None = None
@@ -117,7 +117,7 @@ def first_state(torch: Any, optimiser: Any) -> Iterator[dict[Any, Tensors]]:
 def state_of(
     torch: Any, after: Training, first: Mapping[Any, Tensors], started: bool
 ) -> tuple[Slots, Tensors]:
-    """What the optimiser's state is called, and its values before the step.
+    """The names of the optimiser's state, and its values before the step.
 
     A step after it has state for every parameter that has a gradient; what the optimiser has not
     made before its first update acts like zeros. Step counters that are equal before and after are

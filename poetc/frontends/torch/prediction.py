@@ -1,4 +1,4 @@
-"""What a module gives in the mode `eval()`: an entry point beside the step."""
+"""The results of a module in the mode `eval()`: an entry point beside the step."""
 
 from __future__ import annotations
 
