@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import more
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_harness import alias_pairs, compile_functions, run, same_bits
@@ -308,7 +309,7 @@ def test_pieces(addresses: list[int], expected: list[tuple[int, int]]):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (3, 8, 7), (2, 5, 33), (4, 32, 96)])
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (2, 5, 33), *more((3, 8, 7), (4, 32, 96))])
 @pytest.mark.parametrize("lanes", [4, 8])
 @pytest.mark.parametrize("across", [False, True])
 def test_sums_in_lanes(m: int, n: int, k: int, lanes: int, across: bool):

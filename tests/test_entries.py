@@ -149,10 +149,12 @@ def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
     [
         ["--params=ram"],
         ["--ram=9600B"],
-        ["--ram=7500B", "--split=off"],
-        ["--ram=10100B", "--params=ram", "--storage=none"],
         ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
-        *more(["--ram=5200B", "--split=1:8,3:2", "--remat=off"]),
+        *more(
+            ["--ram=7500B", "--split=off"],
+            ["--ram=10100B", "--params=ram", "--storage=none"],
+            ["--ram=5200B", "--split=1:8,3:2", "--remat=off"],
+        ),
     ],
     ids=" ".join,
 )

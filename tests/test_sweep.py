@@ -34,7 +34,9 @@ def same(one: dict, other: dict) -> bool:
 def test_auto_is_no_worse_than_any_strategy(ram: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With parameters in shards, too, which others find where whole ones do not fit them."""
     rows = rows_of(
-        capsys, "compare", str(MODEL), f"--ram={ram}", "--strategies=auto,checkmate,dtr,poet"
+        capsys,
+        *("compare", str(MODEL), f"--ram={ram}", "--strategies=auto,checkmate,dtr,poet"),
+        "--stream=never",
     )
     assert [row["strategy"] for row in rows] == ["auto", "checkmate", "dtr", "poet"]
     auto, *others = rows

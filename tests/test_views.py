@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conftest import MODELS
+from conftest import MODELS, more
 
 from poetc import views
 from poetc.cli import main
@@ -58,7 +58,11 @@ pytestmark = pytest.mark.usefixtures("by_work")
 TILES = 4
 """The case of gesture_mlp with kernels in tiles."""
 
-STEPS = [(model, case) for model, cases in CASES.items() for case in range(len(cases))]
+STEPS = [
+    *(("gesture_mlp", case) for case in range(len(CASES["gesture_mlp"]))),
+    ("lenet5", 0),
+    *more(("lenet5", 1)),
+]
 
 
 @pytest.mark.slow
@@ -92,6 +96,7 @@ def test_what_is_shown_is_what_is_scheduled(model: str, case: int) -> None:
     assert abs(spent_nj + idle_nj - (summary.energy_nj or 0)) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "case"), STEPS)
 def test_what_is_shown_is_what_the_checker_counts(model: str, case: int) -> None:
     """Which runs the steps of the graph on its own."""
@@ -112,6 +117,7 @@ def test_what_is_shown_is_what_the_checker_counts(model: str, case: int) -> None
     assert all(0 <= r.tiles.slices_nj < r.energy_nj for r in view.runs if r.tiles is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "case"), STEPS)
 def test_blocks_and_buffers_do_not_overlap(model: str, case: int) -> None:
     """In the arena and in the stack, where each block of a live range follows the one before."""
@@ -144,6 +150,7 @@ def test_blocks_and_buffers_do_not_overlap(model: str, case: int) -> None:
         assert all(a[2:] == b[:2] for a, b in pairwise(own))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [3, TILES])
 def test_trace(case: int) -> None:
     """Events of a lane come one after the other, and the counter has the peak of the report."""
