@@ -104,6 +104,8 @@ class _Annealing:
         self.bytes = [t.bytes for t in tensors]
         self.inputs = [tuple(dict.fromkeys(o.inputs)) for o in problem.operations]
         self.reads = [_mask(o.inputs) for o in problem.operations]
+        self.made = [_mask(o.outputs) for o in problem.operations]
+        self.made_bytes = [sum(self.bytes[v] for v in o.outputs) for o in problem.operations]
         self.replaced = [
             [old for v in o.outputs if (old := tensors[v].replaces) is not None]
             for o in problem.operations
@@ -117,6 +119,9 @@ class _Annealing:
         self.end_ram = _mask([v for v, t in enumerate(tensors) if t.end is Place.RAM])
         self.end_stored = _mask([v for v, t in enumerate(tensors) if t.end is Place.STORAGE])
         self.pageable = [v for v, may in enumerate(instance.pageable) if may]
+        self.used_bytes = sum(t.bytes for t in tensors if t.start is Place.RAM)
+        self.stored_bytes = [t.stored_bytes for t in tensors]
+        self.pages_bytes = sum(t.stored_bytes for t in tensors if t.start is Place.STORAGE)
         self.busy_nj = sum(o.energy_nj for o in problem.operations)
         # Prices, in ns.
         base_ns = max(instance.base_time_ns, 1)
@@ -254,9 +259,8 @@ class _Annealing:
         """Makespan, bytes above the RAM summed over the steps, energy; None for invalid steps."""
         problem, tensors, size = self.problem, self.problem.tensors, self.bytes
         ram, stored, gone, taken = self.in_ram, self.stored, 0, 0
-        used = sum(size[v] for v in range(len(size)) if ram >> v & 1)
+        used, pages = self.used_bytes, self.pages_bytes
         limit = sys.maxsize if problem.ram_bytes is None else problem.ram_bytes
-        pages = sum(t.stored_bytes for v, t in enumerate(tensors) if stored >> v & 1)
         most_pages = math.inf if problem.storage_bytes is None else problem.storage_bytes
         arrives: dict[int, int] = {}
         leaves: dict[int, int] = {}
@@ -266,20 +270,19 @@ class _Annealing:
             return None
         for at, (kind, k) in enumerate(items):
             if kind == COMPUTE:
-                if self.reads[k] & ~ram:
+                made = self.made[k]
+                if self.reads[k] & ~ram or ram & made:
                     return None
                 operation = problem.operations[k]
                 for v in self.inputs[k]:
-                    clock = max(clock, arrives.get(v, 0))
-                now = used + operation.workspace_bytes
-                for v in operation.outputs:
-                    if ram >> v & 1:
-                        return None
-                    now += size[v]
+                    if v in arrives and arrives[v] > clock:
+                        clock = arrives[v]
+                now = used + operation.workspace_bytes + self.made_bytes[k]
                 old = self.replaced[k]
                 pairs = self._pairs_at(items, at)
-                for i in (*old, *(i for _, i in pairs)):
-                    clock = max(clock, leaves.get(i, 0))
+                for i in (*old, *[i for _, i in pairs]):
+                    if i in leaves and leaves[i] > clock:
+                        clock = leaves[i]
                     ram &= ~(1 << i)
                     used -= size[i]
                 for i in old:
@@ -288,17 +291,18 @@ class _Annealing:
                 for o, i in pairs:
                     now -= min(size[o], size[i])
                     taken |= 1 << i
-                excess += max(0, now - limit)
-                for v in operation.outputs:
-                    ram |= 1 << v
-                    used += size[v]
+                if now > limit:
+                    excess += now - limit
+                ram |= made
+                used += self.made_bytes[k]
                 clock += operation.time_ns
             elif kind == IN:
                 if ram >> k & 1 or not stored >> k & 1 or gone >> k & 1:
                     return None
                 ram |= 1 << k
                 used += size[k]
-                excess += max(0, used - limit)
+                if used > limit:
+                    excess += used - limit
                 bus = max(clock, bus) + tensors[k].pagein_time_ns
                 arrives[k] = bus
                 energy += tensors[k].pagein_energy_nj
@@ -306,7 +310,7 @@ class _Annealing:
                 if not ram >> k & 1 or stored >> k & 1:
                     return None
                 stored |= 1 << k
-                pages += tensors[k].stored_bytes
+                pages += self.stored_bytes[k]
                 if pages > most_pages:
                     return None
                 bus = max(clock, bus) + tensors[k].pageout_time_ns
