@@ -66,8 +66,8 @@ stricter one of its own (a cache line, say): then it takes whole multiples of th
 
 ## Buffers that move
 
-Even where each step has room for what is alive, there may be no packing: a buffer keeps its place,
-and what must lie beside it changes. Example, in units, first and last step: (2, 0–0), (3, 0–1),
+Even where each step has room for its live tensors, there may be no packing: a buffer keeps its
+place, and its neighbours change. Example, in units, first and last step: (2, 0–0), (3, 0–1),
 (1, 1–2), (2, 2–2), (1, 1–3), (1, 2–3), (3, 3–4), (2, 4–4). At most 5 units are alive; 6 are needed.
 With storage there is a way out. A tensor that leaves RAM after one use and is paged in before the
 next gets another place; in the example one unit does so. In the extreme every kernel finds its
