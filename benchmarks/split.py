@@ -17,8 +17,8 @@ from poetc.costmodel.device import load_device
 from poetc.driver import SplitSource
 from poetc.ir.text import make_context, parse_module
 from poetc.planning.problem import NO_LIMIT, problem_view
-from poetc.planning.search import split_candidate, split_candidates
 from poetc.planning.split_candidates import Candidate
+from poetc.planning.split_source import split_candidate, split_candidates
 from poetc.request import Options
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.search.infeasibility import least_ram

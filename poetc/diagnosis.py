@@ -57,6 +57,13 @@ class Tried:
     searched: bool
     tiles: bool = False
 
+    def again(self, other: Tried) -> Tried:
+        """What came of two searches for the same: the better schedule, and the better bound."""
+        if self.bound_nj is None or other.bound_nj is None:
+            return self if self.bound_nj is None else other
+        bound_nj = max(self.bound_nj, other.bound_nj)
+        return replace(self.or_else(other), bound_nj=bound_nj)
+
     def or_else(self, other: Tried) -> Tried:
         """Both as one way: the better schedule, and a bound for either."""
         energies = [each for each in (self.energy_nj, other.energy_nj) if each is not None]

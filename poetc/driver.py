@@ -277,7 +277,8 @@ def _compile(
 
     started = time.monotonic()
     try:
-        tiles = Tiles(untiled, tileable, options.block_bytes, source.in_tiles)
+        build, seconds = source.in_tiles, source.front_s
+        tiles = Tiles(untiled, tileable, options.block_bytes, build, seconds)
         found = search(step, source, progress, tiles)
     except UnscheduledError as error:
         raise _for_user(error, options) from error
@@ -379,7 +380,8 @@ class SplitSource:
     """A module whose parameters may be split, if it is StableHLO, or whose kernels may run in
     tiles, for `planning.search`.
 
-    `passes` are those that made each module that was built.
+    `passes` are those that made each module that was built, `tiled` the step that tiles are made
+    of, once it was built, and its passes.
     """
 
     def __init__(
@@ -395,12 +397,18 @@ class SplitSource:
         self.size = _size(module)
         self.front_s = 0.0
         self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
+        self.tiled: tuple[ModuleOp, tuple[ModulePass, ...]] | None = None
 
     def in_tiles(self) -> Step:
         """The step with whole parameters, and with the kernels that tiles are made of."""
-        options, copy = self.options, self.module.clone()
-        passes = front_passes_of(copy, options, tiles=True)
-        run_passes(self.ctx, copy, passes, lambda step, module, seconds: None)
+        options = self.options
+        if self.tiled is None:
+            made = self.module.clone()
+            passes = front_passes_of(made, options, tiles=True)
+            run_passes(self.ctx, made, passes, lambda step, module, seconds: None)
+            self.tiled = made, passes
+        made, passes = self.tiled
+        copy = made.clone()
         step = step_of(copy, ScheduleOptions())
         known = options.with_program(copy, step.graph)
         self.passes[copy] = passes
@@ -422,6 +430,12 @@ class SplitSource:
         is."""
         size = self.size if module is None else _size(module)
         return self.front_s / max(1, self.size) * size
+
+    def copy(self, module: ModuleOp) -> ModuleOp:
+        """A copy of a module that was built, which can be scheduled in its place."""
+        copy = module.clone()
+        self.passes[copy] = self.passes[module]
+        return copy
 
     def build(
         self,

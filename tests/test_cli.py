@@ -23,7 +23,7 @@ from poetc.errors import TimeLimitError
 from poetc.interpreter import run_graph
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context
-from poetc.planning import fit, search
+from poetc.planning import attempts, fit
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.problem import ScheduleOptions
 from poetc.request import Options
@@ -488,7 +488,7 @@ def test_a_longer_search_is_proposed_if_it_was_cut_off(
         raise TimeLimitError(Diagnosis(Reason.SEARCH))
 
     module = prepare("gesture_mlp").module
-    monkeypatch.setattr(search, "plan_graph", plan)
+    monkeypatch.setattr(attempts, "plan_graph", plan)
     device = load_device("nrf52840")
     options = Options(device, "nrf52840", ram_bytes=9000, time_limit_s=10.0, stop="work")
     with pytest.raises(TimeLimitError) as error:

@@ -23,8 +23,8 @@ from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import splittable
 from poetc.planning import split_bounds
 from poetc.planning.problem import NO_LIMIT, problem_view, storage_of
-from poetc.planning.search import split_candidate
 from poetc.planning.split_candidates import Candidate, in_time
+from poetc.planning.split_source import split_candidate
 from poetc.request import Options
 from poetc.schedule.exact.bounds import time_needed
 from poetc.schedule.model import keep_all

@@ -22,7 +22,7 @@ from poetc.ir.text import make_context, read_module
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_split import splittable
 from poetc.planning.problem import NO_LIMIT, problem_view
-from poetc.planning.search import split_candidate
+from poetc.planning.split_source import split_candidate
 from poetc.request import Options
 from poetc.schedule.exact.bounds import time_needed
 from poetc.schedule.model.instance import Instance

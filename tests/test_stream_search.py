@@ -2,13 +2,17 @@
 where there is more of it."""
 
 import itertools
+import math
 import re
+import time
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from conftest import more
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_split import Program, programs
@@ -36,9 +40,12 @@ from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.memory import plan_graph_memory
 from poetc.planning.problem import ScheduleOptions, problem_view
+from poetc.planning.report import ScheduleReport
 from poetc.planning.tile_code import TileCode
 from poetc.planning.tile_search import KernelTiles, TiledKernel, TileLoop, slice_places
 from poetc.request import options_of
+from poetc.schedule.model.clock import PACE, Clock
+from poetc.schedule.model.problem import Compute
 from poetc.variants.nests import nest_model
 from poetc.variants.tiling import NestSearch
 
@@ -84,19 +91,18 @@ def test_more_ram_never_takes_more_energy() -> None:
 
 
 @pytest.mark.slow
-def test_tiles_where_whole_kernels_take_more_energy() -> None:
+def test_tiles_where_whole_kernels_take_more_energy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole kernels fit, but leave too little RAM for what else it pays to keep there."""
-    path = str(Path(__file__).parent / "models" / "lenet5.mlir")
+    path = GESTURE.replace("gesture_mlp", "lenet5")
     found: dict[str, tuple[int, int]] = {}
     for stream in ("never", "auto"):
         given = {"ram": "220KB", "split": "off", "stream": stream}
-        options = options_of(Given.of(given), lambda _: None)
-        compiled = compile_step(parse_module(Path(path).read_text(), path), path, options).compiled
-        assert compiled.report is not None and compiled.ram_bytes <= 220 << 10
-        streams = sum(isinstance(op, StreamOp) for op in compiled.graph.block.ops)
-        found[stream] = compiled.report.use.energy_nj, streams
-        bounds = [tried.bound_nj for tried in compiled.report.tried if tried.bound_nj is not None]
-        assert compiled.report.bound_nj == min(bounds)
+        report = by_work(monkeypatch, 30, path, **given)
+        assert report is not None
+        streams = sum(isinstance(s, Compute) and s.variant is not None for s in report.steps)
+        found[stream] = report.use.energy_nj, streams
+        bounds = [tried.bound_nj for tried in report.tried if tried.bound_nj is not None]
+        assert report.bound_nj == min(bounds)
     assert found["never"][1] == 0 < found["auto"][1]
     assert found["auto"][0] < 0.99 * found["never"][0]
 
@@ -238,3 +244,59 @@ def test_what_is_chosen_has_its_cost_and_is_as_good_as_if_all_had(
 
     monkeypatch.setattr(TileCode, "cost", settled)
     assert chosen_nj <= energy_nj() * 1.0101
+
+
+def by_work(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, path: str, **given: str
+) -> ScheduleReport | None:
+    """What a search finds in the work of a time limit, which it keeps to."""
+    clocks: list[Clock] = []
+
+    def new_clock(asked: ScheduleOptions) -> Clock:
+        clocks.append(Clock(asked.time_limit_s, PACE / 100))
+        return clocks[-1]
+
+    monkeypatch.setattr(ScheduleOptions, "new_clock", new_clock)
+    given |= {"stop": "work", "time_limit": str(100 * seconds)}
+    options = options_of(Given.of({"device": "nrf52840", **given}), lambda _: None)
+    module = parse_module(Path(path).read_text(), path)
+    try:
+        return compile_step(module, path, options).compiled.report
+    except UnscheduledError:
+        return None
+    finally:
+        assert clocks[0].used_s / 100 <= seconds + 1
+
+
+def by_work_nj(monkeypatch: pytest.MonkeyPatch, seconds: float, **given: str) -> float:
+    """The energy of that for a small step."""
+    report = by_work(monkeypatch, seconds, GESTURE, **given)
+    return math.inf if report is None else report.use.energy_nj
+
+
+@pytest.mark.slow
+def test_tiles_are_work_that_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search ends when its work is done, with the same result on a slow machine."""
+    given = {"ram": "3KB", "split": "off"}
+    found_nj = by_work_nj(monkeypatch, 1, **given)
+    fastest = KernelTiles.fastest
+
+    def slowly(*words: Any) -> TiledKernel | None:
+        time.sleep(0.01)
+        return fastest(*words)
+
+    monkeypatch.setattr(KernelTiles, "fastest", slowly)
+    assert found_nj == by_work_nj(monkeypatch, 1, **given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ram", "seconds"), [("3KB", 3), *more(("3KB", 6), ("5KB", 4), ("8KB", 2), ("8KB", 5))]
+)
+def test_what_is_tried_beside_costs_nothing(
+    ram: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same time tiles and shards together find what either finds alone."""
+    both_nj = by_work_nj(monkeypatch, seconds, ram=ram)
+    for alone in ({"split": "off"}, {"stream": "never"}):
+        assert both_nj <= 1.01 * by_work_nj(monkeypatch, seconds, ram=ram, **alone)

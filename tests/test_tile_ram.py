@@ -37,10 +37,11 @@ from poetc.kernels.slices import NotTileable
 from poetc.kernels.tiles import nest_loops, tile
 from poetc.options import Given
 from poetc.pipeline import front_passes, run_passes
+from poetc.planning.attempts import Attempts
 from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.report import ScheduleReport
-from poetc.planning.search import _Search
+from poetc.planning.tile_attempts import TileAttempts
 from poetc.planning.tile_search import KernelTiles, TileLoop, outside, padded_bytes, slice_places
 from poetc.planning.tiles import Step, least_ram_in_tiles
 from poetc.request import options_of
@@ -292,21 +293,19 @@ def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
 ) -> None:
     _, found = run(capsys, adam, "--ram=300B")
     words = f"--ram={found['least_ram']['known_bytes']}B"
-    in_blocks, over = _Search._in_blocks, False
+    in_blocks, over = TileAttempts._in_blocks, False
 
-    def in_blocks_until_the_time_is_over(
-        search: _Search, step: Step, least_nj: int, others: int
-    ) -> None:
+    def in_blocks_until_the_time_is_over(attempts: TileAttempts, step: Step, others: int) -> None:
         nonlocal over
-        in_blocks(search, step, least_nj, others)
+        in_blocks(attempts, step, others)
         over = True
 
-    monkeypatch.setattr(_Search, "_in_blocks", in_blocks_until_the_time_is_over)
-    monkeypatch.setattr(_Search, "_left_s", property(lambda _: 0.0 if over else 10.0))
+    monkeypatch.setattr(TileAttempts, "_in_blocks", in_blocks_until_the_time_is_over)
+    monkeypatch.setattr(Attempts, "left_s", property(lambda _: 0.0 if over else 10.0))
     # Where the first size may not do, the one that does is tried before it.
     assert run(capsys, adam, words)[0] == 0
     over = False
-    monkeypatch.setattr("poetc.planning.search._is_tight", lambda *_: False)
+    monkeypatch.setattr("poetc.planning.tile_attempts._is_tight", lambda *_: False)
     code, found = run(capsys, adam, words)
     assert code == 4 and "without a proof" in found["message"]
     assert "a longer --time-limit may help" in found["message"]
@@ -338,14 +337,14 @@ def test_blocks_of_both_sizes_are_tried() -> None:
 @pytest.mark.slow
 def test_blocks_without_a_proof_are_in_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said to be optimal is so for blocks of each size."""
-    planned = _Search._planned
+    planned = Attempts.planned
 
-    def planned_in_small_blocks(search: _Search, step: Step) -> ScheduleReport | None:
+    def planned_in_small_blocks(attempts: Attempts, step: Step) -> ScheduleReport | None:
         if step.asked.block_bytes == 512:
             raise TimeLimitError(Diagnosis(Reason.SEARCH))
-        return planned(search, step)
+        return planned(attempts, step)
 
-    monkeypatch.setattr(_Search, "_planned", planned_in_small_blocks)
+    monkeypatch.setattr(Attempts, "planned", planned_in_small_blocks)
     found = compiled(ram="2300")
     computing_nj = sum(o.energy_nj for o in found.problem.operations)
     assert computing_nj <= found.bound_nj < found.use.energy_nj / 2

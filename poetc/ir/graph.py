@@ -102,7 +102,8 @@ class GraphView:
     of a scheduled graph, step s being op `ops[s]`; both are empty for an unscheduled one. A
     transfer is the step at which it starts; waits are no steps. `make_stream`, `settle` and
     `any_tiles` are there if operations of an unscheduled graph have variants, which cost no less
-    than the problem says, and just that once they are settled; of a scheduled one, a stream is an
+    than the problem says, and just that once they are settled; some were `left_out` if there was no
+    time to look for them. Of a scheduled one, a stream is an
     operation with one variant. What is impossible in `any_tiles`, where each operation has one
     variant that needs no more RAM or time than it does in any tiles, is so in all tiles, not just
     in the variants of `problem`.
@@ -117,6 +118,7 @@ class GraphView:
     make_stream: MakeStream | None = None
     settle: Settle | None = None
     any_tiles: Problem | None = None
+    left_out: bool = False
 
 
 def graphs(module: ModuleOp) -> tuple[GraphOp, ...]:

@@ -4,6 +4,7 @@ They are those that poet-stream chooses among (`planning/variants.py`). The attr
 readers: nothing else changes.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
@@ -40,7 +41,7 @@ class PoetVariantsPass(PoetStreamPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InputError for computes without a cost, and devices without storage."""
         known = KnownTiles()
-        options = replace(self.options, known_tiles=known)
+        options = replace(self.options, known_tiles=known, time_limit_s=math.inf)
         for graph in graphs(op):
             view = _settled(problem_view(graph, options))
             for compute, operation in zip(view.computes, view.problem.operations, strict=True):

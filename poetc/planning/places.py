@@ -136,9 +136,11 @@ def _search(way: _Way, solver: Solver) -> None:
                 # Also where that is proven for one order only: so are bounds.
                 way.settled = failure.is_proof
                 none = way.settled and failure.reason is not Reason.STRATEGY
-                way.bound_nj = math.inf if none else max(way.bound_nj, solver.bound_nj)
+                bound_nj = way.bound_nj if way.view.left_out else solver.bound_nj
+                way.bound_nj = math.inf if none else max(way.bound_nj, bound_nj)
             break
-        way.bound_nj = min(max(way.bound_nj, solver.bound_nj), way.energy_nj)
+        if not way.view.left_out:
+            way.bound_nj = min(max(way.bound_nj, solver.bound_nj), way.energy_nj)
         view = way.view
         exact = None if view.settle is None else view.settle(found.steps)
         if exact is not None:
@@ -182,7 +184,10 @@ def _ways(
     if options.params != "storage":
         ways.append(_Way(in_ram, "ram", instance_of(in_ram.problem, options).least_energy_nj))
     if stored is not None:
-        ways.append(_Way(stored, "storage", instance_of(stored.problem, options).least_energy_nj))
+        # What was left out is not in the problem.
+        problem = stored.any_tiles if stored.left_out else stored.problem
+        assert problem is not None
+        ways.append(_Way(stored, "storage", instance_of(problem, options).least_energy_nj))
     if len(ways) > 1 and not _may_fit(in_ram, options):
         ways[0].bound_nj, ways[0].settled = math.inf, True
     return ways

@@ -19,11 +19,14 @@ from poetc.planning.inplace import inplace_candidates
 from poetc.planning.variants import KnownTiles, with_variants
 from poetc.schedule.heuristics.order import low_peak_order
 from poetc.schedule.heuristics.reorder import permuted
-from poetc.schedule.model.clock import Clock
+from poetc.schedule.model.clock import Clock, Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Problem, Step
 
 NO_LIMIT = Budget(None)
+
+VARIANTS_SHARE = 0.5
+"""Of the time limit, for looking for ways to run kernels in tiles."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,12 @@ class ScheduleOptions(SearchOptions):
     def new_clock(self) -> Clock:
         """A clock of the time limit."""
         return Clock(self.time_limit_s, counted=self.counted)
+
+    def part(self, share: float) -> Effort:
+        """The effort of such a share of the time limit, from now on."""
+        clock = self.clock or self.new_clock()
+        until_s = clock.used_s + share * self.time_limit_s
+        return Effort(clock=clock, ended=lambda: clock.used_s >= until_s or clock.left_s <= 0)
 
     @property
     def now_s(self) -> float:
@@ -144,7 +153,8 @@ def problem_view(
         return view
     assert device is not None
     known = options.known_tiles or KnownTiles()
-    return with_variants(view, device, options.arena_bytes, options.align, known)
+    effort = options.part(VARIANTS_SHARE)
+    return with_variants(view, device, options.arena_bytes, options.align, known, effort)
 
 
 def deadline_of(graph: GraphOp, deadline: Deadline | None) -> int | None:

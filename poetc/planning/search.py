@@ -2,111 +2,66 @@
 parameters split into shards.
 
 Kernels run in tiles, and parameters are split, where that may be of use: where there is no schedule
-without, and where one may take less energy. All of it takes one
-time limit.
+without, and where one may take less energy. All of it takes one time limit, of which each has a
+share.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import chain
 
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.budget import BLOCK
-from poetc.diagnosis import Diagnosis, LeastRam, Reason, SplitSearch, Tried
+from poetc.diagnosis import SplitSearch, Tried
 from poetc.errors import InputError, UnscheduledError
-from poetc.ir.graph import GraphView
-from poetc.ir.poet import GraphOp
+from poetc.planning.attempts import Attempts, Found
 from poetc.planning.order import order_graph
-from poetc.planning.plan import plan_graph
-from poetc.planning.problem import ScheduleOptions, instance_of, problem_view, storage_of
-from poetc.planning.report import ScheduleReport, describe, with_bound
+from poetc.planning.problem import storage_of
+from poetc.planning.report import describe, with_bound
 from poetc.planning.solver import ProgressCallback
-from poetc.planning.split_bounds import least_energy_nj, least_time_ns
 from poetc.planning.split_candidates import (
     Candidate,
-    candidates,
-    ends_bytes,
+    InTime,
     in_time,
 )
+from poetc.planning.split_source import (
+    Source,
+    built_candidate,
+    candidate_of,
+    shards_that_fit,
+    split_candidates,
+)
+from poetc.planning.tile_attempts import TileAttempts
 from poetc.planning.tiles import (
     Step,
     Tiles,
     beside_tiles,
     least_in_tiles_nj,
-    least_ram_in_tiles,
     step_of,
-    unproven,
 )
-from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
+from poetc.planning.unscheduled import PATIENCE, Failure, diagnosis_of, least_ram_known, remedies
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.search.infeasibility import least_ram
 from poetc.splits import Split, splits_text
-
-PATIENCE = 0.5
-"""Share of the time after which a search without a schedule leaves the rest to parameters in
-shards, or to finer ones."""
 
 OTHERS_SHARE = 0.2
 """Share of the time that the search with whole kernels and parameters leaves to tiles and shards in
 any case."""
 
-BETTER_SHARE = 0.8
-"""Share of the time that is left, where there is a schedule, for shards that may be better."""
+FIRST_SHARE = 0.35
+"""Share of the time that is left by whole kernels, for tiles and for shards to begin with."""
+
+BEST_SHARE = 0.7
+"""Share of what is left then for those of the two that have found the best."""
 
 PROOF_SHARE = 0.8
 """Share of the time that is left for a proof that no shards keep to the limits."""
 
-LEAST_RAM_S = 0.3
-"""Seconds for the least RAM that an error names, where the search has not found it out."""
-
-
 POET_IR = "the input is poet IR"
 """Why parameters are not split."""
-
-
-class Source(Protocol):
-    """A step before its parameters are split."""
-
-    refused: str
-    """Why parameters are not split; empty if they may be."""
-
-    def splittable(self) -> Mapping[int, tuple[int, int]]:
-        """For each parameter the argument that stands for those split alike, and in how many shards
-        these can be had."""
-        ...
-
-    def build(
-        self, splits: tuple[Split, ...], late: Callable[[ModuleOp], bool]
-    ) -> tuple[ModuleOp, ScheduleOptions] | None:
-        """Annotated poet IR with those splits, and what to schedule it for. None where it becomes
-        too `late` for it once it is known how large the module is in shards."""
-        ...
-
-    def seconds(self, module: ModuleOp | None = None) -> float:
-        """What a module takes to become poet IR; None: the step as it is."""
-        ...
-
-
-@dataclass(frozen=True)
-class Found:
-    """A scheduled step and how it was found."""
-
-    step: Step
-    report: ScheduleReport
-
-
-@dataclass(frozen=True)
-class _Failure:
-    """A search of `spent_s` without a schedule, of a `candidate`, None for parameters as they
-    are."""
-
-    candidate: Candidate | None
-    diagnosis: Diagnosis
-    spent_s: float
 
 
 def search(
@@ -126,7 +81,7 @@ def search(
     return _Search(step, source, progress, tiles).run()
 
 
-class _Search:
+class _Search(Attempts):
     def __init__(
         self,
         step: Step,
@@ -134,54 +89,97 @@ class _Search:
         progress: ProgressCallback | None,
         tiles: Tiles | None,
     ) -> None:
-        self.step, self.asked, self.progress = step, step.asked, progress
+        super().__init__(step.asked, progress)
+        self.step = replace(step, asked=self.asked)
         self.refused = POET_IR if source is None else source.refused
         self.source = None if self.refused else source
         self.tiles = tiles
-        self.in_tiles: Diagnosis | None = None
-        """Why there is no schedule with kernels in tiles, where that was tried."""
-        self.least_in_tiles: LeastRam | None = None
-        """The least RAM with kernels in tiles, where that is known, and what it has `reserved`."""
-        self.reserved: tuple[tuple[str, int], ...] = ()
-        self.clock = step.asked.new_clock()
-        self.best: Found | None = None
+        self.in_tiles: TileAttempts | None = None
+        self.spent_s: dict[str, float] = {}
+        """By splits."""
+        self.shards: Iterator[Candidate] | None = None
+        """Parameters in shards that were not tried yet; None before the first."""
+        self.spare: dict[str, tuple[Step, Candidate]] = {}
+        """Shards that were tried, as they were before, by their splits."""
+        self.least_ns = 0
+        """What the step takes at least in any shards, without a search."""
+        self.in_time: InTime | None = None
+        """The only shards that may be in time, where that is known."""
         self.tried: list[Tried] = []
-        self.failures: list[_Failure] = []
+        self.failures: list[Failure] = []
         self.is_splittable = True
 
-    @property
-    def _left_s(self) -> float:
-        """What is left of the time limit, counted by work (`Clock.used_s`); 0 where it has
-        passed."""
-        if self.clock.left_s <= 0:
-            return 0.0
-        return max(0.0, self.clock.limit_s - self.clock.used_s)
+    def _turns(
+        self, ways: Sequence[Callable[[], None]]
+    ) -> Iterator[tuple[float, Callable[[], None]]]:
+        """The ways, each with its share of what is left of the time: all of them first, then that
+        which has found the best, then the other."""
+        if len(ways) < 2:
+            # Tiles with blocks of one size may need more than others have left.
+            shares = (1.0,) if self.in_tiles is None else (1 - FIRST_SHARE, 1.0)
+            yield from ((share, way) for way in ways for share in shares)
+            return
+        yield FIRST_SHARE, ways[0]
+        yield FIRST_SHARE / (1 - FIRST_SHARE), ways[1]
+        is_tiled = self.best is None or any(
+            tried.energy_nj == self.best.report.use.energy_nj for tried in self._tiled
+        )
+        first, second = ways if is_tiled else ways[::-1]
+        yield BEST_SHARE, first
+        yield 1.0, second
 
     def run(self) -> Found:
         """What `search` returns."""
         unsplit = self._unsplit()
+        self.least_ns = 0 if unsplit is None else unsplit.least_time_ns
         tiles = None if self.tiles is None or self.tiles.refused else self.tiles
+        least_nj = 0 if tiles is None else _least_in_tiles_nj(self.step)
         patience = 1.0 if unsplit is None else PATIENCE
         alone = unsplit is None and tiles is None
         self._try(self.step, None, patience, 1.0 if alone else 1 - OTHERS_SHARE)
-        failure = self.failures[-1].diagnosis if self.failures else None
-        late = self.best is not None and not self._left_s
-        if tiles is not None and not late and self._is_less(_least_nj(self.best, unsplit)):
-            self._in_tiles(tiles)
-        if self.source is not None and unsplit is not None:
-            failure = self._in_shards(self.source, unsplit)
+        least_nj = max(least_nj, _least_nj(self.best, unsplit))
+        ways: list[Callable[[], None]] = []
+        if tiles is not None:
+            self.in_tiles = TileAttempts(self, self.step, tiles, least_nj)
+            ways.append(self.in_tiles.run)
+        source = self.source
+        if source is not None and unsplit is not None:
+            ways.append(lambda: self._in_shards(source, unsplit))
+        try:
+            for share, way in self._turns(ways):
+                self.turn_s = self.clock.used_s + share * self.all_left_s
+                way()
+            self.turn_s = math.inf
+            self._again()
+        except KeyboardInterrupt:
+            self.interrupt()
+        if unsplit is not None:
+            self._cover_shards(unsplit)
         if self.best is not None:
             return self._chosen(self.best)
-        assert failure is not None
+        failure = self.failures[-1].diagnosis
+        if unsplit is not None:
+            failure = diagnosis_of(
+                self.failures, self.asked, unsplit, self._least_ns, self.is_splittable
+            )
         may_help = failure.proven and not failure.is_about_time
         if self.refused and may_help and not self.step.graph.has_shards:
             failure = replace(failure, splits=SplitSearch(refused=self.refused))
+        in_tiles = self.in_tiles
         if self.tiles is not None and not self.step.graph.has_shards:
-            failure = beside_tiles(failure, self.tiles, self.in_tiles, self.asked)
+            why = None if in_tiles is None else in_tiles.failure
+            tiles = self.tiles if in_tiles is None else in_tiles.tiles
+            failure = beside_tiles(failure, tiles, why, self.asked)
         failure = replace(failure, searched_s=self.clock.seconds)  # By all attempts.
-        least = _least_ram(self)
-        if least is not None and least.tiles:
-            failure = replace(failure, reserved=self.reserved)
+        may_split = self.source is not None and self.is_splittable
+        untried = None
+        if unsplit is not None and self.source is not None and len(self.failures) == 1:
+            # The deadline alone is why none were tried.
+            untried = shards_that_fit(self.source, unsplit)
+        tiled = None if in_tiles is None else in_tiles.least
+        least = least_ram_known(self.failures, self.step, may_split, untried, tiled)
+        if in_tiles is not None and least is not None and least.tiles:
+            failure = replace(failure, reserved=in_tiles.reserved)
         raise UnscheduledError.of(replace(failure, least_ram=least))
 
     def _unsplit(self) -> Candidate | None:
@@ -190,208 +188,177 @@ class _Search:
         if self.source is None:
             return None
         try:
-            return _candidate((), step_of(self.step.module.clone(), self.asked))
+            return candidate_of((), step_of(self.step.module.clone(), self.asked))
         except InputError as error:
             self.refused = error.message
             return None
 
     def _chosen(self, best: Found) -> Found:
         """The best that was found, with the bound for all that was tried, on its graph, too."""
-        bounds = [tried.bound_nj for tried in self.tried if tried.bound_nj is not None]
+        bounds = [tried.bound_nj for tried in self._all_tried if tried.bound_nj is not None]
         report = with_bound(best.report, min(bounds), self.asked.gap)
         report = replace(
             report,
-            tried=tuple(self.tried),
+            tried=tuple(self._all_tried),
             late=self.clock.left_s <= 0,
             solve_s=self.clock.seconds,  # Of all attempts.
         )
         describe(best.step.graph, report)
         return Found(best.step, report)
 
-    def _is_less(self, energy_nj: float) -> bool:
-        """Whether the best schedule takes more, beyond the gap, and the user waits for others."""
-        if self.best is None:
-            return True
-        report = self.best.report
-        return not report.interrupted and energy_nj < report.use.energy_nj * (1 - self.asked.gap)
+    @property
+    def _all_tried(self) -> list[Tried]:
+        """What came of all: whole kernels, kernels in tiles with blocks of any size, shards."""
+        whole = [tried for tried in self.tried if not tried.splits]
+        return whole + self._tiled + [tried for tried in self.tried if tried.splits]
 
-    def _in_tiles(self, tiles: Tiles) -> None:
-        """Schedules the step with kernels in tiles, unless they take too much whatever comes of it,
-        with pages in blocks of each of the sizes."""
-        try:
-            step = tiles.build()
-            least_nj = least_in_tiles_nj(step)
-            smallest = tiles.limited(step, self.asked, tiles.sizes[-1]).asked
-            if self._is_less(least_nj):
-                self.least_in_tiles = least_ram_in_tiles(step.graph, smallest)
-                self.reserved = smallest.budget.reserved
-            # Where whole kernels fit, the size of blocks makes little difference.
-            sizes = tiles.sizes if self.best is None else tiles.sizes[:1]
-            if _is_tight(self, sizes[0]):
-                sizes = sizes[::-1]
-            for number, block_bytes in enumerate(sizes):
-                if not self._is_less(least_nj):
-                    return
-                if number and not self._left_s:
-                    self._add_in_tiles(Tried("storage", "", None, least_nj, False, tiles=True))
-                    self.in_tiles = self.in_tiles and unproven(self.in_tiles)
-                    return
-                if step.graph.is_scheduled:
-                    step = tiles.build()
-                others = len(sizes) - number - 1 + (self.source is not None)
-                self._in_blocks(tiles.limited(step, self.asked, block_bytes), least_nj, others)
-        except InputError as error:
-            self.tiles = replace(tiles, refused=error.message)
-
-    def _in_blocks(self, step: Step, least_nj: int, others: int) -> None:
-        """Schedules the step of tiles with pages in blocks of one size, and takes that if it is
-        better by more than the gap. No tiles take less than `least_nj`. Others get as much of the
-        time each."""
-        limit_s = self._left_s / (1 + others)
-        asked = replace(step.asked, time_limit_s=limit_s, clock=self.clock)
-        try:
-            report = self._planned(replace(step, asked=asked))
-        except UnscheduledError as error:
-            found = error.diagnosis
-            if not found.proven:
-                found = replace(found, remedies=_remedies(step.asked, limit_s))
-            bound_nj = None if found.proven else least_nj
-            self._add_in_tiles(Tried("storage", "", None, bound_nj, True, tiles=True))
-            if self.in_tiles is None or self.in_tiles.proven or not found.proven:
-                self.in_tiles = found
-            return
-        if report is not None:
-            for tried in report.tried:
-                self._add_in_tiles(tried)
-            if self._is_less(report.use.energy_nj):
-                self._offer(Found(step, replace(report, least_in_tiles=self.least_in_tiles)))
-
-    def _add_in_tiles(self, tried: Tried) -> None:
-        """Notes what came of tiles with blocks of one size, as one with those of others."""
-        others = [other for other in self.tried if other.tiles]
-        self.tried = [other for other in self.tried if not other.tiles]
-        self.tried.append(tried if not others else tried.or_else(others[0]))
-
-    def _offer(self, found: Found) -> None:
-        """Takes what was found if it is better than what there is."""
-        energy_nj = found.report.use.energy_nj
-        if self.best is None or energy_nj < self.best.report.use.energy_nj:
-            self.best = found
-
-    def _planned(self, step: Step) -> ScheduleReport | None:
-        """What `plan_graph` finds; None if the user ended that and there is something already."""
-        try:
-            return plan_graph(step.graph, step.asked, self.progress)
-        except KeyboardInterrupt:
-            if self.best is None:
-                raise
-            best = self.best
-            self.best = replace(best, report=replace(best.report, interrupted=True))
-            return None
+    @property
+    def _tiled(self) -> list[Tried]:
+        return [] if self.in_tiles is None else self.in_tiles.tried
 
     def _try(
         self, step: Step, candidate: Candidate | None, patience: float, share: float = 1.0
     ) -> None:
         """Schedules one step in a `share` of the time that is left. A search without a schedule
         takes the share `patience` of that and leaves the rest to others."""
-        begin_s, left_s = self.clock.used_s, share * self._left_s
+        begin_s, left_s = self.clock.used_s, share * self.left_s
         splits = "" if candidate is None else splits_text(candidate.splits)
         try:
             asked = replace(step.asked, time_limit_s=left_s, patience=patience, clock=self.clock)
-            report = self._planned(replace(step, asked=asked))
+            report = self.planned(replace(step, asked=asked))
         except UnscheduledError as error:
             spent_s = self.clock.used_s - begin_s
             found = error.diagnosis
             if not found.proven:
-                found = replace(found, remedies=_remedies(step.asked, spent_s))
-            self.failures.append(_Failure(candidate, found, spent_s))
+                found = replace(found, remedies=remedies(step.asked, spent_s))
+            self.spent_s[splits] = spent_s
+            self.failures = [f for f in self.failures if f.candidate is not candidate]
+            self.failures.append(Failure(candidate, found, spent_s))
             if candidate is not None:
                 bound_nj = None if found.proven else candidate.least_nj
-                self.tried.append(Tried("storage", splits, None, bound_nj, searched=True))
+                self._add(Tried("storage", splits, None, bound_nj, searched=True))
             else:
                 self.tried += found.tried
             return
         if report is not None:
-            self.tried += [replace(tried, splits=splits) for tried in report.tried]
-            self._offer(Found(step, report))
+            self.spent_s[splits] = self.clock.used_s - begin_s
+            for tried in report.tried:
+                self._add(replace(tried, splits=splits))
+            self.offer(Found(step, report))
 
-    def _in_shards(self, source: Source, unsplit: Candidate) -> Diagnosis | None:
+    def _add(self, tried: Tried) -> None:
+        """Notes what came of a search, beside others for the same."""
+        same = [t for t in self.tried if tried.splits and t.splits == tried.splits]
+        self.tried = [t for t in self.tried if t not in same]
+        self.tried.append(reduce(Tried.again, [*same, tried]))
+
+    def _in_shards(self, source: Source, unsplit: Candidate) -> None:
         """Tries parameters in shards, ever finer ones until there is a schedule, and further as
-        long as they may be better than it. The diagnosis if there is no schedule."""
-        until_s = self.clock.used_s + BETTER_SHARE * self._left_s
-        least_ns = unsplit.least_time_ns
+        long as they may be better than it."""
 
         def over(candidate: Candidate = unsplit) -> bool:
             """Whether this one, and those that are finer, are of no interest."""
-            if self.best is None:
-                return self._too_late(least_ns) or not self._left_s
-            energy_nj = self.best.report.use.energy_nj
             # Transfers of shards take no less than those of the whole.
-            late = self.clock.used_s >= until_s or not self._left_s
-            late = late or self.best.report.interrupted
-            return late or candidate.least_nj >= energy_nj * (1 - self.asked.gap)
+            late = self.best is None and self._too_late(self.least_ns)
+            return late or not self.all_left_s or not self.is_less(candidate.least_nj)
 
         def late(module: ModuleOp | None = None) -> bool:
             """Whether there is no time to make poet IR of it, nor interest."""
             return over() or source.seconds(module) >= self.clock.left_s
 
-        wanted = not over(unsplit)
-        skipped = wanted and late()
-        if wanted and not skipped:
+        if self.shards is None:
+            if late():
+                return
             splittable = source.splittable()
             self.is_splittable = any(most > 1 for _, most in splittable.values())
-            if self.best is None and self.asked.deadline_ns is not None:
-                least_ns = self._least_time_ns(source, splittable, unsplit, late)
-            for tried in split_candidates(source, splittable, unsplit, late):
-                if not tried.splits or over(tried):
-                    break
-                self._try(Step(tried.module, tried.graph, tried.asked), tried, PATIENCE)
-        self._again()
-        if self.best is not None and not any(tried.splits for tried in self.tried):
-            time_over = skipped or self.clock.used_s >= until_s or not self._left_s
-            energy_nj = self.best.report.use.energy_nj
-            if time_over and unsplit.least_nj < energy_nj * (1 - self.asked.gap):
-                # What is said to be optimal covers them, too.
-                least_nj = int(unsplit.least_nj)
-                self.tried.append(Tried("storage", "any", None, least_nj, searched=False))
-        return None if self.best is not None else _failure(self, unsplit, least_ns)
+            self.shards = self._shards(source, splittable, unsplit, late)
+        else:
+            self._once_more(source)
+        while self.left_s and not over():
+            tried = next(self.shards, None)
+            if tried is None or not tried.splits or over(tried):
+                self.shards = iter(())
+                break
+            step = Step(tried.module, tried.graph, tried.asked)
+            self.spare[splits_text(tried.splits)] = step, tried
+            self._try_shards(source, splits_text(tried.splits))
+
+    def _once_more(self, source: Source) -> None:
+        """Schedules the best shards once more where the time was over, if that may help."""
+        waiting = [
+            tried
+            for tried in self.tried
+            if tried.splits and tried.bound_nj is not None and self.is_less(tried.bound_nj)
+        ]
+        if waiting:
+            best = min(waiting, key=lambda t: (t.energy_nj or math.inf, t.bound_nj or 0))
+            if self.left_s > self.spent_s[best.splits]:
+                self._try_shards(source, best.splits)
+
+    def _try_shards(self, source: Source, splits: str) -> None:
+        """Schedules some shards, and keeps them as they were."""
+        step, candidate = self.spare[splits]
+        self.spare[splits] = step_of(source.copy(step.module), step.asked), candidate
+        self._try(step, candidate, PATIENCE)
+
+    def _cover_shards(self, unsplit: Candidate) -> None:
+        """Lets what is said to be optimal cover shards for which there was no time."""
+        tried = any(tried.splits for tried in self.tried)
+        over = self.shards is None or not self.all_left_s
+        if self.best is not None and not tried and over and self.is_less(unsplit.least_nj):
+            least_nj = int(unsplit.least_nj)
+            self.tried.append(Tried("storage", "any", None, least_nj, searched=False))
 
     def _too_late(self, time_ns: int) -> bool:
         deadline_ns = self.asked.deadline_ns
         return deadline_ns is not None and time_ns > deadline_ns
 
-    def _least_time_ns(
+    def _shards(
         self,
         source: Source,
         splittable: Mapping[int, tuple[int, int]],
         unsplit: Candidate,
         late: Callable[[ModuleOp | None], bool],
-    ) -> int:
-        """What the step takes at least in any shards that fit, as far as it is proven by a search
-        over them in a share of the time. Those that may be in time are tried."""
+    ) -> Iterator[Candidate]:
+        """Shards that may fit. With a deadline, where nothing else is found, first those that are
+        left by a search in a share of the time; if that leaves no others, they are all."""
+        every = split_candidates(source, splittable, unsplit, late)
+        ram_bytes, deadline_ns = self.asked.budget.total_bytes, self.asked.deadline_ns
+        if self.best is not None or deadline_ns is None:
+            return every
         device = self.asked.device
         storage = None if device is None else storage_of(device)
-        # There is no work in this that is counted.
-        until_s = self.clock.seconds + PROOF_SHARE * self.clock.left_s
-        ram_bytes, deadline_ns = self.asked.budget.total_bytes, self.asked.deadline_ns
-        assert storage is not None and ram_bytes is not None and deadline_ns is not None
+        until_s = self.clock.used_s + PROOF_SHARE * self.left_s
+        assert storage is not None and ram_bytes is not None
 
         def build(splits: tuple[Split, ...]) -> Candidate | None:
-            if late(None) or self.clock.seconds > until_s:
+            if late(None) or self.clock.used_s > until_s:
                 return None
-            built = source.build(splits, late)
-            return None if built is None else _candidate(splits, step_of(*built))
+            return built_candidate(source, splits, unsplit, late)
 
         groups: dict[int, list[int]] = {}
         for argument, (stands, _) in splittable.items():
             groups.setdefault(stands, []).append(argument)
         left = in_time(build, unsplit, groups, storage, ram_bytes, deadline_ns)
-        for tried in left.candidates:
-            if self.best is None and tried.splits and not late(None):
-                order_graph(tried.graph)
-                self._try(Step(tried.module, tried.graph, tried.asked), tried, PATIENCE)
-        proven = not left.others and not left.candidates
-        return left.least_time_ns if proven else unsplit.least_time_ns
+        in_shards = tuple(tried for tried in left.candidates if tried.splits)
+        for tried in in_shards:
+            order_graph(tried.graph)
+        if left.others:
+            return chain(in_shards, every)
+        self.in_time = replace(left, candidates=in_shards)
+        return iter(in_shards)
+
+    @property
+    def _least_ns(self) -> int:
+        """What the step takes at least in any shards, as far as that is proven."""
+        tried = [f.diagnosis for f in self.failures if f.candidate is not None]
+        proven = all(found.proven for found in tried)
+        if self.in_time is None or len(tried) < len(self.in_time.candidates) or not proven:
+            return self.least_ns
+        # None of those that were tried is in time.
+        deadline_ns = self.asked.deadline_ns or 0
+        late_ns = (max(deadline_ns + 1, found.time_bound_ns or 0) for found in tried)
+        return min((self.in_time.least_time_ns, *late_ns))
 
     def _again(self) -> None:
         """Schedules what is not settled once more, in the time that is left by others, as long as
@@ -400,7 +367,7 @@ class _Search:
         while waiting and self.best is None:
             share = 1 / len(waiting)
             failure = waiting.pop(0)
-            if self._left_s * share <= failure.spent_s:
+            if self.left_s * share <= failure.spent_s:
                 continue
             candidate = failure.candidate
             self.failures.remove(failure)
@@ -412,77 +379,13 @@ class _Search:
             self._try(step, candidate, share)
 
 
-def _failure(search: _Search, unsplit: Candidate, least_ns: int) -> Diagnosis:
-    """The diagnosis where there is no schedule, with or without shards, which take `least_ns`
-    at least: that of what was tried last without a proof; else, where the deadline is what is
-    missed, that of the fastest; else the last. It is a proof if no shards can change what is
-    proven."""
-    first = next(f.diagnosis for f in search.failures if f.candidate is None)
-    total_bytes = search.asked.budget.total_bytes
-    assert total_bytes is not None
-    if first.reason is Reason.RAM:
-        first = replace(first, whole=("parameters",))
-    if search._too_late(least_ns) and first.proven:
-        if least_ns >= (first.time_bound_ns or math.inf):
-            return first
-        return replace(first, splits=SplitSearch(least_time_ns=least_ns))
-    if unsplit.ends_bytes > total_bytes and first.proven:
-        return replace(first, splits=SplitSearch(ends_bytes=unsplit.ends_bytes))
-    unproven = [f for f in search.failures if not f.diagnosis.proven]
-    late = [f for f in search.failures if f.diagnosis.is_about_time]
-    told = (unproven or search.failures)[-1]
-    fastest = bool(late) and not unproven
-    if fastest:
-        told = min(late, key=lambda f: _makespan_ns(f.diagnosis))
-    if not search.is_splittable:
-        return replace(told.diagnosis, splits=SplitSearch(splittable=False))
-    splits = SplitSearch(
-        tried=len(search.failures) - 1,
-        shown="" if told.candidate is None else splits_text(told.candidate.splits),
-        fastest=fastest,
-    )
-    return replace(told.diagnosis, proven=False, splits=splits)
-
-
-def _is_tight(search: _Search, block_bytes: int) -> bool:
-    """Whether there may be no schedule in tiles with pages in such blocks, and there is one
-    with the smallest ones."""
-    least, ram_bytes = search.least_in_tiles, search.asked.budget.total_bytes
-    if least is None or least.known_bytes is None or ram_bytes is None:
-        return False
-    more_bytes = block_bytes - dict(search.reserved).get(BLOCK, 0)
-    return least.known_bytes <= ram_bytes < least.known_bytes + more_bytes
-
-
-def _least_ram(search: _Search) -> LeastRam | None:
-    """What is known and what is proven of the RAM that is needed, whatever time it takes."""
-    asked = search.asked
-    if asked.arena_bytes is None:
-        return None
-    view = _most_frugal(search.step.graph, asked)
-    bound_bytes = ram_needed_in_any_order(instance_of(view.problem, asked))[0]
-    if search.source is not None and search.is_splittable:
-        bound_bytes = min(bound_bytes, ends_bytes(view.problem))
-    known: list[tuple[int, str]] = []
-    for failure in search.failures:
-        candidate, bytes = failure.candidate, failure.diagnosis.known_bytes
-        if bytes is None and (candidate is None or failure is search.failures[-1]):
-            graph, options = search.step.graph, asked
-            if candidate is not None:
-                graph, options = candidate.graph, candidate.asked
-            instance = instance_of(_most_frugal(graph, options).problem, options)
-            bytes = least_ram(instance, LEAST_RAM_S, other_orders=False).known
-            bytes = None if bytes is None else bytes + options.budget.reserved_bytes
-        if bytes is not None:
-            known.append((bytes, "" if candidate is None else splits_text(candidate.splits)))
-    known_bytes, splits = min(known, default=(None, ""))
-    least = LeastRam(known_bytes, bound_bytes + asked.budget.reserved_bytes, splits)
-    tiled = search.least_in_tiles
-    if tiled is None:
-        return least
-    if known_bytes is None or (tiled.known_bytes or math.inf) < known_bytes:
-        least = replace(tiled, bound_bytes=least.bound_bytes)
-    return replace(least, bound_bytes=min(least.bound_bytes, tiled.bound_bytes))
+def _least_in_tiles_nj(step: Step) -> int:
+    """Energy that an unscheduled step takes with kernels in any tiles; 0 where that is not known,
+    as there may be none."""
+    try:
+        return least_in_tiles_nj(step)
+    except InputError:
+        return 0
 
 
 def _least_nj(best: Found | None, unsplit: Candidate | None) -> int:
@@ -492,93 +395,3 @@ def _least_nj(best: Found | None, unsplit: Candidate | None) -> int:
     if best is None or best.report.params != "storage":
         return least_nj
     return max(least_nj, Instance(best.report.problem).least_energy_nj)
-
-
-def _makespan_ns(diagnosis: Diagnosis) -> float:
-    """The shortest makespan known where the deadline is missed."""
-    return math.inf if diagnosis.fastest_ns is None else diagnosis.fastest_ns
-
-
-def _remedies(asked: ScheduleOptions, seconds: float) -> tuple[str, ...]:
-    """What to change where a search that took `seconds` found nothing."""
-    changes = ["more --ram"] if asked.arena_bytes is not None else []
-    changes += ["a later --deadline"] if asked.deadline_ns is not None else []
-    # A search that finds nothing leaves time for others.
-    if seconds >= asked.time_limit_s * PATIENCE**2 / 2:
-        changes.append("a longer --time-limit")
-    return tuple(changes or ["another --strategy"])
-
-
-def _most_frugal(graph: GraphOp, asked: ScheduleOptions) -> GraphView:
-    """The problem with the parameters where they need least RAM, of where they may be."""
-    may_be_stored = asked.device is not None and asked.device.storage is not None
-    may_be_stored &= asked.ram_scope == "all"
-    asked = replace(asked, budget=replace(asked.budget, total_bytes=None), deadline_ns=None)
-    if graph.has_shards or (asked.params != "ram" and may_be_stored):
-        try:
-            return problem_view(graph, replace(asked, params="storage"))
-        except InputError:
-            if asked.params == "storage":
-                raise
-    return problem_view(graph, replace(asked, params="ram"))
-
-
-def split_candidates(
-    source: Source,
-    splittable: Mapping[int, tuple[int, int]],
-    unsplit: Candidate,
-    late: Callable[[ModuleOp | None], bool] = lambda module: False,
-) -> Iterator[Candidate]:
-    """The step with its parameters in shards and on storage so that it may fit into the RAM; see
-    `split_candidates.candidates`. The search ends when it is too `late` to begin or go on with a
-    module."""
-    total_bytes = unsplit.asked.budget.total_bytes
-    assert total_bytes is not None
-
-    def build(splits: tuple[Split, ...]) -> Candidate | None:
-        built = None if late(None) else source.build(splits, late)
-        return None if built is None else _candidate(splits, step_of(*built))
-
-    for found in candidates(build, unsplit, splittable, total_bytes):
-        # What does not fit in any order is for the message only, and needs no order.
-        if found.splits and found.needed_bytes <= total_bytes:
-            order_graph(found.graph)
-        yield found
-
-
-def split_candidate(source: Source, splits: tuple[Split, ...]) -> Candidate:
-    """The step with those splits, ready to be scheduled."""
-    built = source.build(splits, lambda module: False)
-    assert built is not None
-    found = _candidate(splits, step_of(*built))
-    order_graph(found.graph)
-    return found
-
-
-def _candidate(splits: tuple[Split, ...], step: Step) -> Candidate:
-    """What an unscheduled graph needs at least, with parameters on storage."""
-    unlimited = replace(step.asked.budget, total_bytes=None)
-    asked = replace(step.asked, budget=unlimited, deadline_ns=None, params="storage")
-    view = problem_view(step.graph, asked)
-    device = asked.device
-    assert device is not None
-    storage = storage_of(device)
-    assert storage is not None
-    instance = instance_of(view.problem, asked)
-    needed_bytes, operation = ram_needed_in_any_order(instance)
-    used_bytes = unlimited.used_bytes
-    return Candidate(
-        splits,
-        step.module,
-        step.graph,
-        step.asked,
-        used_bytes(needed_bytes),
-        used_bytes(ends_bytes(view.problem)),
-        None if operation is None else view.computes[operation],
-        least_time_ns(view, storage, device),
-        least_energy_nj(view, device),
-        lambda still_open: max(
-            least_time_ns(view, storage, device, still_open),
-            0 if still_open else time_needed(instance),
-        ),
-    )

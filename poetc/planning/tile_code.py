@@ -60,12 +60,12 @@ class TileCode:
             self.functions[tiled.function] = new
         return self.functions[tiled.function]
 
-    def settle(self, way: TiledKernel) -> bool:
-        """Finds out what the kernel costs in tiles; whether it was not known before."""
+    def settle(self, way: TiledKernel) -> int:
+        """Finds out what the kernel costs in tiles: of how many nests that was not known."""
         # What is on storage makes next to no difference.
         fresh = {key: tiled for key, tiled in _nests(way) if key not in self.known}
         self.known.update({key: self._computing(tiled) for key, tiled in fresh.items()})
-        return bool(fresh)
+        return len(fresh)
 
     def cost(self, way: TiledKernel, costs: SliceCosts) -> CostAttr:
         """The cost of the kernel in tiles with its transfers, or no more than that where it is not

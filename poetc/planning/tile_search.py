@@ -37,6 +37,9 @@ _SHARES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
 """Of the RAM, for which tiles are looked for one after another until some fit."""
 
 
+_WEIGH, _TILE = 1e-3, 1.5e-3
+"""Work of weighing the tilings of a nest within some RAM, and of making the function of one."""
+
 _PRECISION = 32
 """The least RAM of a kernel in tiles is looked for up to such a part of it."""
 
@@ -91,7 +94,7 @@ class KernelTiles:
     """Looks for tiles of one kernel, with transfers at `costs`.
 
     `streamable` are the operands and results that can be on storage: none where no tiles are
-    known.
+    known. `work` is what was done for it so far (`schedule/model/clock.py`).
     """
 
     def __init__(self, kernel: FuncOp, costs: SliceCosts) -> None:
@@ -116,6 +119,10 @@ class KernelTiles:
         if key not in self._found:
             self._found[key] = self._fastest(streamed, limit_bytes)
         return self._found[key]
+
+    @property
+    def work(self) -> float:
+        return sum(nest.work for nest in self._nests.values())
 
     def front(self, streamed: frozenset[int], limit_bytes: int, most: int) -> list[TiledKernel]:
         """At most so many ways with growing speed and RAM up to a limit, the fastest first: each
@@ -274,6 +281,7 @@ class _LoopTiles:
         self.pages = frozenset[int]().union(*map(_pages, nests))
         self.model, self.places = _one_nest(*nests) if len(nests) == 1 else _two_nests(*nests)
         self._tiled: dict[tuple[object, ...], TileLoop | None] = {}
+        self.work = 0.0
         if self.model is None:
             return
         # Loops that `tile` keeps whole, such as those of a block of a sum.
@@ -311,6 +319,7 @@ class _LoopTiles:
         """The nests in these tiles of the loops of the model, by their numbers."""
         key = tiles, streamed
         if key not in self._tiled:
+            self.work += _TILE * len(self.nests)
             own = [tuple((places[n], size) for n, size in tiles) for places in self.places]
             try:
                 tiled = [
@@ -343,6 +352,7 @@ class _LoopTiles:
             searches.append(self.in_turn)
         # The search takes a result for the place of its sums.
         for share in _SHARES:
+            self.work += _WEIGH * len(searches)
             fronts = [s.front(limit_bytes * share, resident=resident) for s in searches]
             for found in sorted(itertools.chain(*fronts), key=lambda tiled: tiled.transfer_ns):
                 if all(number in self.places[0] for number, _ in found.tiles):

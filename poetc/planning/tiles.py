@@ -18,11 +18,15 @@ from poetc.planning.problem import ScheduleOptions, instance_of, problem_view
 from poetc.planning.solver import kernel_of
 from poetc.planning.variants import KnownTiles
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
+from poetc.schedule.model.clock import Clock
 from poetc.schedule.search.infeasibility import least_ram
 from poetc.units import format_bytes
 
 LEAST_S = 0.3
 """Seconds for a schedule in the least RAM, once it is known which tiles need least."""
+
+TOLD_S = 4.0
+"""Seconds of a time limit for those tiles, where they are for a message only."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,14 @@ class Step:
 class Tiles:
     """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
     if that were not asked for (`possible`), the bytes of a block of a page (None: of a size that is
-    tried), the step with the kernels that tiles are made of, ordered, and what is `known` of its
-    tiles."""
+    tried), the step with the kernels that tiles are made of, ordered, the seconds that it takes to
+    build it, and what is `known` of its tiles."""
 
     refused: str
     possible: bool
     block_bytes: int | None
     build: Callable[[], Step]
+    seconds: float = 0.0
     known: KnownTiles = field(default_factory=KnownTiles)
 
     @property
@@ -159,7 +164,8 @@ def _told(tiles: Tiles, asked: ScheduleOptions) -> LeastRam | None:
     try:
         step = tiles.build()
         asked = tiles.limited(step, asked, tiles.sizes[-1]).asked
-        return least_ram_in_tiles(step.graph, asked)
+        clock = Clock(TOLD_S, counted=asked.counted)
+        return least_ram_in_tiles(step.graph, replace(asked, clock=clock, time_limit_s=TOLD_S))
     except InputError:
         # Not even by other options.
         return None

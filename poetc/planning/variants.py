@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -26,9 +27,13 @@ from poetc.planning.tile_loops import stream_of
 from poetc.planning.tile_search import KernelTiles, TiledKernel, pairs
 from poetc.schedule.arena.pack import round_up
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
+from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Operation, Place, Problem, Step, Variant
 from poetc.schedule.model.rebuild import share
+
+ARRANGE = 8e-3
+"""Work of arranging the loops of a function of tiles."""
 
 _SMALL = 32
 """A tensor that takes at most such a part of the RAM is resident wherever that is possible."""
@@ -50,24 +55,33 @@ class KnownTiles:
 
 
 def with_variants(
-    view: GraphView, device: Device, ram_bytes: int | None, align: int, known: KnownTiles
+    view: GraphView,
+    device: Device,
+    ram_bytes: int | None,
+    align: int,
+    known: KnownTiles,
+    effort: Effort,
 ) -> GraphView:
     """`view`, of an unscheduled graph whose kernels are lowered, with variants that run within
     `ram_bytes` at the costs of `device`; without a limit with those that need as little RAM as is
-    known to be possible, where it is they that need most, whatever they cost. Raises InputError
-    where it has no storage."""
-    made = _Variants(view, device, slice_costs(device), align, known)
+    known to be possible, where it is they that need most, whatever they cost. Where the `effort` is
+    over before, some are left out. Raises InputError where it has no storage."""
+    made = _Variants(view, device, slice_costs(device), align, known, effort)
     any_tiles = made.least_problem(ram_bytes)
     instance = Instance(any_tiles)
     needed_bytes, _ = ram_needed_in_any_order(instance)
     in_time = time_needed(instance) <= (any_tiles.deadline_ns or math.inf)
-    for k in range(instance.n):
-        if ram_bytes is None:
-            made.offer_smallest(k, needed_bytes)
-        elif needed_bytes <= ram_bytes and in_time:
-            made.offer(k, ram_bytes, needed_bytes)
+    turns: deque[Iterator[bool]] = deque()
+    if ram_bytes is None or (needed_bytes <= ram_bytes and in_time):
         # Else there is no schedule in any tiles.
-    return replace(made.tiled(), any_tiles=any_tiles)
+        turns.extend(made.offers(k, ram_bytes, needed_bytes) for k in range(instance.n))
+    while turns and not effort.over:
+        # One way of each operation after the other, so that each has some when the effort is over.
+        turn = turns.popleft()
+        if next(turn, False):
+            turns.append(turn)
+    made.view = replace(view, any_tiles=any_tiles, left_out=bool(turns))
+    return made.tiled()
 
 
 def drop_kernels(graph: GraphOp, before: Iterable[RunOp]) -> None:
@@ -106,6 +120,7 @@ class _Variants:
     costs: SliceCosts
     align: int
     known: KnownTiles
+    effort: Effort
     offered: dict[int, list[_Way]] = field(default_factory=dict)
     """Of each operation the ways to run it, whether they are worth it or not."""
     names: dict[int, str] = field(default_factory=dict)
@@ -132,12 +147,13 @@ class _Variants:
 
     def settle(self, ways: Ways, steps: Sequence[Step]) -> tuple[GraphView, GraphView] | None:
         """What `GraphView.settle` does, of the view with these ways."""
-        fresh = [
+        arranged = sum(
             self._code(step.operation).settle(ways[step.operation][step.variant].tiled)
             for step in steps
             if isinstance(step, Compute) and step.variant is not None
-        ]
-        return (self._view(ways), self.tiled()) if any(fresh) else None
+        )
+        self.effort.spend(ARRANGE * arranged)
+        return (self._view(ways), self.tiled()) if arranged else None
 
     def problem(self, variants: Callable[[int], tuple[Variant, ...]]) -> Problem:
         """The problem with these variants of each operation."""
@@ -187,39 +203,37 @@ class _Variants:
         positions, _ = self._streamable(k, kernel)
         return kernel.least_moving_ns(positions[v], written)
 
-    def offer(self, k: int, ram_bytes: int, least_bytes: int) -> None:
-        """Finds ways to run operation `k` within some RAM, among them the one in `least_bytes` or
-        the least that is found."""
+    def offers(self, k: int, ram_bytes: int | None, least_bytes: int) -> Iterator[bool]:
+        """Offers ways to run operation `k`, yielding True after each look for some: first that in
+        `least_bytes`, or the least that is found; then those within the RAM, if it is limited."""
         kernel = self._kernel(k)
         if kernel is None:
             return
         operation, unit = self.view.problem.operations[k], self._unit(k)
         positions, streamable = self._streamable(k, kernel)
         found = self.offered.setdefault(k, [])
-        for streamed in self._sets(operation, positions, streamable, kernel, ram_bytes):
+
+        def front(streamed: frozenset[int], room_bytes: int, most: int | None) -> None:
             at = frozenset().union(*(positions[v] for v in streamed))
+            before, room_bytes = kernel.work, room_bytes // unit * unit
+            if most is not None:
+                found.extend(_Way(streamed, way) for way in kernel.front(at, room_bytes, most))
+            elif (way := kernel.smallest(at, max(0, room_bytes))) is not None:
+                found.append(_Way(streamed, way))
+            self.effort.spend(kernel.work - before)
+
+        every = frozenset(streamable)
+        whole_bytes = self._resident_bytes(k, frozenset(), shared=True) + operation.workspace_bytes
+        if every and whole_bytes > least_bytes:
+            front(every, least_bytes - self._resident_bytes(k, every, shared=True), None)
+            yield True
+        if ram_bytes is None:
+            return
+        for streamed in self._sets(operation, positions, streamable, kernel, ram_bytes):
             # In place results take no room, where what they replace dies; or they do.
             for count, shared in ((_WAYS, True), (1, False)):
-                room_bytes = ram_bytes - self._resident_bytes(k, streamed, shared)
-                ways = kernel.front(at, room_bytes // unit * unit, count)
-                found += (_Way(streamed, way) for way in ways)
-        self.offer_smallest(k, least_bytes)
-
-    def offer_smallest(self, k: int, ram_bytes: int) -> None:
-        """Finds the way to run operation `k` that streams all that it can, within some RAM if
-        possible, and else in as little as is found."""
-        kernel = self._kernel(k)
-        if kernel is None:
-            return
-        positions, streamable = self._streamable(k, kernel)
-        if not streamable:
-            return
-        streamed, unit = frozenset(streamable), self._unit(k)
-        room_bytes = ram_bytes - self._resident_bytes(k, streamed, shared=True)
-        at = frozenset().union(*(positions[v] for v in streamed))
-        way = kernel.smallest(at, max(0, room_bytes) // unit * unit)
-        if way is not None:
-            self.offered.setdefault(k, []).append(_Way(streamed, way))
+                front(streamed, ram_bytes - self._resident_bytes(k, streamed, shared), count)
+            yield True
 
     def _undominated(self, k: int, found: Sequence[_Way]) -> tuple[_Way, ...]:
         """Those than which none needs less RAM, energy and time, moving whole tensors in place of
