@@ -336,8 +336,8 @@ class Program:
         """The comment in the header on the function that a step calls between computes."""
         return ""
 
-    def lookup(self, places: Sequence[TensorPlace]) -> list[str]:
-        """The body of `model_argument` or `model_result`."""
+    def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
+        """The body of `model_argument` or `model_result`, as `kind` says."""
         raise NotImplementedError
 
     def _access(self, kind: str, pointer: str, places: Sequence[TensorPlace]) -> list[str]:
@@ -345,7 +345,7 @@ class Program:
         return [
             f"{pointer}{self.name}_{kind}({', '.join([*self.first(), 'uint32_t i'])})",
             "{",
-            *(_checked(places, "NULL", unused) + (self.lookup(places) if places else [])),
+            *(_checked(places, "NULL", unused) + (self.lookup(kind, places) if places else [])),
             "}",
             "",
             *self._table("uint32_t", f"{kind}_bytes", [str(place.bytes) for place in places]),

@@ -199,7 +199,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             and not any(isinstance(use.operation, RunOp) for use in self.graph.arguments[i].uses)
         ]
 
-    def lookup(self, places: Sequence[TensorPlace]) -> list[str]:
+    def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
         """By the offset in the arena."""
         offsets = [str(place.offset) if place.in_arena else "UINT32_MAX" for place in places]
         found = self.at("offset[i]")
