@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,8 +39,12 @@ class Walk:
     graph: GraphOp
     in_ram: dict[SSAValue, int] = field(default_factory=dict)
     """Tensors in RAM, with their bytes: none for those in buffers of the caller."""
+    ram_bytes: int = 0
+    """Of all of them."""
+    placed: list[SSAValue] = field(default_factory=list)
+    """Those that have bytes in the arena, by their places, which are apart from each other."""
     place: Callable[[SSAValue], int | None] = field(default_factory=lambda: cache(offset_of))
-    """`offset_of`, looked up once: each value is compared with all others in RAM."""
+    """`offset_of`, looked up once: each value is compared with others in RAM."""
     pages: set[SSAValue] = field(default_factory=set)
     ended: dict[SSAValue, str] = field(default_factory=dict)
     """Values that were in RAM, and how that ended."""
@@ -200,7 +205,25 @@ class Walk:
     def _begin(self, value: SSAValue, op: Operation) -> None:
         if self.is_planned:
             self._verify_place(value, op)
-        self.in_ram[value] = self._bytes(value)
+        size = self.in_ram[value] = self._bytes(value)
+        self.ram_bytes += size
+        if self.is_planned and size:
+            insort(self.placed, value, key=self._start)
+
+    def _start(self, value: SSAValue) -> int:
+        """The offset of a value that has one."""
+        offset = self.place(value)
+        assert offset is not None
+        return offset
+
+    def _overlapping(self, offset: int, size: int) -> SSAValue | None:
+        """A tensor that has some of these bytes of the arena, if there is one."""
+        # As tensors are apart, the last one that begins before the end is the one to end last.
+        before = bisect_left(self.placed, offset + size, key=self._start)
+        if not before:
+            return None
+        last = self.placed[before - 1]
+        return last if offset < self._start(last) + self.in_ram[last] else None
 
     def _bytes(self, value: SSAValue) -> int:
         return 0 if value in self.callers else tensor_bytes(value.type)
@@ -213,7 +236,10 @@ class Walk:
                 raise fault(
                     op, f"{name_of(value)} is {how} before {transfer_name(start)} is waited for"
                 )
-        del self.in_ram[value]
+        size = self.in_ram.pop(value)
+        self.ram_bytes -= size
+        if self.is_planned and size:
+            del self.placed[bisect_left(self.placed, self._start(value), key=self._start)]
         where = source_location(op)
         self.ended[value] = f"{how} by {op_name(op)}" if isinstance(op, FreeOp) else how
         if where is not None:
@@ -221,11 +247,10 @@ class Walk:
 
     def _fits(self, op: Operation, new: dict[SSAValue, int], workspace_bytes: int = 0) -> None:
         """While `op` runs, RAM holds what is there, what it makes and its workspace."""
-        buffers = self.in_ram | new
-        needed = sum(buffers.values()) + workspace_bytes
+        needed = self.ram_bytes + sum(new.values()) + workspace_bytes
         if self.budget is None or needed <= self.budget:
             return
-        parts = [f"{name_of(value)} {bytes}" for value, bytes in _largest(buffers)]
+        parts = [f"{name_of(value)} {bytes}" for value, bytes in _largest(self.in_ram | new)]
         if workspace_bytes:
             parts.insert(0, f"workspace {workspace_bytes}")
         raise fault(
@@ -271,14 +296,9 @@ class Walk:
 
     def _verify_alone(self, op: Operation, what: str, offset: int, size: int) -> None:
         """Nobody else has bytes of cache lines that `what` takes."""
-        for other, other_size in self.in_ram.items():
+        if (other := self._overlapping(offset, size)) is not None:
             at = self.place(other)
-            if (
-                other not in self.callers
-                and at is not None
-                and overlap(offset, size, at, other_size)
-            ):
-                raise fault(op, f"{what} shares a cache line with {name_of(other)} at offset {at}")
+            raise fault(op, f"{what} shares a cache line with {name_of(other)} at offset {at}")
 
     def _verify_workspace(self, op: RunOp) -> None:
         size = op.cost.workspace if op.cost else 0
@@ -302,17 +322,12 @@ class Walk:
             raise fault(
                 op, f"{what} at offset {offset} with {size} bytes ends past the arena of {arena}"
             )
-        for other, other_size in self.in_ram.items():
-            if other in self.callers:
-                continue
-            at = self.place(other)
-            assert at is not None
-            if overlap(offset, size, at, other_size):
-                raise fault(
-                    op,
-                    f"{what} at offset {offset} with {size} bytes overlaps {name_of(other)} "
-                    f"at offset {at} with {other_size} bytes",
-                )
+        if (other := self._overlapping(offset, size)) is not None:
+            raise fault(
+                op,
+                f"{what} at offset {offset} with {size} bytes overlaps {name_of(other)} "
+                f"at offset {self.place(other)} with {self.in_ram[other]} bytes",
+            )
         for start in self.under_way:
             if not isinstance(start, PageInStartOp) or start.tensor not in self.in_ram:
                 continue
