@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
@@ -271,8 +272,29 @@ Walk = tuple[Along | None, ...]
 """For each operand how it is walked; None: all of it is read for each piece."""
 
 
+class Fuses(Enum):
+    """How `poet-fuse` puts an operation into kernels."""
+
+    POINT = auto()
+    """Element by element: where it is read, unless that is too often."""
+    VIEW = auto()
+    """Moves elements only: an index map where it is read."""
+    LEAF = auto()
+    """Has no operands that are read: where it is read."""
+    LOOKUP = auto()
+    """Reads elements of a table: a clone of it would keep the whole table alive."""
+    REDUCTION = auto()
+    """Shares loops with others over the same elements."""
+    ANCHOR = auto()
+    """At most one in a kernel, with element-wise operations behind it."""
+    LOOP = auto()
+    """A kernel of its own: its operands and results are stored."""
+
+
 class StablehloOp(IRDLOperation):
     """A pure op with one result."""
+
+    FUSES: ClassVar[Fuses] = Fuses.POINT
 
     result = result_def(TensorType)
     traits = traits_def(Pure())

@@ -1,7 +1,7 @@
 """Operations without operands: constants and counting."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, TensorType
@@ -15,6 +15,7 @@ from poetc.ir.stablehlo import semantics
 from poetc.ir.stablehlo.base import (
     Array,
     FloatFacts,
+    Fuses,
     IntRange,
     PrettyOp,
     Walk,
@@ -31,6 +32,7 @@ from poetc.ir.stablehlo_attributes import parse_int
 class ConstantOp(PrettyOp):
     """A tensor known at compile time."""
 
+    FUSES: ClassVar = Fuses.LEAF
     name = "stablehlo.constant"
     value = prop_def(DenseIntOrFPElementsAttr)
 
@@ -86,6 +88,7 @@ class ConstantOp(PrettyOp):
 class IotaOp(PrettyOp):
     """Each element is its index along a dimension."""
 
+    FUSES: ClassVar = Fuses.LEAF
     name = "stablehlo.iota"
     iota_dimension = prop_def(IntegerAttr)
 

@@ -17,6 +17,7 @@ from poetc.ir.stablehlo.base import (
     INTS,
     Array,
     FloatFacts,
+    Fuses,
     PrettyOp,
     Walk,
     check,
@@ -36,6 +37,7 @@ from poetc.ir.stablehlo_attributes import Dims, PrecisionAttr
 class ContractionOp(PrettyOp, ReductionOp):
     """Sums of products of elements of two operands; each sum starts from +0.0."""
 
+    FUSES: ClassVar = Fuses.ANCHOR
     OPERANDS: ClassVar[int] = 2
     RESUMED: ClassVar[type[ResumedOp]]
     """The operation that goes on with sums of this one."""

@@ -1,6 +1,7 @@
 """Operations whose body is any arithmetic: loops that carry several values, and sorting."""
 
 from collections.abc import Hashable, Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1, i32
@@ -24,6 +25,7 @@ from poetc.ir.stablehlo.base import (
     INTS,
     Along,
     Array,
+    Fuses,
     Value,
     Walk,
     check,
@@ -51,6 +53,7 @@ class FoldOp(ReductionOp):
     next values. The last operands are what they are at first.
     """
 
+    FUSES: ClassVar = Fuses.ANCHOR
     name = "resume.fold"
     arguments = var_operand_def(TensorType)
     dimensions = prop_def(INTS)

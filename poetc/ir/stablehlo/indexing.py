@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -26,6 +27,7 @@ from poetc.ir.stablehlo.base import (
     Along,
     Array,
     FloatFacts,
+    Fuses,
     Head,
     PrettyOp,
     StablehloOp,
@@ -114,6 +116,7 @@ def _check_indices(
 class GatherOp(StablehloOp):
     """Slices of the operand at computed, clamped positions."""
 
+    FUSES: ClassVar = Fuses.LOOKUP
     name = "stablehlo.gather"
     operand = operand_def(TensorType)
     indices = operand_def(TensorType)
@@ -247,6 +250,7 @@ class ScatterOp(ReductionOp):
     """The operand, with windows of updates put in at computed positions, one after the other, as
     the body says. A window that is not wholly inside is left out."""
 
+    FUSES: ClassVar = Fuses.ANCHOR
     name = "stablehlo.scatter"
     operand = operand_def(TensorType)
     indices = operand_def(TensorType)

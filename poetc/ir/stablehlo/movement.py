@@ -19,6 +19,7 @@ from poetc.ir.stablehlo.base import (
     Along,
     Array,
     FloatFacts,
+    Fuses,
     Head,
     IntRange,
     PrettyOp,
@@ -49,6 +50,7 @@ from poetc.ir.stablehlo_attributes import Dims, parse_int
 class MovementOp(PrettyOp):
     """An operation whose result has elements of its operands only, of all of them."""
 
+    FUSES: ClassVar = Fuses.VIEW
     ONE_SOURCE: ClassVar[bool] = True
     """Whether all elements are those of the first operand."""
 

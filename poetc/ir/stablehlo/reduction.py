@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import LocationAttr, TensorType
@@ -17,6 +18,7 @@ from poetc.ir.stablehlo.base import (
     Along,
     Array,
     FloatFacts,
+    Fuses,
     PrettyOp,
     Value,
     Walk,
@@ -126,6 +128,7 @@ def check_reducer(region: Region, element_type: Attribute, kinds: Sequence[str])
 class ReduceOp(PrettyOp, ReductionOp):
     """Combines all elements along some dimensions, starting from `init`."""
 
+    FUSES: ClassVar = Fuses.REDUCTION
     name = "stablehlo.reduce"
     operand = operand_def(TensorType)
     init = operand_def(TensorType)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType, i32
@@ -20,6 +21,7 @@ from poetc.ir import dense, types
 from poetc.ir.stablehlo.base import (
     INTS,
     Array,
+    Fuses,
     IntRange,
     StablehloOp,
     check,
@@ -65,6 +67,7 @@ class RepeatOp(ControlOp):
     values and the filled tensors. The body uses nothing from outside.
     """
 
+    FUSES: ClassVar = Fuses.LOOP
     name = "resume.repeat"
     inputs = var_operand_def(TensorType)
     trips_attr = prop_def(IntegerAttr, prop_name="trips")
@@ -155,6 +158,7 @@ class RepeatOp(ControlOp):
 class PositionOp(StablehloOp):
     """`first + step * i` for the number of a step of a loop: a place that step `i` reads."""
 
+    FUSES: ClassVar = Fuses.LEAF
     name = "resume.position"
     iteration = operand_def(TensorType)
     trips_attr = prop_def(IntegerAttr, prop_name="trips")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Region
@@ -19,6 +19,7 @@ from poetc.ir.stablehlo.base import (
     Along,
     Array,
     FloatFacts,
+    Fuses,
     Value,
     Walk,
     WindowedOp,
@@ -70,6 +71,7 @@ def _reduce_window_type(
 class ReduceWindowOp(WindowedOp, ReductionOp):
     """Combines the elements of each window, starting from `init`."""
 
+    FUSES: ClassVar = Fuses.ANCHOR
     name = "stablehlo.reduce_window"
     operand = operand_def(TensorType)
     init = operand_def(TensorType)
@@ -244,6 +246,7 @@ def _selector(direction: str, element_type: Attribute) -> Region:
 class SelectAndScatterOp(WindowedOp, ReductionOp):
     """Adds each source element to the element of the operand that its window selects."""
 
+    FUSES: ClassVar = Fuses.ANCHOR
     name = "stablehlo.select_and_scatter"
     operand = operand_def(TensorType)
     source = operand_def(TensorType)

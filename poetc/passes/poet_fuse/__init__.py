@@ -37,11 +37,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from poetc.errors import InputError, PoetcError
-from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.stablehlo.base import Fuses
 from poetc.kernels.analysis import may_alias
 from poetc.kernels.lower import lower
-from poetc.passes.poet_fuse.facts import ANCHORS, LEAVES, LOOPS, VIEWS, is_elementwise
+from poetc.passes.poet_fuse.facts import ALONE, MOVES, SUMS, fuses, is_elementwise
 from poetc.passes.poet_fuse.flat import Flat
 from poetc.passes.poet_fuse.grouping import Group, Grouping, UnsafeError
 from poetc.passes.poet_fuse.storing import Storing
@@ -115,7 +115,7 @@ def _clashes(
     storing: Storing, group: Group, compute: ComputeOp, results: list[SSAValue]
 ) -> set[frozenset[SSAValue]]:
     """Pairs of an update and another value that cannot both be in the kernel of `group`."""
-    if isinstance(group.members[0].owner, LOOPS):
+    if fuses(group.members[0].owner) is Fuses.LOOP:
         # What one may update, `Flat` has seen to.
         return set()
     reads = {member: set(storing.closure(member)[1]) for member in group.members}
@@ -209,9 +209,9 @@ def _label(ops: Sequence[Operation]) -> str:
         return list(dict.fromkeys(_SHORT.get(n, n) for n in names))
 
     for op in ops:
-        if isinstance(op, LOOPS):
+        if fuses(op) is Fuses.LOOP:
             return f"loop_{_label(list(op.regions[0].block.ops)[:-1])}"
-    heavy = words(op for op in ops if isinstance(op, (*ANCHORS, hlo.ReduceOp, hlo.GatherOp)))
+    heavy = words(op for op in ops if fuses(op) in SUMS | ALONE)
     light = words(op for op in ops if is_elementwise(op))
-    moves = words(op for op in ops if isinstance(op, VIEWS + LEAVES))
+    moves = words(op for op in ops if fuses(op) in MOVES)
     return "_".join((heavy + light)[:4] or moves[:1] or ["copy"])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
 from poetc.ir import stablehlo as hlo
+from poetc.ir.stablehlo.base import Fuses
 
 MAX_CLONE_FLOPS = 64
 """An element-wise op with several consumers is cloned into them up to this cost per element."""
@@ -14,17 +15,11 @@ MAX_CLONE_FLOPS = 64
 CHEAP_FLOPS = 8
 """Up to this cost per element, cloning wins where storing would take as much memory."""
 
-VIEWS = (hlo.MovementOp,)
-LEAVES = (hlo.ConstantOp, hlo.IotaOp, hlo.PositionOp)
-ANCHORS: tuple[type[hlo.StablehloOp], ...] = (
-    hlo.ContractionOp,
-    hlo.ReduceWindowOp,
-    hlo.SelectAndScatterOp,
-    hlo.ScatterOp,
-    hlo.FoldOp,
-)
-LOOPS = (hlo.RepeatOp,)
-"""Kernels of their own: all that they read and give is stored."""
+SUMS = {Fuses.ANCHOR, Fuses.REDUCTION}
+ALONE = {Fuses.ANCHOR, Fuses.LOOKUP}
+"""Operations that evaluate no anchor or reduction themselves."""
+
+MOVES = {Fuses.VIEW, Fuses.LEAF}
 
 RESUMED = (hlo.ResumedOp,)
 """Anchors that work in place of the sums that they go on with. They are stored, and what would be
@@ -37,10 +32,15 @@ UNIT, OPAQUE = -1, -2
 """Tags of a dimension that are not an axis: of size one, and not a plain axis."""
 
 
+def fuses(owner: Operation | Block) -> Fuses | None:
+    """How the operation that makes a value fuses; None for an argument."""
+    return owner.FUSES if isinstance(owner, hlo.StablehloOp | hlo.RepeatOp) else None
+
+
 def flops_of(op: Operation) -> int:
-    if isinstance(op, VIEWS + LEAVES):
+    if fuses(op) in MOVES:
         return 0
-    if isinstance(op, hlo.GatherOp):
+    if fuses(op) is Fuses.LOOKUP:
         # Not arithmetic, but cloning it would keep the whole table around.
         return MAX_CLONE_FLOPS
     return EXPENSIVE_FLOPS if isinstance(op, hlo.ElementwiseOp) and op.function() else 1
@@ -77,7 +77,7 @@ def operand_tags(op: Operation, index: int, tags: Sequence[int]) -> tuple[int, .
 
 
 def is_elementwise(op: Operation) -> bool:
-    return not isinstance(op, VIEWS + LEAVES + LOOPS + ANCHORS + (hlo.ReduceOp, hlo.GatherOp))
+    return fuses(op) is Fuses.POINT
 
 
 def reads_once(view: Operation) -> bool:
@@ -94,6 +94,6 @@ def passes_once(op: Operation, index: int) -> bool:
             is_elementwise(op)
             and hlo.element_count(op.operands[index]) == hlo.element_count(op.results[0])
         )
-        or isinstance(op, VIEWS)
-        or (isinstance(op, hlo.ReduceOp) and index == 0)
+        or fuses(op) is Fuses.VIEW
+        or (fuses(op) is Fuses.REDUCTION and index == 0)
     )

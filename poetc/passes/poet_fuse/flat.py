@@ -6,7 +6,8 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.poet import ComputeOp, GraphOp
-from poetc.passes.poet_fuse.facts import LOOPS
+from poetc.ir.stablehlo.base import Fuses
+from poetc.passes.poet_fuse.facts import fuses
 
 
 class Flat:
@@ -58,7 +59,8 @@ class Flat:
                 and parameter is not None
                 and isinstance(value.owner, Operation)
                 and (
-                    not isinstance(value.owner, LOOPS) or self._replaces(value, parameter, compute)
+                    fuses(value.owner) is not Fuses.LOOP
+                    or self._replaces(value, parameter, compute)
                 )
                 and value not in self.updates
                 and value not in self.copies

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation, SSAValue
 
 from poetc.ir import stablehlo as hlo
-from poetc.passes.poet_fuse.facts import ANCHORS, LOOPS, OPAQUE, UNIT, operand_tags
+from poetc.passes.poet_fuse.facts import ALONE, OPAQUE, UNIT, fuses, operand_tags
 from poetc.passes.poet_fuse.storing import Storing
 
 Reads = dict[SSAValue, set[tuple[int, ...]]]
@@ -79,11 +79,11 @@ class Grouping:
 
     def _group_of(self, root: SSAValue) -> Group:
         ops, boundary = self.storing.closure(root)
-        if isinstance(root.owner, LOOPS):
+        if isinstance(root.owner, hlo.RepeatOp):
             reads = {value: {(OPAQUE,)} for value in boundary}
             return Group(list(root.owner.results), None, mergeable=False, reads=reads)
         reduces = [op for op in ops if isinstance(op, hlo.ReduceOp)]
-        anchors = [op for op in ops if isinstance(op, (*ANCHORS, hlo.GatherOp))]
+        anchors = [op for op in ops if fuses(op) in ALONE]
         if anchors or len(reduces) > 1:
             group = Group([root], None, mergeable=False)
         elif reduces:

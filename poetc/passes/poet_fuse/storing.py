@@ -10,15 +10,16 @@ from xdsl.ir import Operation, SSAValue
 
 from poetc.ir import stablehlo as hlo
 from poetc.ir.graph import tensor_bytes
+from poetc.ir.stablehlo.base import Fuses
 from poetc.passes.poet_fuse.facts import (
-    ANCHORS,
+    ALONE,
     CHEAP_FLOPS,
-    LEAVES,
-    LOOPS,
     MAX_CLONE_FLOPS,
+    MOVES,
     RESUMED,
-    VIEWS,
+    SUMS,
     flops_of,
+    fuses,
     is_elementwise,
     passes_once,
     reads_once,
@@ -51,7 +52,7 @@ class Storing:
         self.stored = {v for v in self.results if isinstance(v.owner, Operation)}
         self.stored |= forced | flat.copies
         for op in flat.live:
-            if isinstance(op, LOOPS):
+            if fuses(op) is Fuses.LOOP:
                 self.stored |= {*op.results, *(v for v in flat.operands(op) if self._varies(v))}
         self.decoded = self._decoded()
         """Values computed from parameters or frozen arguments that are smaller, such as weights of
@@ -63,7 +64,7 @@ class Storing:
     def _varies(self, value: SSAValue) -> bool:
         """Whether an operand of a loop is computed, not moved from constants."""
         op = value.owner
-        if isinstance(op, VIEWS):
+        if isinstance(op, hlo.MovementOp):
             return any(map(self._varies, self.flat.operands(op)))
         return isinstance(op, Operation) and not isinstance(op, (hlo.ConstantOp, hlo.IotaOp))
 
@@ -72,9 +73,9 @@ class Storing:
         found: dict[SSAValue, int] = {}  # their cost per element
         kept = {a for a in flat.graph.arguments if flat.graph.role(a.index) != "input"}
         for op in flat.ops if kept else ():
-            if isinstance(op, LEAVES):
+            if fuses(op) is Fuses.LEAF:
                 found[op.results[0]] = 0
-            elif is_elementwise(op) or isinstance(op, VIEWS):
+            elif is_elementwise(op) or fuses(op) is Fuses.VIEW:
                 operands = flat.operands(op)
                 cost = flops_of(op) + max((found.get(v, 0) for v in operands), default=0)
                 if cost <= CHEAP_FLOPS and all(v in found or v in kept for v in operands):
@@ -99,7 +100,7 @@ class Storing:
             for op, index in self.flat.users.get(current, ()):
                 if op not in self.flat.live:
                     continue
-                if isinstance(op, VIEWS) and op.results[0] not in self.stored:
+                if fuses(op) is Fuses.VIEW and op.results[0] not in self.stored:
                     grow = hlo.element_count(op.results[0]) / max(1, hlo.element_count(current))
                     stack.append((op.results[0], ratio * grow, once and reads_once(op)))
                 else:
@@ -118,17 +119,17 @@ class Storing:
         reads: dict[SSAValue, float] = {}
         for op in reversed(flat.ops):
             value = op.results[0]
-            if op not in self.flat.live or isinstance(op, VIEWS + LEAVES + LOOPS):
+            if op not in self.flat.live or fuses(op) in {*MOVES, Fuses.LOOP}:
                 continue
             total = 0.0
             for use in uses[value]:
                 if isinstance(use.op, hlo.GatherOp) and use.operand == 0:
                     total = math.inf
-                elif isinstance(use.op, (*ANCHORS, hlo.ReduceOp)):
+                elif fuses(use.op) in SUMS and isinstance(use.op, hlo.StablehloOp):
                     total += use.op.reads_each(use.operand) * use.ratio
                 else:
                     target = use.op.results[0]
-                    stop = target in self.stored or isinstance(use.op, VIEWS)
+                    stop = target in self.stored or fuses(use.op) is Fuses.VIEW
                     total = max(total, use.ratio * (1.0 if stop else reads[target]))
             reads[value] = total
             if total > MAX_READS and value not in self.decoded:
@@ -143,21 +144,21 @@ class Storing:
             return flat.position[op.results[0]]
 
         for op in flat.ops:
-            if op not in self.flat.live or isinstance(op, LOOPS):
+            if op not in self.flat.live or fuses(op) is Fuses.LOOP:
                 continue
             value = op.results[0]
-            ins = [v for v in flat.operands(op) if not isinstance(v.owner, LEAVES)]
+            ins = [v for v in flat.operands(op) if fuses(v.owner) is not Fuses.LEAF]
             inner = [v for v in ins if isinstance(v.owner, Operation) and v not in self.stored]
             cost[value] = flops_of(op) + sum(cost[v] for v in inner)
             leaves[value] = {v for v in ins if v not in inner}.union(*(leaves[v] for v in inner))
             held = [v for v in inner if anchor.get(v) is not None]
             inside = [h for v in held if (h := anchor[v]) is not None]
             anchor[value] = max(inside, key=place, default=None)
-            if isinstance(op, LEAVES):
+            if fuses(op) is Fuses.LEAF:
                 continue
-            if isinstance(op, VIEWS) and value not in self.stored:
+            if fuses(op) is Fuses.VIEW and value not in self.stored:
                 continue
-            if isinstance(op, (*ANCHORS, hlo.ReduceOp)):
+            if fuses(op) in SUMS:
                 # What such an op reads was stored, or is element-wise without an anchor inside,
                 # or (reduce of a reduce) is read once.
                 if self._epilogue(op, uses[value]) is None:
@@ -188,7 +189,7 @@ class Storing:
     def _inlined(self, value: SSAValue) -> tuple[int, set[SSAValue]]:
         """Cost per element of what a kernel for `value` evaluates, and the values it reads."""
         ops, boundary = self.closure(value)
-        read = {v for v in boundary if not isinstance(v.owner, LEAVES)}
+        read = {v for v in boundary if fuses(v.owner) is not Fuses.LEAF}
         return sum(flops_of(op) for op in ops), read
 
     def _last_uses(self, uses: dict[SSAValue, list[Use]]) -> dict[SSAValue, float]:
@@ -211,9 +212,9 @@ class Storing:
         if value in self.stored or len(uses) != 1 or not uses[0].once:
             return None
         consumer = uses[0].op
-        if isinstance(consumer, hlo.ReduceOp):
-            return consumer if isinstance(op, hlo.ReduceOp) else None
-        if isinstance(consumer, (*ANCHORS, hlo.GatherOp)):
+        if fuses(consumer) is Fuses.REDUCTION:
+            return consumer if fuses(op) is Fuses.REDUCTION else None
+        if fuses(consumer) in ALONE:
             return None
         # The consumer runs once per element only if it is stored or has one such consumer itself.
         return consumer
@@ -234,9 +235,9 @@ class Storing:
             if len(uses) != 1 or not uses[0].once:
                 return True
             inside_reduce = isinstance(anchor[value], hlo.ReduceOp)
-            if isinstance(uses[0].op, hlo.ReduceOp):
+            if fuses(uses[0].op) is Fuses.REDUCTION:
                 return not inside_reduce
-            return isinstance(uses[0].op, (*ANCHORS, hlo.GatherOp))
+            return fuses(uses[0].op) in ALONE
         if len({u.op for u in uses}) <= 1:
             return False
         if cost[value] > MAX_CLONE_FLOPS:
