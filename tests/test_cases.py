@@ -48,7 +48,7 @@ def test_case(path: Path, tmp_path: Path):
     unlimited = run_graph(model.module.clone(), arguments).results
     assert_close(unlimited, expected, rounding)
     least, _ = model.schedule(max(model.least_ram_bytes(), 4))
-    program = build(least, tmp_path / "least", *SANITIZE, "-O0")
+    program = build(least, tmp_path / "least", *SANITIZE)
     found = run(program, arguments, expected)
     for a, b in zip(found, unlimited, strict=True):
         assert a.tobytes() == b.tobytes()

@@ -83,7 +83,7 @@ def test_step_is_that_of_xla(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         ran = run_graph(scheduled, arguments)
         assert same_bits(ran.results, looped)
         assert ran.peak_bytes == report.use.peak_bytes
-        in_c.append(run(build(scheduled, tmp_path, *SANITIZE, "-O0"), arguments, expected))
+        in_c.append(run(build(scheduled, tmp_path, *SANITIZE), arguments, expected))
         assert_close(in_c[-1], expected)
     assert same_bits(*in_c)
 

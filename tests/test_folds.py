@@ -42,7 +42,7 @@ def check(step: Callable, arguments: list[np.ndarray], folder: Path, *, exact: b
         else:
             np.testing.assert_allclose(a, b, rtol=2e-6, err_msg=str(number))
     scheduled, _ = bring("folds", module, arguments, found).schedule(None)
-    program = build(scheduled, folder, *SANITIZE, "-O0")
+    program = build(scheduled, folder, *SANITIZE)
     for number, (a, b) in enumerate(zip(run(program, arguments, found), found, strict=True)):
         assert same_bits(a, b), (number, a, b)
 

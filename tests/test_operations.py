@@ -155,7 +155,7 @@ def test_generated_code_does_what_the_interpreter_does(tmp_path: Path):
         module = parse_module(module_text(module))
         like = run_func(module, arguments)
         scheduled, _ = bring("operations", module, arguments, like).schedule(None)
-        program = build(scheduled, directory, *SANITIZE, "-O0")
+        program = build(scheduled, directory, *SANITIZE)
         found = run(program, arguments, like)
         for case, a, b in zip(chosen, found, like, strict=True):
             # The meaning of CHLO is rounded once; it is expanded into arithmetic.

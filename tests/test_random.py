@@ -40,7 +40,7 @@ def check(step, arguments: list[np.ndarray], folder: Path, *exact: int) -> None:
         else:
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=str(number))
     scheduled, _ = bring("random", module, arguments, found).schedule(None)
-    program = build(scheduled, folder, *SANITIZE, "-O0")
+    program = build(scheduled, folder, *SANITIZE)
     for number, (a, b) in enumerate(zip(run(program, arguments, found), found, strict=True)):
         assert same_bits(a, b), number
 
