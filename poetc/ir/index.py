@@ -17,12 +17,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import AffineMapAttr, AffineSetAttr
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import (
-    AffineBinaryOpExpr,
-    AffineBinaryOpKind,
     AffineConstantExpr,
     AffineConstraintExpr,
     AffineConstraintKind,
-    AffineDimExpr,
     AffineExpr,
     AffineMap,
     AffineSet,
@@ -446,32 +443,17 @@ class _Dims:
         self.operands: list[SSAValue] = []
 
     def expression(self, index: Index) -> AffineExpr:
-        result: AffineExpr | None = None
-        for atom, c in index.terms:
-            term = self._atom(atom)
-            if c != 1:
-                term = AffineBinaryOpExpr(AffineBinaryOpKind.Mul, term, AffineConstantExpr(c))
-            result = (
-                term if result is None else AffineBinaryOpExpr(AffineBinaryOpKind.Add, result, term)
-            )
-        if result is None:
-            return AffineConstantExpr(index.const)
-        if index.const:
-            result = AffineBinaryOpExpr(
-                AffineBinaryOpKind.Add, result, AffineConstantExpr(index.const)
-            )
-        return result
+        terms = (self._atom(atom) * c for atom, c in index.terms)
+        return sum(terms, AffineExpr.constant(0)) + index.const
 
     def _atom(self, atom: Atom) -> AffineExpr:
         if isinstance(atom, Quotient):
-            kind = AffineBinaryOpKind.Mod if atom.remainder else AffineBinaryOpKind.FloorDiv
-            return AffineBinaryOpExpr(
-                kind, self.expression(atom.of), AffineConstantExpr(atom.divisor)
-            )
+            inner = self.expression(atom.of)
+            return inner % atom.divisor if atom.remainder else inner // atom.divisor
         assert isinstance(atom, Var) and atom.ssa is not None
         if atom.ssa not in self.operands:
             self.operands.append(atom.ssa)
-        return AffineDimExpr(self.operands.index(atom.ssa))
+        return AffineExpr.dimension(self.operands.index(atom.ssa))
 
 
 def affine_map(indices: Sequence[Index]) -> tuple[AffineMapAttr, list[SSAValue]]:
