@@ -272,14 +272,11 @@ class Walk:
         assert isinstance(value.type, TensorType)
         element = element_bytes(value.type.element_type)
         if offset % element:
-            raise fault(
-                op,
-                f"{name_of(value)} at offset {offset} is not aligned to its "
-                f"{element} byte elements",
-            )
+            what = f"{name_of(value)} at offset {offset}"
+            raise fault(op, f"{what} is not aligned to its {element} byte elements")
         self._verify_free(op, name_of(value), offset, size)
         if isinstance(op, PageInOp | PageInStartOp):
-            first, last = self._lines(offset, size)
+            first, last = _lines(self.graph, offset, size)
             arena = self.graph.arena_bytes
             if first < 0 or (arena is not None and last > arena):
                 raise fault(
@@ -288,11 +285,6 @@ class Walk:
                     f"of the arena, which has {arena} bytes",
                 )
             self._verify_alone(op, name_of(value), first, last - first)
-
-    def _lines(self, offset: int, size: int) -> tuple[int, int]:
-        """Where the cache lines that these bytes touch begin and end."""
-        line = self.graph.cache_line_bytes or 1
-        return offset // line * line, -(-(offset + size) // line) * line
 
     def _verify_alone(self, op: Operation, what: str, offset: int, size: int) -> None:
         """Nobody else has bytes of cache lines that `what` takes."""
@@ -333,7 +325,7 @@ class Walk:
                 continue
             at = self.place(start.tensor)
             assert at is not None
-            first, last = self._lines(at, tensor_bytes(start.tensor.type))
+            first, last = _lines(self.graph, at, tensor_bytes(start.tensor.type))
             if overlap(offset, size, first, last - first):
                 raise fault(
                     op,
@@ -360,6 +352,12 @@ def is_planned(graph: GraphOp) -> bool:
 
 def overlap(a: int, a_size: int, b: int, b_size: int) -> bool:
     return a < b + b_size and b < a + a_size
+
+
+def _lines(graph: GraphOp, offset: int, size: int) -> tuple[int, int]:
+    """Where the cache lines that these bytes touch begin and end."""
+    line = graph.cache_line_bytes or 1
+    return offset // line * line, -(-(offset + size) // line) * line
 
 
 def _largest(buffers: dict[SSAValue, int], count: int = 8) -> list[tuple[SSAValue, int]]:
