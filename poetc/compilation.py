@@ -23,7 +23,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.text import make_context
 from poetc.options import SEARCH, TILES, Given
-from poetc.pipeline import Observer
+from poetc.pipeline import Observer, unobserved
 from poetc.planning.solver import ProgressCallback
 from poetc.report import Summary, summarize
 from poetc.report_ram import caller_bytes
@@ -31,8 +31,6 @@ from poetc.request import GIVE_UNSCHEDULED, Options
 from poetc.units import format_bytes
 
 if TYPE_CHECKING:
-    from xdsl.passes import ModulePass
-
     from poetc.backends.c.flash import FlashUse
 
 
@@ -60,10 +58,6 @@ def _quiet(message: str) -> None:
     pass
 
 
-def _unobserved(step: ModulePass, module: ModuleOp, seconds: float) -> None:
-    pass
-
-
 def compile_step(
     module: ModuleOp,
     name: str,
@@ -72,7 +66,7 @@ def compile_step(
     *,
     warn: Callable[[str], None] = _quiet,
     progress: ProgressCallback | None = None,
-    observe: Observer = _unobserved,
+    observe: Observer = unobserved,
 ) -> CompiledStep:
     """Compiles a verified module in place. `given` are the options that were given.
 

@@ -162,6 +162,10 @@ def run_passes(
         observe(step, module, time.monotonic() - started)
 
 
+def unobserved(step: ModulePass, module: ModuleOp, seconds: float) -> None:
+    """An observer that does nothing."""
+
+
 def verified(observe: Observer) -> Observer:
     """An observer that verifies the module and then calls `observe`.
 

@@ -20,7 +20,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from poetc.backends.c.boards import HOST, load_board
 from poetc.backends.c.directory import write_generated
@@ -44,7 +43,7 @@ from poetc.ir.types import is_float
 from poetc.ir.unschedule import unscheduled
 from poetc.options import default
 from poetc.passes.poet_annotate import PoetAnnotatePass
-from poetc.pipeline import front_passes, run_passes
+from poetc.pipeline import front_passes, run_passes, unobserved
 from poetc.splits import Split
 from poetc.step_data import Type, argument_types, read_arguments
 
@@ -116,7 +115,7 @@ def entries_of(
         arrange=arrange,
     )
     until = [isinstance(step, PoetAnnotatePass) for step in passes]
-    run_passes(context, module, passes[: until.index(True)] if any(until) else passes, _ignore)
+    run_passes(context, module, passes[: until.index(True)] if any(until) else passes, unobserved)
     graph = unscheduled(module)
     functions = named_in(module, FuncOp)
     arguments = step_arguments(graph, data)
@@ -136,10 +135,6 @@ def entries_of(
                 samples = tuple(map(sample, operands))
                 found[key] = Entry(key, op.label.data, function, samples, op.inplace_pairs)
     return tuple(found.values())
-
-
-def _ignore(step: ModulePass, module: ModuleOp, seconds: float) -> None:
-    pass
 
 
 def _no_calls(name: str, operands: list[np.ndarray]) -> list[np.ndarray]:
