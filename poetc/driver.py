@@ -304,10 +304,14 @@ def _compile(
 
 
 def front_passes_of(
-    module: ModuleOp, options: Options, splits: tuple[Split, ...] = (), tiles: bool = False
+    module: ModuleOp,
+    options: Options,
+    splits: tuple[Split, ...] = (),
+    tiles: bool = False,
+    pairs: bool = False,
 ) -> tuple[ModulePass, ...]:
     """The `front_passes` for what is asked, with parameters split as `splits` say, or with what
-    `tiles` are made of."""
+    `tiles` are made of, where `pairs` of kernels may be one."""
     return front_passes(
         module,
         options.device_name,
@@ -319,6 +323,7 @@ def front_passes_of(
         options.pages,
         options.arranges,
         tiles,
+        options.ram_bytes if pairs else None,
     )
 
 
@@ -397,17 +402,18 @@ class SplitSource:
         self.size = _size(module)
         self.front_s = 0.0
         self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
-        self.tiled: tuple[ModuleOp, tuple[ModulePass, ...]] | None = None
+        self.tiled: dict[bool, tuple[ModuleOp, tuple[ModulePass, ...]]] = {}
 
-    def in_tiles(self) -> Step:
-        """The step with whole parameters, and with the kernels that tiles are made of."""
+    def in_tiles(self, pairs: bool = False) -> Step:
+        """The step with whole parameters, and with the kernels that tiles are made of, where
+        `pairs` of them may be one."""
         options = self.options
-        if self.tiled is None:
+        if pairs not in self.tiled:
             made = self.module.clone()
-            passes = front_passes_of(made, options, tiles=True)
+            passes = front_passes_of(made, options, tiles=True, pairs=pairs)
             run_passes(self.ctx, made, passes, lambda step, module, seconds: None)
-            self.tiled = made, passes
-        made, passes = self.tiled
+            self.tiled[pairs] = made, passes
+        made, passes = self.tiled[pairs]
         copy = made.clone()
         step = step_of(copy, ScheduleOptions())
         known = options.with_program(copy, step.graph)

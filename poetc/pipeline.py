@@ -1,7 +1,7 @@
 """The pipeline: which passes run, in which order. Start reading here.
 
     StableHLO ── stablehlo-simplify (── stablehlo-train) (── stablehlo-split) ── stablehlo-to-poet
-      ── poet-fuse ── poet-lower-kernels
+      ── poet-fuse (── poet-pair) ── poet-lower-kernels
       ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
       ── poet-read-ahead ── poet-verify ── poet IR ── a backend (`backends/`, chosen in `emit/`): C,
       TVM, a plan
@@ -35,6 +35,7 @@ from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass
 from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_order import PoetOrderPass
+from poetc.passes.poet_pair import PoetPairPass
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_plan_transfers import PoetPlanTransfersPass
 from poetc.passes.poet_read_ahead import PoetReadAheadPass
@@ -65,13 +66,15 @@ def front_passes(
     pages: str = default("pages"),
     arrange: bool = True,
     tiles: bool = False,
+    pairs_ram: int | None = None,
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
     Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
     are, `frozen` which arguments are never written, `train` which parameters are trained, `pages`
     how weights are held. Without `arrange`, loops of kernels stay as they are lowered; for a step
-    whose kernels may run in `tiles` they stay beside those that are arranged. Costs that
+    whose kernels may run in `tiles` they stay beside those that are arranged, and with `pairs_ram`
+    bytes of RAM those that had better read a parameter together are one. Costs that
     were made for another device than `device`, or may be from another profile, are annotated again;
     costs without a device, written by hand, are kept.
     """
@@ -83,7 +86,8 @@ def front_passes(
         for name, text in step.items()
         if text is not None and text != default(name)
     )
-    kernels: tuple[ModulePass, ...] = (PoetFusePass(), PoetLowerKernelsPass())
+    pair = () if pairs_ram is None else (PoetPairPass(pairs_ram),)
+    kernels: tuple[ModulePass, ...] = (PoetFusePass(), *pair, PoetLowerKernelsPass())
     if arrange:
         kernels = (*kernels, PoetArrangeKernelsPass(device_name, profile, keeps=tiles))
     found = graphs(module)

@@ -32,11 +32,12 @@ from poetc.ir.poet import (
 from poetc.ir.symbols import named_in
 from poetc.ir.text import make_context, parse_module
 from poetc.kernels.analysis import buffer_bytes
-from poetc.passes.poet_pair import PoetPairPass, pair_updates
+from poetc.passes.poet_pair import PoetPairPass
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import verify_graph
 from poetc.pipeline import front_passes, run_passes
 from poetc.planning.memory import plan_graph_memory
+from poetc.planning.pairs import join, pairs
 from poetc.planning.tile_loops import stream_of
 from poetc.planning.tile_search import KernelTiles
 
@@ -90,8 +91,8 @@ def paired(text: str, arrange: bool) -> ModuleOp:
     # As if there were no room for it.
     weight = next(a for i, a in enumerate(graph.arguments) if graph.updates(i) is not None)
     readers = len({use.operation for use in weight.uses})
-    count = pair_updates(graph, lambda parameter, beside: True)
-    assert count == (readers > 1)
+    found = [join(*pair) for pair in pairs(graph, lambda parameter, beside: True)]
+    assert len(found) == (readers > 1)
     run_passes(make_context(), module, passes[at:], lambda *_: None)
     return module
 

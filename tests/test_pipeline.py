@@ -91,7 +91,7 @@ def test_xdsl_opt_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "shown"),
     [
         (("--ram=6KB", "--stream=never"), "stablehlo-split{"),
-        (("--ram=3KB", "--split=off", "--block=64"), "poet-stream{"),
+        (("--ram=3KB", "--split=off", "--block=64"), "poet-pair{"),
     ],
 )
 def test_of_shards_and_tiles_all_but_what_was_tried_is_the_same(
@@ -110,7 +110,7 @@ def test_of_shards_and_tiles_all_but_what_was_tried_is_the_same(
     assert rest(found) == rest(wanted)
 
 
-ALONE = {"poet-variants", "poet-stream"}
+ALONE = {"poet-variants", "poet-pair", "poet-stream"}
 """Passes that the driver does not run with shards."""
 
 

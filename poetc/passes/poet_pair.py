@@ -7,27 +7,15 @@ run in one loop over tiles (`poet-stream`) they page each slice in once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from poetc.errors import InputError
-from poetc.ir.graph import graphs, tensor_bytes
-from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
-
-_BESIDE = 2
-"""What both kernels read and write beside the parameter takes such a part of the RAM at most: there
-would be too little left for slices of the parameter."""
-
-_EACH = 4
-"""Or each of these tensors takes such a part of the RAM at most, ..."""
-
-_LARGE_BYTES = 1 << 16
-"""... where there are so many bytes of it: then slices of these tensors are long enough, too."""
+from poetc.ir.graph import graphs
+from poetc.planning.pairs import join_pairs
 
 
 @dataclass(frozen=True)
@@ -46,81 +34,4 @@ class PoetPairPass(ModulePass):
         for graph in graphs(op):
             if graph.is_scheduled or any(c.kernel is not None for c in graph.computes):
                 raise InputError("poet-pair runs before poet-lower-kernels")
-            pair_updates(graph, lambda *sizes: pays(self.ram, *sizes))
-
-
-def pays(ram_bytes: int, parameter_bytes: int, beside_bytes: Sequence[int]) -> bool:
-    """Whether two kernels had better read a parameter together: it does not fit beside the other
-    tensors that they read and write, which leave room for slices of it."""
-    all_bytes = sum(beside_bytes)
-    if parameter_bytes + all_bytes <= ram_bytes:
-        return False
-    is_large = ram_bytes >= _LARGE_BYTES and max(beside_bytes, default=0) * _EACH <= ram_bytes
-    return is_large or all_bytes * _BESIDE <= ram_bytes
-
-
-def pair_updates(graph: GraphOp, chosen: Callable[[int, list[int]], bool]) -> int:
-    """Joins the update of each parameter with the last of the other computes that read it, where
-    that may be and its bytes, and those of all else that they read and write, are `chosen`; how
-    many pairs there are."""
-    count = 0
-    for number, parameter in enumerate(graph.arguments):
-        result = graph.updates(number)
-        if result is None:
-            continue
-        new = graph.return_op.operands[result]
-        update = new.owner
-        readers = [op for op in graph.computes if parameter in op.operands and op is not update]
-        if not isinstance(update, ComputeOp) or not readers:
-            continue
-        reader = readers[-1]
-        touched = {*reader.operands, *reader.results, *update.operands, *update.results}
-        beside = [tensor_bytes(value.type) for value in touched - {parameter, new}]
-        if chosen(tensor_bytes(parameter.type), beside) and _may_pair(reader, update):
-            _join(reader, update)
-            count += 1
-    return count
-
-
-def _may_pair(reader: ComputeOp, update: ComputeOp) -> bool:
-    """Whether the update can run where the reader does: what it needs is there, and nothing behind
-    the reader reads what it writes over."""
-    block = reader.parent_block()
-    assert block is not None
-    ops = list(block.ops)
-    at, then = ops.index(reader), ops.index(update)
-    known = {result for op in ops[:at] for result in op.results} | set(block.args)
-    over = {reader.operands[operand] for _, operand in reader.inplace_pairs}
-    return at < then and known.issuperset(update.operands) and not over & set(update.operands)
-
-
-def _join(reader: ComputeOp, update: ComputeOp) -> None:
-    """Puts one compute in the place of `reader` that does what both do."""
-    operands = list(dict.fromkeys((*reader.operands, *update.operands)))
-    types = [*reader.result_types, *update.result_types]
-    joined = ComputeOp(f"{reader.label.data}_{update.label.data}", operands, types)
-    arguments: dict[SSAValue, SSAValue] = dict(zip(operands, joined.block.args, strict=True))
-    results: list[SSAValue] = []
-    inplace: list[tuple[int, int]] = []
-    for compute in (reader, update):
-        own = zip(compute.block.args, compute.operands, strict=True)
-        values: dict[SSAValue, SSAValue] = {a: arguments[value] for a, value in own}
-        joined.block.add_ops(
-            op.clone(values) for op in compute.block.ops if not isinstance(op, YieldOp)
-        )
-        inplace += [
-            (len(results) + result, operands.index(compute.operands[operand]))
-            for result, operand in compute.inplace_pairs
-        ]
-        results += [values[value] for value in compute.yield_op.operands]
-    joined.block.add_op(YieldOp(*results))
-    joined.inplace_pairs = inplace
-    block = reader.parent_block()
-    assert block is not None
-    block.insert_op_before(joined, reader)
-    for old, new in zip((*reader.results, *update.results), joined.results, strict=True):
-        new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
-    for compute in (reader, update):
-        compute.detach()
-        compute.erase()
+            join_pairs(graph, self.ram)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from poetc.budget import BLOCK
 from poetc.diagnosis import Diagnosis, LeastRam, Tried
 from poetc.errors import InputError, UnscheduledError
 from poetc.planning.attempts import Attempts, Found
+from poetc.planning.pairs import pairs, pays
 from poetc.planning.solver import diagnosis
 from poetc.planning.split_source import spend_building
 from poetc.planning.tiles import Step, Tiles, least_ram_in_tiles, unproven
 from poetc.planning.unscheduled import remedies
+from poetc.planning.variants import KnownTiles
 
 LEAST_SHARE = 0.2
 """Share of the time that is left for the least RAM that kernels in tiles need."""
@@ -69,7 +71,8 @@ class TileAttempts:
                 if step.graph.is_scheduled:
                     step = self._built()
                 others = len(sizes) - number - 1
-                self._in_blocks(self.tiles.limited(step, self.all.asked, size), others)
+                if not self._in_pairs(step, size, others):
+                    self._in_blocks(self.tiles.limited(step, self.all.asked, size), others)
         except InputError as error:
             self.tiles = replace(self.tiles, refused=error.message)
 
@@ -84,7 +87,7 @@ class TileAttempts:
 
     def _built(self) -> Step:
         """The step that tiles are made of. The least RAM of it is known then."""
-        step = self.tiles.build()
+        step = self.tiles.build(False)
         if self.least is None:
             spend_building(step.module, self.all.asked)
             smallest = self.tiles.limited(step, self.all.asked, self.tiles.sizes[-1]).asked
@@ -92,6 +95,23 @@ class TileAttempts:
             self.least = least_ram_in_tiles(step.graph, asked)
             self.reserved = smallest.budget.reserved
         return step
+
+    def _in_pairs(self, step: Step, size: int, others: int) -> bool:
+        """Schedules the step with blocks of one size and with pairs of kernels that are one, if
+        there are any; whether there is a schedule. That there is none says nothing of the step
+        without pairs, which is tried then."""
+        asked = self.all.asked
+        ram_bytes = asked.budget.total_bytes
+        if ram_bytes is None or not any(pairs(step.graph, partial(pays, ram_bytes))):
+            return False
+        paired = self.tiles.build(True)
+        if self.tiles.known[True] == KnownTiles():
+            spend_building(paired.module, asked)
+        self._in_blocks(self.tiles.limited(paired, asked, size, pairs=True), others)
+        if size not in self.failures:
+            return True
+        del self.failures[size], self.found[size]
+        return False
 
     def _in_blocks(self, step: Step, others: int) -> None:
         """Schedules the step of tiles with pages in blocks of one size, and takes that if it is

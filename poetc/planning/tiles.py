@@ -42,15 +42,18 @@ class Step:
 class Tiles:
     """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
     if that were not asked for (`possible`), the bytes of a block of a page (None: of a size that is
-    tried), the step with the kernels that tiles are made of, ordered, the seconds that it takes to
-    build it, and what is `known` of its tiles."""
+    tried), the step with the kernels that tiles are made of, ordered, of which pairs may be one,
+    the seconds that it takes to build it, and what is `known` of its tiles, without pairs and with
+    them."""
 
     refused: str
     possible: bool
     block_bytes: int | None
-    build: Callable[[], Step]
+    build: Callable[[bool], Step]
     seconds: float = 0.0
-    known: KnownTiles = field(default_factory=KnownTiles)
+    known: tuple[KnownTiles, KnownTiles] = field(
+        default_factory=lambda: (KnownTiles(), KnownTiles())
+    )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -58,9 +61,11 @@ class Tiles:
         asked = self.block_bytes
         return (BLOCK_BYTES, LEAST_BLOCK_BYTES) if asked is None else (asked,)
 
-    def limited(self, step: Step, whole: ScheduleOptions, block_bytes: int) -> Step:
-        """The built step with such blocks, within the limits of time of the one with `whole`
-        kernels: a deadline that is a multiple is one of their time."""
+    def limited(
+        self, step: Step, whole: ScheduleOptions, block_bytes: int, pairs: bool = False
+    ) -> Step:
+        """The built step, which may have `pairs`, with such blocks, within the limits of time of
+        the one with `whole` kernels: a deadline that is a multiple is one of their time."""
         asked = replace(
             step.asked,
             budget=replace(step.asked.budget, block_bytes=block_bytes),
@@ -68,7 +73,7 @@ class Tiles:
             deadline_ns=whole.deadline_ns,
             time_limit_s=whole.time_limit_s,
             clock=whole.clock,
-            known_tiles=self.known,
+            known_tiles=self.known[pairs],
         )
         return replace(step, asked=asked)
 
@@ -162,7 +167,7 @@ def _told(tiles: Tiles, asked: ScheduleOptions) -> LeastRam | None:
     if not tiles.possible:
         return None
     try:
-        step = tiles.build()
+        step = tiles.build(False)
         asked = tiles.limited(step, asked, tiles.sizes[-1]).asked
         clock = Clock(TOLD_S, counted=asked.counted)
         return least_ram_in_tiles(step.graph, replace(asked, clock=clock, time_limit_s=TOLD_S))
