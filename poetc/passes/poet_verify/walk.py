@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from functools import cache
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, OpResult, SSAValue
@@ -32,6 +30,38 @@ from poetc.ir.poet import (
 from poetc.passes.poet_verify.messages import fault, name_of, op_name, transfer_name
 
 
+class Placed:
+    """Tensors in the arena, which are apart from each other, in the order of their places."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._tensors: list[tuple[SSAValue, int]] = []
+
+    def add(self, value: SSAValue, size: int) -> None:
+        """Adds a tensor of some bytes that overlaps no other."""
+        start = offset_of(value)
+        assert start is not None
+        at = bisect_left(self._starts, start)
+        self._starts.insert(at, start)
+        self._tensors.insert(at, (value, size))
+
+    def remove(self, value: SSAValue) -> None:
+        """Removes a tensor that was added."""
+        start = offset_of(value)
+        assert start is not None
+        at = bisect_left(self._starts, start)
+        del self._starts[at], self._tensors[at]
+
+    def overlapping(self, offset: int, size: int) -> SSAValue | None:
+        """A tensor that has some of these bytes, if there is one."""
+        # As they are apart, the last one that begins before the end is the one to end last.
+        before = bisect_left(self._starts, offset + size)
+        if not before:
+            return None
+        value, bytes = self._tensors[before - 1]
+        return value if offset < self._starts[before - 1] + bytes else None
+
+
 @dataclass
 class Walk:
     """The places of all values, from operation to operation."""
@@ -41,10 +71,8 @@ class Walk:
     """Tensors in RAM, with their bytes: none for those in buffers of the caller."""
     ram_bytes: int = 0
     """Of all of them."""
-    placed: list[SSAValue] = field(default_factory=list)
-    """Those that have bytes in the arena, by their places, which are apart from each other."""
-    place: Callable[[SSAValue], int | None] = field(default_factory=lambda: cache(offset_of))
-    """`offset_of`, looked up once: each value is compared with others in RAM."""
+    placed: Placed = field(default_factory=Placed)
+    """Those that have bytes in the arena."""
     pages: set[SSAValue] = field(default_factory=set)
     ended: dict[SSAValue, str] = field(default_factory=dict)
     """Values that were in RAM, and how that ended."""
@@ -208,22 +236,7 @@ class Walk:
         size = self.in_ram[value] = self._bytes(value)
         self.ram_bytes += size
         if self.is_planned and size:
-            insort(self.placed, value, key=self._start)
-
-    def _start(self, value: SSAValue) -> int:
-        """The offset of a value that has one."""
-        offset = self.place(value)
-        assert offset is not None
-        return offset
-
-    def _overlapping(self, offset: int, size: int) -> SSAValue | None:
-        """A tensor that has some of these bytes of the arena, if there is one."""
-        # As tensors are apart, the last one that begins before the end is the one to end last.
-        before = bisect_left(self.placed, offset + size, key=self._start)
-        if not before:
-            return None
-        last = self.placed[before - 1]
-        return last if offset < self._start(last) + self.in_ram[last] else None
+            self.placed.add(value, size)
 
     def _bytes(self, value: SSAValue) -> int:
         return 0 if value in self.callers else tensor_bytes(value.type)
@@ -239,7 +252,7 @@ class Walk:
         size = self.in_ram.pop(value)
         self.ram_bytes -= size
         if self.is_planned and size:
-            del self.placed[bisect_left(self.placed, self._start(value), key=self._start)]
+            self.placed.remove(value)
         where = source_location(op)
         self.ended[value] = f"{how} by {op_name(op)}" if isinstance(op, FreeOp) else how
         if where is not None:
@@ -288,8 +301,8 @@ class Walk:
 
     def _verify_alone(self, op: Operation, what: str, offset: int, size: int) -> None:
         """Nobody else has bytes of cache lines that `what` takes."""
-        if (other := self._overlapping(offset, size)) is not None:
-            at = self.place(other)
+        if (other := self.placed.overlapping(offset, size)) is not None:
+            at = offset_of(other)
             raise fault(op, f"{what} shares a cache line with {name_of(other)} at offset {at}")
 
     def _verify_workspace(self, op: RunOp) -> None:
@@ -314,16 +327,16 @@ class Walk:
             raise fault(
                 op, f"{what} at offset {offset} with {size} bytes ends past the arena of {arena}"
             )
-        if (other := self._overlapping(offset, size)) is not None:
+        if (other := self.placed.overlapping(offset, size)) is not None:
             raise fault(
                 op,
                 f"{what} at offset {offset} with {size} bytes overlaps {name_of(other)} "
-                f"at offset {self.place(other)} with {self.in_ram[other]} bytes",
+                f"at offset {offset_of(other)} with {self.in_ram[other]} bytes",
             )
         for start in self.under_way:
             if not isinstance(start, PageInStartOp) or start.tensor not in self.in_ram:
                 continue
-            at = self.place(start.tensor)
+            at = offset_of(start.tensor)
             assert at is not None
             first, last = _lines(self.graph, at, tensor_bytes(start.tensor.type))
             if overlap(offset, size, first, last - first):
