@@ -77,6 +77,7 @@ def shifted(plan: Plan, by_bytes: int) -> Plan:
     )
 
 
+@pytest.mark.slow
 def test_the_same_bits_wherever_all_is(program: tuple[Program, int]) -> None:
     built, crc = program
     plan, table = plan_for(small()[1])
@@ -97,6 +98,7 @@ def test_a_convolution_in_tiles(tmp_path: Path) -> None:
     assert built.run([encode(plan, table)]) == [Outcome(Status.OK, Status.OK, crc)]
 
 
+@pytest.mark.slow
 def test_slices_are_read_ahead(tmp_path: Path) -> None:
     """A thread reads them while tiles run; the thread sanitizer finds no race."""
     model, _, module = ahead("gesture_mlp", 1900, 64, 2000)

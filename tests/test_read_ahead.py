@@ -86,6 +86,7 @@ def test_the_bits_of_convolutions_stay(tmp_path: Path) -> None:
         assert same_bits(result, other)
 
 
+@pytest.mark.slow
 def test_the_same_is_moved(small) -> None:
     """In the interpreter, where blocks of the next slice arrive at any time."""
     model, before, module = small

@@ -111,6 +111,7 @@ def machine_of(step, directory: Path, executor: PlanExecutor | None):
     return found, pack(found.layout, parameters(found.layout, model.arguments))
 
 
+@pytest.mark.slow
 def test_a_plan_moves_what_code_moves(small, tmp_path: Path):
     """Each write of a step has the same bytes, and there are as many transfers."""
     moved: list[tuple[list[int], int]] = []

@@ -108,6 +108,7 @@ def test_files(plain: Path) -> None:
         assert {f for f in files.keys() - own - shared if not f.endswith(".o")} == {"main.c"}
 
 
+@pytest.mark.slow
 def test_symbols_and_macros(plain: Path) -> None:
     """None that both have but those of the runtime."""
     symbols: list[set[str]] = []
