@@ -54,7 +54,7 @@ any case."""
 FIRST_SHARE = 0.35
 """Share of the time that is left by whole kernels, for tiles and for shards to begin with."""
 
-BEST_SHARE = 0.7
+BEST_SHARE = 0.8
 """Share of what is left then for those of the two that have found the best."""
 
 PROOF_SHARE = 0.8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -59,6 +60,8 @@ class TileAttempts:
                 step = self._built()
                 if _is_tight(self, sizes[0]):
                     sizes = sizes[::-1]
+                # Once more: what has found the best goes first.
+                sizes.sort(key=self._energy_nj)
             for number, size in enumerate(sizes):
                 if not self._is_open(size):
                     continue
@@ -84,6 +87,10 @@ class TileAttempts:
         known_nj = self.found[block_bytes].bound_nj
         spent_s = self.spent_s.get(block_bytes, 0.0)
         return known_nj is not None and self.all.is_less(known_nj) and self.all.left_s > spent_s
+
+    def _energy_nj(self, block_bytes: int) -> float:
+        tried = self.found.get(block_bytes)
+        return math.inf if tried is None or tried.energy_nj is None else tried.energy_nj
 
     def _built(self) -> Step:
         """The step that tiles are made of. The least RAM of it is known then."""
