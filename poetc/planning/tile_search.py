@@ -126,11 +126,12 @@ class KernelTiles:
 
     def front(self, streamed: frozenset[int], limit_bytes: int, most: int) -> list[TiledKernel]:
         """At most so many ways with growing speed and RAM up to a limit, the fastest first: each
-        has half of the RAM of the one before at most."""
+        has three quarters of the RAM of the one before at most, so that there are some between
+        what is best with more and with less RAM."""
         found: list[TiledKernel] = []
         while len(found) < most and (way := self.fastest(streamed, limit_bytes)) is not None:
             found.append(way)
-            limit_bytes = way.workspace_bytes // 2
+            limit_bytes = way.workspace_bytes * 3 // 4
         return found
 
     def least_bytes(self, tensors: Sequence[frozenset[int]]) -> int:

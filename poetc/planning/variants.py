@@ -41,7 +41,7 @@ _SMALL = 32
 _LARGEST = 4
 """Tensors of an operation that are streamed alone, or resident alone."""
 
-_WAYS = 3
+_WAYS = 4
 """Of each set of tensors on storage, in ever less RAM."""
 
 
