@@ -1,21 +1,25 @@
 """What more RAM saves: energy, time and bytes moved of a step against its RAM.
 
-    python -m benchmarks.streaming_curve [MODEL ...] [--picture=FILE.svg]
+    python -m benchmarks.streaming_curve [MODEL ...]
+    python -m benchmarks.streaming_curve --picture
 
-Prints a table: each model compiled for an nRF52840 with parameters whole, in RAM from 8 KB to what
-it takes unlimited, each budget about 1.4 times the one before. The picture has energies and bounds,
-relative to unlimited RAM. It fails where more RAM takes more energy, beyond the gap that the search
-ends at.
+The first prints the table of docs/streaming.md: each model compiled for an nRF52840 with parameters
+whole, in RAM from the least in which a step in tiles is known to what it takes unlimited, each
+budget as many times the one before. Searches end after work that is counted, so that a loaded
+machine prints the same. It fails where more RAM takes more energy, beyond the gap that the search
+ends at. The second draws the table there as docs/streaming-curves.svg.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from benchmarks import document
 from benchmarks.arguments import MODELS
@@ -24,17 +28,34 @@ from poetc.errors import UnscheduledError
 from poetc.files import write_whole
 from poetc.ir.text import parse_module
 from poetc.options import OPTIONS, Given
+from poetc.planning.problem import ScheduleOptions
 from poetc.report import Summary
 from poetc.request import options_of
+from poetc.schedule.model.clock import PACE, Clock
 
-NAMES = ("gesture_mlp", "mlp_mnist", "lenet5", "dscnn", "resnet8", "bert_micro")
+NAMES = ("gesture_mlp", "kws_conv", "mlp_mnist", "lenet5", "dscnn", "resnet8")
 
-LEAST_KIB = 8
+BUDGETS = 8
+"""Of each model."""
 
-STEP = math.sqrt(2)
-"""How many times as much RAM each budget has as the one before."""
+TOO_LITTLE_BYTES = 1200
+"""RAM in which no step runs."""
+
+LIMIT_S = 5
+"""The time limit whose work a search may do, ..."""
+
+SLOWER = 40
+"""... and how many times as long that may take here."""
+
+PAGE = Path(__file__).parents[1] / "docs" / "streaming.md"
 
 PICTURE = "--picture"
+"""Asks for `PAGE` drawn, in place of a table."""
+
+HEAD = (
+    "| model | RAM | takes | kernels in tiles | recomputed | read | written | time | energy | "
+    "at least |"
+)
 
 
 @dataclass(frozen=True)
@@ -51,17 +72,16 @@ class Point:
 
 
 def main(words: list[str]) -> int:
-    """Prints the table, and writes the picture; 1 where an energy rises."""
-    words, picture = _without_picture(words)
+    """Prints the table, 1 where an energy rises; or draws the one that there is."""
+    if words == [PICTURE]:
+        picture = PAGE.with_name("streaming-curves.svg")
+        write_whole(picture, drawn(PAGE.read_text()))
+        print(picture.name)
+        return 0
     curves: dict[str, list[Point]] = {}
-    print(
-        "| model | RAM | takes | kernels in tiles | recomputed | read | written | time | energy | "
-        "at least |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
-    )
+    print(f"{HEAD}\n|---|{'--:|' * 9}")
     for model in document.progress(document.chosen(words, NAMES)):
         curves[model] = _curve(model)
-    if picture is not None:
-        write_whole(picture, drawn(curves))
     risen = [
         f"{model} at {rise.ram_bytes:,} B" for model in curves for rise in rises(curves[model])
     ]
@@ -70,12 +90,22 @@ def main(words: list[str]) -> int:
     return int(bool(risen))
 
 
-def budgets(most_bytes: int) -> list[int]:
-    """RAM in bytes, from the least to `most_bytes`, which is the last."""
-    found = [LEAST_KIB << 10]
-    while found[-1] * STEP < most_bytes:
-        found.append(int(found[-1] * STEP) // 4 * 4)
-    return [*(each for each in found if each < most_bytes), most_bytes]
+def budgets(least_bytes: int, most_bytes: int) -> list[int]:
+    """RAM in bytes, from the least to the most; each budget as many times the one before."""
+    each = (most_bytes / least_bytes) ** (1 / (BUDGETS - 1))
+    between = [int(least_bytes * each**n) // 4 * 4 for n in range(1, BUDGETS - 1)]
+    return [least_bytes, *between, most_bytes]
+
+
+def _least_bytes(model: str) -> int:
+    try:
+        _compiled(model, TOO_LITTLE_BYTES)
+    except UnscheduledError as error:
+        least = error.diagnosis.least_ram
+        if least is None or least.known_bytes is None:
+            raise
+        return least.known_bytes
+    raise AssertionError(f"{model} runs in {TOO_LITTLE_BYTES} bytes")
 
 
 def rises(points: Sequence[Point]) -> list[Point]:
@@ -92,7 +122,7 @@ def rises(points: Sequence[Point]) -> list[Point]:
 def _curve(model: str) -> list[Point]:
     unlimited = _compiled(model, None)
     points: list[Point] = []
-    for ram_bytes in budgets(unlimited.ram.total_bytes):
+    for ram_bytes in budgets(_least_bytes(model), unlimited.ram.total_bytes):
         try:
             summary = _compiled(model, ram_bytes)
         except UnscheduledError as error:
@@ -104,12 +134,16 @@ def _curve(model: str) -> list[Point]:
 
 
 def _compiled(model: str, ram_bytes: int | None) -> Summary:
-    given: dict[str, str | int] = {"split": "off"} | (
-        {} if ram_bytes is None else {"ram": ram_bytes}
-    )
+    given: dict[str, str | int] = {"split": "off", "stop": "work", "time_limit": LIMIT_S}
+    given |= {} if ram_bytes is None else {"ram": ram_bytes}
     options = options_of(Given.of(given), lambda warning: None)
     text = (MODELS / f"{model}.mlir").read_text()
-    return compile_step(parse_module(text, model), model, options).brief
+    with patch.object(ScheduleOptions, "new_clock", _clock):
+        return compile_step(parse_module(text, model), model, options).brief
+
+
+def _clock(asked: ScheduleOptions) -> Clock:
+    return Clock(SLOWER * asked.time_limit_s, PACE / SLOWER)
 
 
 def _row(model: str, point: Point) -> str:
@@ -131,36 +165,39 @@ def _row(model: str, point: Point) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def drawn(curves: dict[str, list[Point]]) -> bytes:
-    """The curves as SVG, the same bytes for the same points. Needs matplotlib."""
+def drawn(page: str) -> bytes:
+    """The table on a page as SVG, the same bytes for the same table. Needs matplotlib."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.hashsalt": "poetc", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-        axes = figure.add_subplot()
+    lines = page.splitlines()
+    curves: dict[str, list[list[float]]] = {}
+    for line in lines[lines.index(HEAD) + 2 :]:
+        if not line.startswith("|"):
+            break
+        model, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        # Of an energy, the second number, which is relative.
+        last = (re.findall(r"[\d,.]*\d", cell)[-1] for cell in cells)
+        curves.setdefault(model, []).append([float(each.replace(",", "")) for each in last])
+    with matplotlib.rc_context({"svg.hashsalt": "poetc", "svg.fonttype": "none", "font.size": 8}):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+        energies, times, moves = figure.subplots(1, 3)
         for model, points in curves.items():
-            kib = [point.ram_bytes / 1024 for point in points]
-            energy = [p.energy_nj / (p.summary.unlimited_energy_nj or 1) for p in points]
-            bound = [
-                (p.summary.bound_nj or 0) / (p.summary.unlimited_energy_nj or 1) for p in points
-            ]
-            (line,) = axes.plot(kib, energy, marker=".", label=model)
-            axes.plot(kib, bound, linestyle=":", color=line.get_color())
-        axes.set(xscale="log", yscale="log", xlabel="RAM in KB", ylabel="energy, of unlimited RAM")
-        axes.legend(title="dotted: bound")
-        axes.grid(which="both", linewidth=0.3)
+            ram, _, _, _, read, written, time, energy, bound = zip(*points, strict=True)
+            (line,) = energies.plot(ram, energy, marker=".")
+            energies.plot(ram, bound, linestyle=":", color=line.get_color())
+            times.plot(ram, [each / time[-1] for each in time], marker=".", label=model)
+            moves.plot(ram, list(map(sum, zip(read, written, strict=True))), marker=".")
+        energies.set(yscale="log", title="energy, of unlimited RAM\n(dotted: bound)")
+        times.set(yscale="log", title="time, of unlimited RAM")
+        moves.set(yscale="log", title="KB read and written")
+        for axes in (energies, times, moves):
+            axes.set(xscale="log", xlabel="RAM in KB")
+            axes.grid(linewidth=0.3)
+        times.legend()
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
         return out.getvalue()
-
-
-def _without_picture(words: Sequence[str]) -> tuple[list[str], Path | None]:
-    rest = [word for word in words if not word.startswith(f"{PICTURE}=")]
-    named = [Path(word.split("=", 1)[1]) for word in words if word not in rest]
-    if PICTURE in rest:
-        sys.exit(f"{PICTURE}=FILE.svg")
-    return rest, named[-1] if named else None
 
 
 if __name__ == "__main__":
