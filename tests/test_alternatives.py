@@ -203,7 +203,7 @@ def test_shards_that_there_was_no_time_for_are_in_the_bound(
     assert status == 0
     best = json.loads(text)
     assert best["tried"][-1]["splits"] == "1:2"
-    monkeypatch.setattr("poetc.planning.search.BETTER_SHARE", 0.0)
+    monkeypatch.setattr("poetc.planning.search._Search._in_shards", lambda *_: None)
     status, text = run(capsys, str(GESTURE), "--ram=6880", "--json")
     assert status == 0
     whole = json.loads(text)

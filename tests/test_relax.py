@@ -400,7 +400,8 @@ def test_pages_are_files_of_their_call(tmp_path: Path) -> None:
     tvm.register_global_func(pages.OPEN, Kept, override=True)
     try:
         poetc.tvm.set_page_directory(tmp_path)
-        assert run(scheduled, training.function, training.arguments, target=QUICK).bits
+        for _ in range(2):
+            assert run(scheduled, training.function, training.arguments, target=QUICK).bits
         first, second = seen
         assert not list(tmp_path.iterdir()), "they have no name"
         size = found(scheduled, training.function)["storage_bytes"]

@@ -356,7 +356,7 @@ def test_report_of_a_tight_schedule() -> None:
 @pytest.mark.slow
 def test_parameters_on_storage_count_while_they_are_in_ram() -> None:
     module = prepare("gesture_mlp").module
-    result, summary = compiled(module, options(7168, params="auto", gap=0.01))
+    result, summary = compiled(module, options(7168, params="auto", gap=0.01, stream="never"))
     check(summary, result.graph)
     assert summary.params == "storage"
     assert 4608 <= summary.ram.at_peak["parameters"] < 7256
