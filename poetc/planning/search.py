@@ -57,6 +57,9 @@ FIRST_SHARE = 0.35
 BEST_SHARE = 0.8
 """Share of what is left then for those of the two that have found the best."""
 
+LARGE_OPERATIONS = 4000
+"""Of a step with so many operations it takes too long to make shards before tiles were tried."""
+
 PROOF_SHARE = 0.8
 """Share of the time that is left for a proof that no shards keep to the limits."""
 
@@ -108,29 +111,13 @@ class _Search(Attempts):
         self.tried: list[Tried] = []
         self.failures: list[Failure] = []
         self.is_splittable = True
-
-    def _turns(
-        self, ways: Sequence[Callable[[], None]]
-    ) -> Iterator[tuple[float, Callable[[], None]]]:
-        """The ways, each with its share of what is left of the time: all of them first, then that
-        which has found the best, then the other."""
-        if len(ways) < 2:
-            # Tiles with blocks of one size may need more than others have left.
-            shares = (1.0,) if self.in_tiles is None else (1 - FIRST_SHARE, 1.0)
-            yield from ((share, way) for way in ways for share in shares)
-            return
-        yield FIRST_SHARE, ways[0]
-        yield FIRST_SHARE / (1 - FIRST_SHARE), ways[1]
-        is_tiled = self.best is None or any(
-            tried.energy_nj == self.best.report.use.energy_nj for tried in self._tiled
-        )
-        first, second = ways if is_tiled else ways[::-1]
-        yield BEST_SHARE, first
-        yield 1.0, second
+        self.is_large = False
 
     def run(self) -> Found:
         """What `search` returns."""
         unsplit = self._unsplit()
+        # Before transfers are among them.
+        self.is_large = sum(1 for _ in self.step.module.walk()) >= LARGE_OPERATIONS
         self.least_ns = 0 if unsplit is None else unsplit.least_time_ns
         tiles = None if self.tiles is None or self.tiles.refused else self.tiles
         least_nj = 0 if tiles is None else _least_in_tiles_nj(self.step)
@@ -146,7 +133,7 @@ class _Search(Attempts):
         if source is not None and unsplit is not None:
             ways.append(lambda: self._in_shards(source, unsplit))
         try:
-            for share, way in self._turns(ways):
+            for share, way in _turns(self, ways):
                 self.turn_s = self.clock.used_s + share * self.all_left_s
                 way()
             self.turn_s = math.inf
@@ -377,6 +364,30 @@ class _Search(Attempts):
             if candidate is not None:
                 step = Step(candidate.module, candidate.graph, candidate.asked)
             self._try(step, candidate, share)
+
+
+def _turns(
+    search: _Search, ways: Sequence[Callable[[], None]]
+) -> Iterator[tuple[float, Callable[[], None]]]:
+    """The ways, each with its share of what is left of the time: all of them first, then that
+    which has found the best, then the other. Of a large step, tiles have most of the time."""
+    if len(ways) < 2:
+        # Tiles with blocks of one size may need more than others have left.
+        shares = (1.0,) if search.in_tiles is None else (1 - FIRST_SHARE, 1.0)
+        yield from ((share, way) for way in ways for share in shares)
+        return
+    if search.is_large:
+        yield 1 - OTHERS_SHARE, ways[0]
+        yield from ((1.0, way) for way in ways[::-1])
+        return
+    yield FIRST_SHARE, ways[0]
+    yield FIRST_SHARE / (1 - FIRST_SHARE), ways[1]
+    is_tiled = search.best is None or any(
+        tried.energy_nj == search.best.report.use.energy_nj for tried in search._tiled
+    )
+    first, second = ways if is_tiled else ways[::-1]
+    yield BEST_SHARE, first
+    yield 1.0, second
 
 
 def _least_in_tiles_nj(step: Step) -> int:
