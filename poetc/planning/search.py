@@ -111,13 +111,12 @@ class _Search(Attempts):
         self.tried: list[Tried] = []
         self.failures: list[Failure] = []
         self.is_splittable = True
-        self.is_large = False
 
     def run(self) -> Found:
         """What `search` returns."""
         unsplit = self._unsplit()
         # Before transfers are among them.
-        self.is_large = sum(1 for _ in self.step.module.walk()) >= LARGE_OPERATIONS
+        is_large = sum(1 for _ in self.step.module.walk()) >= LARGE_OPERATIONS
         self.least_ns = 0 if unsplit is None else unsplit.least_time_ns
         tiles = None if self.tiles is None or self.tiles.refused else self.tiles
         least_nj = 0 if tiles is None else _least_in_tiles_nj(self.step)
@@ -133,7 +132,7 @@ class _Search(Attempts):
         if source is not None and unsplit is not None:
             ways.append(lambda: self._in_shards(source, unsplit))
         try:
-            for share, way in _turns(self, ways):
+            for share, way in _turns(self, ways, is_large):
                 self.turn_s = self.clock.used_s + share * self.all_left_s
                 way()
             self.turn_s = math.inf
@@ -367,7 +366,7 @@ class _Search(Attempts):
 
 
 def _turns(
-    search: _Search, ways: Sequence[Callable[[], None]]
+    search: _Search, ways: Sequence[Callable[[], None]], is_large: bool
 ) -> Iterator[tuple[float, Callable[[], None]]]:
     """The ways, each with its share of what is left of the time: all of them first, then that
     which has found the best, then the other. Of a large step, tiles have most of the time."""
@@ -376,7 +375,7 @@ def _turns(
         shares = (1.0,) if search.in_tiles is None else (1 - FIRST_SHARE, 1.0)
         yield from ((share, way) for way in ways for share in shares)
         return
-    if search.is_large:
+    if is_large:
         yield 1 - OTHERS_SHARE, ways[0]
         yield from ((1.0, way) for way in ways[::-1])
         return

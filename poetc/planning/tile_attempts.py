@@ -15,7 +15,6 @@ from poetc.planning.solver import diagnosis
 from poetc.planning.split_source import spend_building
 from poetc.planning.tiles import Step, Tiles, least_ram_in_tiles, unproven
 from poetc.planning.unscheduled import remedies
-from poetc.planning.variants import KnownTiles
 
 LEAST_SHARE = 0.2
 """Share of the time that is left for the least RAM that kernels in tiles need."""
@@ -94,13 +93,20 @@ class TileAttempts:
 
     def _built(self) -> Step:
         """The step that tiles are made of. The least RAM of it is known then."""
-        step = self.tiles.build(False)
+        step = self._build(pairs=False)
         if self.least is None:
-            spend_building(step.module, self.all.asked)
             smallest = self.tiles.limited(step, self.all.asked, self.tiles.sizes[-1]).asked
             asked = replace(smallest, time_limit_s=self.all.left_s * LEAST_SHARE)
             self.least = least_ram_in_tiles(step.graph, asked)
             self.reserved = smallest.budget.reserved
+        return step
+
+    def _build(self, pairs: bool) -> Step:
+        """The step that tiles are made of, with pairs of kernels that are one or without. It is a
+        copy, and no work, but for the first time."""
+        step = self.tiles.build(pairs)
+        if not self.tiles.known[pairs].kernels:
+            spend_building(step.module, self.all.asked)
         return step
 
     def _in_pairs(self, step: Step, size: int, others: int) -> bool:
@@ -111,9 +117,7 @@ class TileAttempts:
         ram_bytes = asked.budget.total_bytes
         if ram_bytes is None or not any(pairs(step.graph, partial(pays, ram_bytes))):
             return False
-        paired = self.tiles.build(True)
-        if self.tiles.known[True] == KnownTiles():
-            spend_building(paired.module, asked)
+        paired = self._build(pairs=True)
         self._in_blocks(self.tiles.limited(paired, asked, size, pairs=True), others)
         if size not in self.failures:
             return True

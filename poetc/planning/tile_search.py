@@ -254,7 +254,11 @@ class KernelTiles:
 
     def _tiles_of(self, *nests: Nest) -> _LoopTiles:
         if nests not in self._nests:
-            self._nests[nests] = _LoopTiles(nests, self.costs)
+            if len(nests) == 1:
+                model, places = _model(*nests), [_places(*nests)]
+            else:
+                model, places = _both(*map(self._tiles_of, nests))
+            self._nests[nests] = _LoopTiles(nests, model, places, self.costs)
         return self._nests[nests]
 
     def _stay(self) -> frozenset[int]:
@@ -275,12 +279,19 @@ class KernelTiles:
 
 
 class _LoopTiles:
-    """The same for nests of a kernel in one loop over tiles."""
+    """The same for nests of a kernel in one loop over tiles, which have that model together (None:
+    they do not run in tiles). `places` are, for each nest, those in `nest_loops` of its loops, by
+    the numbers that they have in the model."""
 
-    def __init__(self, nests: tuple[Nest, ...], costs: SliceCosts) -> None:
-        self.nests = nests
+    def __init__(
+        self,
+        nests: tuple[Nest, ...],
+        model: NestModel | None,
+        places: list[dict[int, int]],
+        costs: SliceCosts,
+    ) -> None:
+        self.nests, self.model, self.places = nests, model, places
         self.pages = frozenset[int]().union(*map(_pages, nests))
-        self.model, self.places = _one_nest(*nests) if len(nests) == 1 else _two_nests(*nests)
         self._tiled: dict[tuple[object, ...], TileLoop | None] = {}
         self.work = 0.0
         if self.model is None:
@@ -392,18 +403,14 @@ def _model(nest: Nest) -> NestModel | None:
     return replace(model, streams=streams, sum_in_result=0)
 
 
-def _one_nest(nest: Nest) -> tuple[NestModel | None, list[dict[int, int]]]:
-    """The model of a nest, and where the loops are that it has numbers for."""
-    return _model(nest), [_places(nest)]
-
-
-def _two_nests(one: Nest, other: Nest) -> tuple[NestModel | None, list[dict[int, int]]]:
-    """The same of two nests in one loop over tiles of loops that both have, whose numbers are those
-    of the pairs of loops."""
-    first, second = _model(one), _model(other)
+def _both(one: _LoopTiles, other: _LoopTiles) -> tuple[NestModel | None, list[dict[int, int]]]:
+    """The model of two nests in one loop over tiles of the loops that both have, whose numbers are
+    those of the pairs of loops; and the places of these loops in each nest. There is no model where
+    no loops are common."""
+    first, second = one.model, other.model
     if first is None or second is None:
         return None, []
-    places, others = _places(one), _places(other)
+    (places,), (others,) = one.places, other.places
     common = [
         (a, b)
         for a, b in common_loops(first, second)
