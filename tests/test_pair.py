@@ -32,6 +32,7 @@ from poetc.ir.poet import (
 from poetc.ir.symbols import named_in
 from poetc.ir.text import make_context, parse_module
 from poetc.kernels.analysis import buffer_bytes
+from poetc.kernels.distribute import distribute
 from poetc.passes.poet_pair import PoetPairPass
 from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import verify_graph
@@ -40,6 +41,7 @@ from poetc.planning.memory import plan_graph_memory
 from poetc.planning.pairs import join, pairs
 from poetc.planning.tile_loops import stream_of
 from poetc.planning.tile_search import KernelTiles
+from poetc.planning.tile_search import pairs as nest_pairs
 
 DEVICE = load_device("nrf52840")
 
@@ -205,6 +207,33 @@ def test_slices_that_both_read_are_moved_once() -> None:
                 assert any(isinstance(buffer.owner, SliceInOp) for buffer in shared)
                 joint += 1
     assert joint > 5
+
+
+@pytest.mark.parametrize(
+    ("other", "found"), [("%a[%j * -1 + 3]", [((0, 1), 1, {0})]), ("%y[%j * -1 + 3]", [])]
+)
+def test_nests_that_need_each_other_are_no_pair(other: str, found: list[object]) -> None:
+    """The second nest reads what the first one reads, or also what it makes, in another order."""
+    module = parse_module(
+        f"""
+        func.func private @k(%a: memref<4xf32>, %y: memref<4xf32>, %z: memref<4xf32>)
+        attributes {{poet.inputs = 1 : i64, poet.results = 2 : i64, poet.workspace = 0 : i64}} {{
+          affine.for %i = 0 to 4 {{
+            %0 = affine.load %a[%i] : memref<4xf32>
+            affine.store %0, %y[%i] : memref<4xf32>
+          }}
+          affine.for %j = 0 to 4 {{
+            %1 = affine.load %a[%j] : memref<4xf32>
+            %2 = affine.load {other} : memref<4xf32>
+            %3 = arith.addf %1, %2 : f32
+            affine.store %3, %z[%j] : memref<4xf32>
+          }}
+          func.return
+        }}
+        """
+    )
+    both = nest_pairs(distribute(named_in(module, FuncOp)["k"]))
+    assert [(pair.nests, pair.at, pair.shared) for pair in both] == found
 
 
 def test_what_is_lowered_is_refused() -> None:
