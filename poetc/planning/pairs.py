@@ -69,8 +69,18 @@ def _may_join(reader: ComputeOp, update: ComputeOp) -> bool:
     ops = list(block.ops)
     at, then = ops.index(reader), ops.index(update)
     known = {result for op in ops[:at] for result in op.results} | set(block.args)
-    over = {reader.operands[operand] for _, operand in reader.inplace_pairs}
-    return at < then and known.issuperset(update.operands) and not over & set(update.operands)
+    between = {operand for op in ops[at + 1 : then] for operand in op.operands}
+    return (
+        at < then
+        and known.issuperset(update.operands)
+        and not _replaced(reader) & set(update.operands)
+        and not _replaced(update) & between
+    )
+
+
+def _replaced(compute: ComputeOp) -> set[SSAValue]:
+    """The operands that a compute writes over."""
+    return {compute.operands[operand] for _, operand in compute.inplace_pairs}
 
 
 def join(reader: ComputeOp, update: ComputeOp) -> None:
