@@ -300,3 +300,18 @@ def test_what_is_tried_beside_costs_nothing(
     both_nj = by_work_nj(monkeypatch, seconds, ram=ram)
     for alone in ({"split": "off"}, {"stream": "never"}):
         assert both_nj <= 1.01 * by_work_nj(monkeypatch, seconds, ram=ram, **alone)
+
+
+def test_kernels_without_elements_do_not_run_in_tiles() -> None:
+    text = (
+        "func.func @main(%w: tensor<0x4xf32> {tf.aliasing_output = 0 : i32}) -> tensor<0x4xf32> {"
+    )
+    text += " %0 = stablehlo.add %w, %w : tensor<0x4xf32> return %0 : tensor<0x4xf32> }"
+    module = parse_module(text, "empty.mlir")
+    passes = front_passes(module, "nrf52840", load_device("nrf52840"), tiles=True)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    PoetStreamPass(2048).apply(make_context(), module)
+    (graph,) = graphs(module)
+    plan_graph_memory(graph)
+    verify_graph(graph)
+    assert not any(isinstance(op, StreamOp) for op in graph.block.ops)

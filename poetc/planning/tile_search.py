@@ -107,7 +107,9 @@ class KernelTiles:
             self.streamable: frozenset[int] = frozenset()
             return
         self.costs = costs
-        self.streamable = frozenset(range(count)) - self._stay()
+        # Without a nest, where tensors have no elements, nothing is moved.
+        able = range(count) if self.distributed.nests else ()
+        self.streamable = frozenset(able) - self._stay()
         self._nests: dict[tuple[Nest, ...], _LoopTiles] = {}
         self._listed: dict[frozenset[int], Distributed] = {}
         self._found: dict[tuple[frozenset[int], int], TiledKernel | None] = {}
