@@ -122,7 +122,7 @@ class JittedStep:
         functools.update_wrapper(self, step)
 
     def __call__(self, *args: Any) -> Any:
-        """What the function returns for these arguments, with arrays of NumPy, which cannot be
+        """The results of the function for these arguments, with arrays of NumPy, which cannot be
         written. New values that it returned last are not copied into the program when they come
         back as arguments.
 

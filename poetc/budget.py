@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from poetc.units import parse_duration_ns
 
 SCOPES = ("all", "activations")
-"""What a limit of RAM covers: everything, or all tensors but parameters and their gradients."""
+"""The scopes of a limit of RAM: everything, or all tensors but parameters and their gradients."""
 
 BLOCK = "a block of a page"
-"""What messages call the one that is in RAM where kernels run in tiles."""
+"""The name in messages of the block that is in RAM where kernels run in tiles."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,13 @@ class Budget:
 
     @property
     def beside_bytes(self) -> int:
-        """What the program has in RAM beside the arena."""
+        """The bytes of the program in RAM beside the arena."""
         return self.static_bytes + self.stack_bytes + self.block_bytes
 
     @property
     def reserved(self) -> tuple[tuple[str, int], ...]:
-        """What is set aside from the limit before anything is scheduled, with its bytes."""
+        """The parts of the limit that are set aside before anything is scheduled, with their
+        bytes."""
         beside = self.static_bytes, self.stack_bytes, self.block_bytes
         sizes = zip((*self.names, BLOCK), beside, strict=True)
         return tuple(size for size in sizes if size[1] and self.scope == "all")
@@ -49,7 +50,7 @@ class Budget:
 
     @property
     def arena_bytes(self) -> int | None:
-        """What is left for the arena; None for no limit, 0 or less where nothing is left."""
+        """The bytes left for the arena; None for no limit, 0 or less where nothing is left."""
         return None if self.total_bytes is None else self.total_bytes - self.reserved_bytes
 
     def used_bytes(self, arena_bytes: int) -> int:

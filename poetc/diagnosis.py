@@ -17,12 +17,12 @@ from poetc.units import format_bytes, format_time
 
 
 class Reason(StrEnum):
-    """What keeps a step from being scheduled."""
+    """The reason why a step has no schedule."""
 
     RAM = "ram"
     DEADLINE = "deadline"
     RESERVED = "reserved"
-    """What is reserved leaves no RAM for tensors."""
+    """The reserved bytes leave no RAM for tensors."""
     STORAGE = "storage"
     """Auxiliary storage is too small for the tensors that start or must end there."""
     STRATEGY = "strategy"
@@ -36,7 +36,7 @@ class Reason(StrEnum):
     STACK = "stack"
     """The scheduled step takes more stack than was expected."""
     REPORTED = "reported"
-    """Whatever it was, only its `words` have come through another program."""
+    """Any reason: only its `words` have come through another program."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Tried:
     tiles: bool = False
 
     def again(self, other: Tried) -> Tried:
-        """What came of two searches for the same: the better schedule, and the better bound."""
+        """The outcome of two searches for the same: the better schedule, and the better bound."""
         if self.bound_nj is None or other.bound_nj is None:
             return self if self.bound_nj is None else other
         bound_nj = max(self.bound_nj, other.bound_nj)
@@ -108,7 +108,7 @@ class LeastRam:
 
 @dataclass(frozen=True)
 class SplitSearch:
-    """What splitting parameters came to, where no schedule was found.
+    """The outcome of splitting parameters, where no schedule was found.
 
     `refused` says why they were not split. Otherwise `tried` counts the splits that were searched,
     `shown` are those that the diagnosis is of, because they are the `fastest` or the last.
@@ -125,7 +125,7 @@ class SplitSearch:
     least_time_ns: int | None = None
 
     def words(self) -> Iterator[str]:
-        """What is said of it."""
+        """The clauses of the message."""
         if self.refused:
             yield f"parameters were not split ({self.refused})"
         elif self.least_time_ns is not None:
@@ -289,7 +289,7 @@ class Diagnosis:
                 )
 
     def needed_words(self) -> str:
-        """What RAM is needed, for what."""
+        """The words on the RAM that is needed, and for which kernel."""
         assert self.needed_bytes is not None
         whole = f"with whole {' and '.join(self.whole)} " if self.whole else ""
         where = "" if self.kernel is None else f" for {self.kernel}"

@@ -100,8 +100,8 @@ def _keep(module: ModuleOp, entry: FuncOp) -> None:
 
 @dataclass(frozen=True)
 class Binding:
-    """Which parameter of the step each argument of an entry is, by number, and the splits that they
-    have in common."""
+    """The parameter of the step that each argument of an entry is, by number, and the splits that
+    they have in common."""
 
     parameters: Mapping[int, int]
     splits: tuple[Split, ...]

@@ -51,9 +51,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change comes to: a schedule of `ram_bytes`, `energy_nj` and `time_ns`, or, where there
-    is none, the least RAM for which one is known (`least_bytes`) and the shortest time known
-    (`fastest_ns`). What is not known is None."""
+    """The outcome of a change: a schedule of `ram_bytes`, `energy_nj` and `time_ns`, or, where
+    there is none, the least RAM for which one is known (`least_bytes`) and the shortest time known
+    (`fastest_ns`). Unknown numbers are None."""
 
     change: Change
     ram_bytes: int | None = None
@@ -79,9 +79,9 @@ class HeldTensor:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was asked for and what it comes to. `diagnosis` is None where there is a schedule, which
-    `asked` has then. `holder` are the tensors of the kernel that needs most RAM, largest first.
-    `changes` are those that help, in order of gain."""
+    """The request and its outcome. `diagnosis` is None where there is a schedule, which `asked` has
+    then. `holder` are the tensors of the kernel that needs most RAM, largest first. `changes` are
+    those that help, in order of gain."""
 
     asked: Outcome
     diagnosis: Diagnosis | None
@@ -153,7 +153,8 @@ def _needed(outcome: Outcome, diagnosis: Diagnosis) -> str:
 
 
 def explain(module: ModuleOp, name: str, given: Given, warn: Callable[[str], None]) -> Explanation:
-    """What holds a verified module of unscheduled IR back from what is asked for, and what helps.
+    """The reasons why a verified module of unscheduled IR misses the limits that are asked for, and
+    the changes that help.
 
     Each attempt has the time limit that is given. Raises InputError for what cannot be compiled,
     whatever the limits.

@@ -51,8 +51,8 @@ _DTYPES = tuple(str(type.dtype) for type in ELEMENT_TYPES.values())
 
 @dataclass(frozen=True)
 class State:
-    """Which values are the current ones: `sequence` counts steps modulo 2**32, `tag` tells apart
-    those that began with the same values."""
+    """The mark of the current values: `sequence` counts steps modulo 2**32, `tag` tells apart steps
+    that began with the same values."""
 
     sequence: int
     tag: int

@@ -64,7 +64,8 @@ class Option:
         return f"--{self.name.replace('_', '-')}"
 
     def value(self, text: str | None = None) -> Any:
-        """What `text` says, the default if it is None. Raises InputError naming the option."""
+        """The value that `text` stands for, the default if it is None. Raises InputError naming the
+        option."""
         text = self.default if text is None else text
         return None if text is None else self.parse(text, self.flag)
 
@@ -362,7 +363,7 @@ class Given:
         return Given(texts)
 
     def text(self, name: str) -> str | None:
-        """What is given for an option; None if it is not."""
+        """The text given for an option; None if it is not given."""
         return self.texts.get(name)
 
     def value(self, name: str) -> Any:
@@ -370,7 +371,7 @@ class Given:
         return OPTIONS[name].value(self.text(name))
 
     def flags(self, *names: str) -> list[str]:
-        """Those of the options that are given, as they are written on the command line."""
+        """The flags of the options that are given, as they are written on the command line."""
         return [OPTIONS[name].flag for name in names if name in self.texts]
 
 

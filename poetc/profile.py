@@ -72,7 +72,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Log:
-    """What the program printed. `ticks_per_second` is 0 where instructions were counted."""
+    """The output of the measuring program. `ticks_per_second` is 0 where instructions were
+    counted."""
 
     board: str
     cpu: str
@@ -221,7 +222,7 @@ def _run_on_host(directory: Path, cpu: str, flags: str) -> str:
 
 
 def _emulate(directory: Path, cpu: str, flags: str) -> str:
-    """What the program printed, with counts of instructions in place of its clock."""
+    """The output of the measuring program, with counts of instructions in place of its clock."""
     words = (f"CFLAGS={flags}",)
     build(directory, cpu, words)
     known = symbols(directory / "build" / cpu / "measure.elf")
@@ -266,7 +267,7 @@ def read_log_file(path: str, flags: str) -> Log:
 
 
 def read_log(text: str, name: str, flags: str) -> Log:
-    """What the program that measures has printed; lines before and after it are left alone.
+    """The log in the output of the measuring program; lines before and after it are left alone.
 
     Raises InputError, with the line, for anything that it does not print.
     """

@@ -94,7 +94,8 @@ class Program:
 
     @property
     def report(self) -> Summary:
-        """What the program takes, and how good its schedule is: a table in notebooks."""
+        """The RAM, time and energy of the program, and how good its schedule is: a table in
+        notebooks."""
         return self._step.summary
 
     @property
@@ -173,8 +174,8 @@ class Program:
         return {e.name: EntryCall(self, e) for e in self._step.compiled.entries}
 
     def predict(self, *inputs: Any, **named: Any) -> Any:
-        """What the entry point `predict` gives for inputs, on the parameters as they are now; see
-        `step`. Raises InputError for a program that was compiled without one."""
+        """The results of the entry point `predict` for inputs, on the parameters as they are now;
+        see `step`. Raises InputError for a program that was compiled without one."""
         if "predict" not in self.entries:
             raise InputError("the program has no entry point predict: compile it with predict=...")
         return self.entries["predict"](*inputs, **named)

@@ -1,4 +1,4 @@
-"""What a scheduled step keeps in RAM, by kind of tensor, and the least RAM that it can run in."""
+"""The RAM of a scheduled step, by kind of tensor, and the least RAM that it can run in."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RamReport:
 
     @property
     def waste_bytes(self) -> int:
-        """What the arena has beyond the peak of live bytes."""
+        """The bytes of the arena beyond the peak of live bytes."""
         return self.arena_bytes - self.peak.bytes
 
     def to_json(self) -> dict[str, Any]:
@@ -130,8 +130,9 @@ class RamReport:
 
 @dataclass(frozen=True)
 class Moment:
-    """What is live in the middle of a step, with workspaces and buffers of transfers, and the
-    kernel that it is for: the one that runs, or the next one while `paged_in` is being paged in."""
+    """The tensors that are live in the middle of a step, with workspaces and buffers of transfers,
+    and the kernel that they are for: the one that runs, or the next one while `paged_in` is being
+    paged in."""
 
     tensors: tuple[LiveTensor, ...]
     kernel: RunOp | None = None
@@ -153,7 +154,7 @@ def ram_report(
     least: tuple[LeastRam, ...],
     stack_chain: tuple[str, ...] | None,
 ) -> RamReport:
-    """What a scheduled graph, which has a memory plan and these moments, keeps in RAM."""
+    """The RAM of a scheduled graph with a memory plan, from its moments."""
     most = dict.fromkeys(map(str, KINDS), 0)
     peak_bytes, peak = -1, Moment(())
     for moment in moments:

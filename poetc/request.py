@@ -1,4 +1,4 @@
-"""What the user asked for, and what is known of the program beside the arena."""
+"""The request of the user, and the RAM of the program beside the arena."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 GIVE_UNSCHEDULED = "give the IR from before poet-schedule"
-"""What to do where a schedule that came with the input is in the way."""
+"""The advice where a schedule that came with the input is in the way."""
 
 
 @dataclass(frozen=True)
 class Options(SearchOptions):
-    """What the user asked for.
+    """The request of the user.
 
     `ram_bytes`, `static_bytes`, `stack_bytes` and `ram_scope` are the `budget`.
     `storage` is what was chosen in place of the device's own, which `device` has already; None: its
@@ -96,7 +96,7 @@ class Options(SearchOptions):
         return replace(self, params="storage") if isinstance(self.split, tuple) else self
 
     def why_not_split(self) -> str:
-        """Which option keeps parameters from being split where the step does not fit; nothing if
+        """The option that keeps parameters from being split where the step does not fit; nothing if
         none does."""
         if self.split == "off":
             return "--split=off"
@@ -111,7 +111,7 @@ class Options(SearchOptions):
         return ""
 
     def _why_as_given(self) -> str:
-        """Which option says where parameters are, and in which shards; nothing if none does."""
+        """The option that says where parameters are, and in which shards; nothing if none does."""
         if isinstance(self.split, tuple):
             return f"--split={splits_text(self.split)}"
         if self.params == "ram":
@@ -129,7 +129,7 @@ class Options(SearchOptions):
         )
 
     def why_not_stream(self, has_entries: bool = False) -> str:
-        """What keeps kernels from running in tiles, such as an option; nothing if nothing does."""
+        """The reason, such as an option, why kernels do not run in tiles; nothing if they may."""
         if self.stream == "never":
             return "--stream=never"
         if why := self._why_as_given():
@@ -164,7 +164,7 @@ class Options(SearchOptions):
         return replace(options, stack_bytes=stack.bytes)
 
     def schedule_options(self, graph: GraphOp) -> ScheduleOptions:
-        """What the scheduler is asked for."""
+        """The request to the scheduler."""
         return ScheduleOptions(
             budget=self.budget,
             deadline_ns=deadline_of(graph, self.deadline),

@@ -1,4 +1,4 @@
-"""Which parameters to split, and into how many shards, as `--split` says it."""
+"""The parameters to split, with their numbers of shards, as `--split` says it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poetc.errors import InputError
 
 @dataclass(frozen=True)
 class Split:
-    """What is asked for: `parameter`, an index or a name, in `shards`, at least 2. `axis` None is
+    """A request to split `parameter`, an index or a name, into `shards`, at least 2. `axis` None is
     that of `best_axis`."""
 
     parameter: int | str
@@ -24,7 +24,7 @@ class Split:
 
 
 def splits_text(splits: Iterable[Split]) -> str:
-    """What `parse_splits` reads."""
+    """The text that `parse_splits` reads."""
     return ",".join(map(str, splits))
 
 

@@ -29,7 +29,7 @@ class State:
 
     @property
     def missing(self) -> frozenset[int]:
-        """Those that have no values: none were given, or a step that failed has lost them."""
+        """The parameters without values: none were given, or a step that failed has lost them."""
         return frozenset(self._missing)
 
     def values(self) -> dict[int, np.ndarray]:

@@ -80,7 +80,7 @@ class Step:
     options: Options
 
     def key(self, point: Point) -> str:
-        """What tells the answer to a point of this step from all others."""
+        """A key that tells the answer to a point of this step from all others."""
         asked = (__version__, self.name, repr(self.options), repr(point))
         return hashlib.sha256("\n".join(asked).encode() + b"\n" + self.data).hexdigest()
 
@@ -173,7 +173,7 @@ class Cache:
                 raise InputError(f"cannot write {directory}: {error.strerror}") from error
 
     def get(self, key: str) -> Row | None:
-        """What is known; None also for a file that nobody can read."""
+        """The known row; None also if its file cannot be read."""
         if self.directory is None:
             return None
         try:

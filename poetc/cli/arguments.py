@@ -1,4 +1,4 @@
-"""What all command lines share: the parser, and what of the table of options is given."""
+"""The parser that all command lines share, and the options of the table that are given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Parser(argparse.ArgumentParser):
     """A command line, of which whatever is wrong is one InputError with one line."""
 
     def error(self, message: str) -> NoReturn:
-        """What argparse calls for bad usage."""
+        """Refuses bad usage. argparse calls it."""
         raise InputError(f"{message}; see {self.prog} --help")
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:

@@ -102,7 +102,7 @@ def run_passes_alone(
 
 
 def _one_line(error: BaseException) -> str:
-    """What xDSL says about a pipeline: the column, and the last line, below a copy of the text."""
+    """xDSL's message about a pipeline: the column, and the last line, below a copy of the text."""
     text = str(error).strip()
     column = re.search(r"^pass-pipeline:\d+:(\d+)$", text, re.MULTILINE)
     place = f"column {column[1]}: " if column else ""

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_log(arguments: argparse.Namespace) -> Log:
-    """What the program that measures has printed on the user's board."""
+    """The log that the measuring program printed on the user's board."""
     from poetc.profile import read_log_file
 
     log = read_log_file(arguments.log, arguments.cflags)
@@ -118,7 +118,7 @@ def _read_log(arguments: argparse.Namespace) -> Log:
 def _measure(
     arguments: argparse.Namespace, known: Profile | None
 ) -> tuple[Log, Mapping[str, str]] | None:
-    """What was measured of the kernels that are not known, and their names.
+    """The measurements of the kernels that are not known yet, and their names.
 
     None if all are known, or if the program that measures was only to be written.
     """

@@ -28,7 +28,7 @@ from poetc.frontends.files import Exported, Lowered, check_types, require
 from poetc.patterns import chosen
 
 Donated = int | Sequence[int] | Mapping[int, int] | None
-"""Which arguments a step updates, and with which results."""
+"""The arguments that a step updates, and the results that update them."""
 
 EntryPoint = tuple[Callable[..., Any], Sequence[Any]]
 """A function beside the step, and its arguments."""
@@ -255,7 +255,7 @@ def _check_leaves(names: Sequence[str], leaves: Sequence[Any]) -> None:
 
 
 def _with_hint(error: InputError, args: Sequence[Any]) -> InputError:
-    """What is said of arguments to be updated, and what to do with those of flax.nnx."""
+    """The error about arguments to be updated, with advice if one is of flax.nnx."""
     kinds = {kind.__module__ for arg in args for kind in type(arg).__mro__}
     if not any(name.startswith("flax.nnx.") for name in kinds):
         return error

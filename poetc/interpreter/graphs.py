@@ -36,7 +36,7 @@ from poetc.ir.stablehlo.base import Array
 
 @dataclass(frozen=True)
 class Run:
-    """What one execution of a graph returned and did.
+    """The results of one execution of a graph, and counts of its transfers and recomputes.
 
     `peak_bytes` is the most RAM in use at once, reached at `peak_at`: tensors in RAM plus, during a
     compute, its results and workspace less the operands whose buffers its results take over, each

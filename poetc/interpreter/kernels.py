@@ -86,7 +86,7 @@ class _Run:
         return array.reshape(array.shape + (1,) * missing) if missing else array
 
     def block(self, block: Block) -> list[Array]:
-        """What the block yields."""
+        """The values that the block yields."""
         for op in block.ops:
             match op:
                 case affine.YieldOp() | func.ReturnOp():

@@ -154,7 +154,7 @@ def bytes_of(type_: Attribute) -> int:
 
 
 def poisoned(value: SSAValue) -> Array:
-    """What a tensor whose bytes are undefined reads as."""
+    """The values of a tensor whose bytes are undefined."""
     shape, dtype = content_of(value.type)
     if dtype == np.bool_:
         return np.ones(shape, dtype)

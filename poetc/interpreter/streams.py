@@ -144,7 +144,7 @@ class StreamRun:
     def _ranges(
         self, op: poet.AnySlice, shape: Sequence[int]
     ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """What of a slice is in the tensor: there, and in the buffer."""
+        """The part of a slice that is in the tensor: its place there, and in the buffer."""
         found = op.inside(self.positions, shape)
         outside = tuple(slice(here.start, here.stop) for _, here in found)
         return outside, tuple(slice(h.start - start, h.stop - start) for start, h in found)

@@ -1,4 +1,4 @@
-"""Which results of `@main` are the new values of which arguments."""
+"""The results of `@main` that are new values of arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_for_results(main: FuncOp) -> set[int]:
 
 
 def aliasing_faults(main: FuncOp) -> list[InputError]:
-    """What is wrong with the attributes of arguments that say which result is their new value."""
+    """The faults of the attributes of arguments that say which result is their new value."""
     return _read(main)[1]
 
 

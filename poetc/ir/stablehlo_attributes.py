@@ -39,7 +39,7 @@ def print_dims(printer: Printer, dims: Dims) -> None:
 
 @dataclass(frozen=True)
 class DotDims:
-    """Which dimensions of both operands of dot_general are batched and which are contracted."""
+    """The batched and the contracted dimensions of both operands of dot_general."""
 
     lhs_batching_dimensions: Dims = ()
     rhs_batching_dimensions: Dims = ()

@@ -78,8 +78,8 @@ def moved_in(graph: GraphOp, align: int = 1) -> Moved:
 
 
 def slices_of(stream: StreamOp) -> dict[SSAValue, Slices]:
-    """What a kernel in tiles moves of each of its operands and results that has slices, as far as
-    they are within their tensors: of operands it is read, of results written."""
+    """The slices that a kernel in tiles reads of each operand and writes of each result, as far as
+    they are within their tensors. Operands and results without slices are left out."""
     found: dict[SSAValue, Slices] = {}
     _count(stream.tiles.block, {}, found)
     of_values: dict[SSAValue, Slices] = {}

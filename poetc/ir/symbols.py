@@ -1,4 +1,4 @@
-"""What a module names: functions, and tables of constants."""
+"""The names of a module: its functions, and its tables of constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops of a kernel each of its values depends on, and which nothing depends on."""
+"""The loops of a kernel that each of its values depends on."""
 
 from __future__ import annotations
 

@@ -257,7 +257,8 @@ def _ancestors(value: SSAValue) -> set[SSAValue]:
 
 
 def _unify(results: Sequence[Result]) -> dict[Var, Var]:
-    """Which variables of different results run in step: they index a value in the same way."""
+    """The variables of different results that run in step, as they index a value in the same way;
+    each with the one that stands for it."""
     owner = {var: result.number for result in results for var in result.vars}
     members: dict[Var, list[Var]] = {var: [var] for var in owner}
 

@@ -164,8 +164,8 @@ class ByRows:
         self._mark_ends(b, last[0], before[0])
 
     def _lists(self, spaces: Sequence[SSAValue]) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-        """What is sorted by all digits: rows, and a list for each dimension of the space of
-        updates; and the lists beside these, of which the first one then says where rows end."""
+        """The lists that are sorted by all digits, of rows and of each dimension of the space of
+        updates; and the lists beside them, of which the first says in the end where rows end."""
         half = 1 + len(self.axes)
         return spaces[1 : 1 + half], spaces[1 + half :]
 

@@ -1,4 +1,5 @@
-"""Which positions on the axes of a reduction satisfy its conditions, without trying all of them.
+"""The positions on the axes of a reduction that satisfy its conditions, found without trying all of
+them.
 
 A condition that is linear in a position is solved for it: `0 <= position + f <= c` holds at `c + 1`
 positions at most, which begin at `-f`; `(position + f) mod d == 0` at every d-th one, from

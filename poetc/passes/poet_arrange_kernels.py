@@ -51,7 +51,8 @@ class PoetArrangeKernelsPass(ModulePass):
 
 
 def arrange_kernels(module: ModuleOp, device: Device, keeps: bool = False) -> None:
-    """What the pass does."""
+    """Arranges the loops of all kernels of a module for a device. If it `keeps` them, the module
+    has the functions as they were lowered, too."""
     calls = Counter(
         compute.kernel.string_value()
         for graph in graphs(module)

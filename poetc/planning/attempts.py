@@ -33,12 +33,12 @@ class Attempts:
 
     @property
     def left_s(self) -> float:
-        """What is left of the turn."""
+        """The seconds left of the turn."""
         return max(0.0, min(self.all_left_s, self.turn_s - self.clock.used_s))
 
     @property
     def all_left_s(self) -> float:
-        """What is left of the time limit, counted by work (`Clock.used_s`); 0 where it has
+        """The seconds left of the time limit, counted by work (`Clock.used_s`); 0 once it has
         passed."""
         if self.clock.left_s <= 0:
             return 0.0
@@ -58,7 +58,7 @@ class Attempts:
             self.best = found
 
     def planned(self, step: Step) -> ScheduleReport | None:
-        """What `plan_graph` finds; None if the user ended that and there is something already."""
+        """The report of `plan_graph`; None if the user ended it and there is a schedule already."""
         try:
             return plan_graph(step.graph, step.asked, self.progress)
         except KeyboardInterrupt:

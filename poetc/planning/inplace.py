@@ -1,4 +1,5 @@
-"""Which results of a compute may take over which operands' buffers, by its lowered kernel.
+"""The pairs of a result and an operand of a compute that may share a buffer, read from its lowered
+kernel.
 
 A compute whose kernel is not ours (poetc/tvm) has the pairs in an attribute.
 """

@@ -11,14 +11,15 @@ from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
 
 _BESIDE = 2
-"""What both kernels read and write beside the parameter takes such a part of the RAM at most: there
-would be too little left for slices of the parameter."""
+"""All other tensors of both kernels together take at most this part of the RAM: with more, too
+little is left for slices of the parameter."""
 
 _EACH = 4
-"""Or each of these tensors takes such a part of the RAM at most, ..."""
+"""Or each of these tensors takes at most this part of the RAM, ..."""
 
 _LARGE_BYTES = 1 << 16
-"""... where there are so many bytes of it: then slices of these tensors are long enough, too."""
+"""... where the RAM has at least this many bytes: then slices of these tensors are long enough,
+too."""
 
 
 def pays(ram_bytes: int, parameter_bytes: int, beside_bytes: Sequence[int]) -> bool:

@@ -166,7 +166,8 @@ def _search(way: _Way, solver: Solver) -> None:
 
 
 def _at_costs_of(view: GraphView, found: ScheduleReport) -> ScheduleReport | None:
-    """What was found with variants that cost more in `view`; None where it is too late so."""
+    """The schedule that was found, at the higher costs of the variants in `view`; None if it misses
+    the deadline then."""
     problem = replace(view.problem, ram_bytes=found.problem.ram_bytes)
     try:
         return replace(found, problem=problem, use=replay(problem, found.steps))

@@ -31,7 +31,7 @@ VARIANTS_SHARE = 0.5
 
 @dataclass(frozen=True)
 class ScheduleOptions(SearchOptions):
-    """What to schedule for.
+    """The limits and aims of a schedule, and the effort to find one.
 
     A `budget` without a limit means the program order with frees. `deadline_ns` bounds the
     makespan. Without a `device` there is no auxiliary storage. `gap` is the optimality gap to

@@ -93,7 +93,7 @@ def _alive(layout: Layout, buffer: int) -> list[int]:
 
 
 def _free_bytes(layout: Layout, limit_bytes: int, align: int) -> dict[int, int]:
-    """What is free while each workspace lives, wherever it is."""
+    """For each workspace, the bytes that are free while it lives, at any place."""
     return {
         buffer: limit_bytes - sum(round_up(layout.bytes[b], align) for b in _alive(layout, buffer))
         for buffer in layout.workspace
@@ -102,7 +102,7 @@ def _free_bytes(layout: Layout, limit_bytes: int, align: int) -> dict[int, int]:
 
 
 def _free_behind(layout: Layout, offsets: Sequence[int], limit_bytes: int) -> dict[int, int]:
-    """What is free right behind each workspace."""
+    """For each workspace, the bytes that are free right behind it."""
     found: dict[int, int] = {}
     for buffer in layout.workspace:
         if buffer is not None:

@@ -105,7 +105,7 @@ class _Search(Attempts):
         self.spare: dict[str, tuple[Step, Candidate]] = {}
         """Shards that were tried, as they were before, by their splits."""
         self.least_ns = 0
-        """What the step takes at least in any shards, without a search."""
+        """A lower bound on the makespan in any shards, known without a search."""
         self.in_time: InTime | None = None
         """The only shards that may be in time, where that is known."""
         self.tried: list[Tried] = []
@@ -113,7 +113,7 @@ class _Search(Attempts):
         self.is_splittable = True
 
     def run(self) -> Found:
-        """What `search` returns."""
+        """The result of `search`."""
         unsplit = self._unsplit()
         # Before transfers are among them.
         is_large = sum(1 for _ in self.step.module.walk()) >= LARGE_OPERATIONS
@@ -194,7 +194,8 @@ class _Search(Attempts):
 
     @property
     def _all_tried(self) -> list[Tried]:
-        """What came of all: whole kernels, kernels in tiles with blocks of any size, shards."""
+        """The best schedules of all attempts: with whole kernels, in tiles with blocks of any size,
+        in shards."""
         whole = [tried for tried in self.tried if not tried.splits]
         return whole + self._tiled + [tried for tried in self.tried if tried.splits]
 
@@ -336,7 +337,7 @@ class _Search(Attempts):
 
     @property
     def _least_ns(self) -> int:
-        """What the step takes at least in any shards, as far as that is proven."""
+        """The proven lower bound on the makespan in any shards."""
         tried = [f.diagnosis for f in self.failures if f.candidate is not None]
         proven = all(found.proven for found in tried)
         if self.in_time is None or len(tried) < len(self.in_time.candidates) or not proven:

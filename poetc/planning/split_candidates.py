@@ -1,4 +1,5 @@
-"""Which parameters to split, and into how many shards, so that a step fits into little RAM.
+"""Candidates of parameters to split, with their numbers of shards, for a step that is to fit into
+little RAM.
 
 While a kernel runs, its operands and results are in RAM. The kernel that needs most of it bounds
 what any schedule can do, and where a parameter is among its operands, splitting that parameter

@@ -44,7 +44,8 @@ class Source(Protocol):
         ...
 
     def seconds(self, module: ModuleOp | None = None) -> float:
-        """What a module takes to become poet IR; None: the step as it is."""
+        """The seconds that it takes to turn a module into poet IR; for None, those of the step as
+        it is."""
         ...
 
 
@@ -115,7 +116,8 @@ def split_candidate(source: Source, splits: tuple[Split, ...]) -> Candidate:
 
 
 def candidate_of(splits: tuple[Split, ...], step: Step) -> Candidate:
-    """What an unscheduled graph needs at least, with parameters on storage."""
+    """The step in these shards, with a lower bound on the RAM that it needs with parameters on
+    storage."""
     unlimited = replace(step.asked.budget, total_bytes=None)
     asked = replace(step.asked, budget=unlimited, deadline_ns=None, params="storage")
     view = problem_view(step.graph, asked)

@@ -21,15 +21,15 @@ LEAST_SHARE = 0.2
 
 
 class TileAttempts:
-    """The attempts with kernels in `tiles` among `all` attempts at a step, which whole kernels are
-    those of. No tiles take less than `least_nj`."""
+    """The attempts with kernels in `tiles`. `all` are the attempts at the step, `whole` is the step
+    with whole kernels. No schedule in tiles takes less than `least_nj`."""
 
     def __init__(self, all: Attempts, whole: Step, tiles: Tiles, least_nj: int) -> None:
         self.all, self.whole, self.tiles, self.least_nj = all, whole, tiles, least_nj
         self.found: dict[int, Tried] = {}
-        """What came of it, by the bytes of the blocks of pages."""
+        """The best schedule for each size of the blocks of pages, in bytes."""
         self.failures: dict[int, Diagnosis] = {}
-        """Why there is no schedule, where that is so."""
+        """The reason for each size without a schedule."""
         self.least: LeastRam | None = None
         """The least RAM, where that is known, and what it has `reserved`."""
         self.reserved: tuple[tuple[str, int], ...] = ()
@@ -37,7 +37,7 @@ class TileAttempts:
 
     @property
     def tried(self) -> list[Tried]:
-        """What came of it, with blocks of any size: one, or nothing."""
+        """The best schedule with blocks of any size, in a list that is empty if there is none."""
         found = list(self.found.values())
         return [reduce(Tried.or_else, found)] if found else []
 

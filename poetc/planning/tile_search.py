@@ -477,7 +477,7 @@ def outside(kernel: FuncOp, distributed: Distributed) -> list[MemRefType]:
 
 
 def padded_bytes(type_: MemRefType) -> int:
-    """What a buffer takes of the workspace of a stream."""
+    """The bytes of a buffer in the workspace of a stream."""
     return round_up(type_.element_count() * element_bytes(type_.element_type), _WORD_BYTES)
 
 

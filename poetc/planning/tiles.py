@@ -151,7 +151,8 @@ def beside_tiles(
 
 
 def unproven(found: Diagnosis) -> Diagnosis:
-    """What was `found` with blocks of one size, where there was no time for those of others."""
+    """The diagnosis `found` with blocks of one size, without its proof: there was no time for
+    blocks of other sizes."""
     return replace(
         found,
         reason=Reason.SEARCH,

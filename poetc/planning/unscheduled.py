@@ -1,5 +1,5 @@
-"""What is said of a search that has found no schedule: why, whether that is proven, the least RAM
-that is known to be enough, and what may help."""
+"""The diagnosis of a search that has found no schedule: the reason and whether it is proven, the
+least RAM known to be enough, and remedies."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def least_ram_known(
     untried: Candidate | None,
     tiled: LeastRam | None,
 ) -> LeastRam | None:
-    """What is known and what is proven of the RAM that is needed, whatever time it takes: `tiled`
-    with kernels in tiles, and in shards if parameters `may_split`, those that are `untried` among
-    them."""
+    """The least RAM known to be enough and the proven bound on it, without regard to the deadline.
+    Both are for kernels in tiles where `tiled` is given. They include shards if parameters
+    `may_split`, `untried` ones too."""
     asked = step.asked
     if asked.arena_bytes is None:
         return None
@@ -126,7 +126,7 @@ def _makespan_ns(diagnosis: Diagnosis) -> float:
 
 
 def remedies(asked: ScheduleOptions, seconds: float) -> tuple[str, ...]:
-    """What to change where a search that took `seconds` found nothing."""
+    """The changes to propose after a search of so many seconds that found nothing."""
     changes = ["more --ram"] if asked.arena_bytes is not None else []
     changes += ["a later --deadline"] if asked.deadline_ns is not None else []
     # A search that finds nothing leaves time for others.

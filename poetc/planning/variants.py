@@ -47,8 +47,8 @@ _WAYS = 4
 
 @dataclass(frozen=True)
 class KnownTiles:
-    """What is known of the tiles of the kernels of a step on one device, by their names, for all
-    that look for some; and how they become code."""
+    """The known tiles and tile code of the kernels of a step on one device, by the names of the
+    kernels. All searches of the step share them."""
 
     kernels: dict[str, KernelTiles] = field(default_factory=dict)
     codes: dict[str, TileCode] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class _Variants:
         return replace(self.view, problem=problem, make_stream=make_stream, settle=settle)
 
     def settle(self, ways: Ways, steps: Sequence[Step]) -> tuple[GraphView, GraphView] | None:
-        """What `GraphView.settle` does, of the view with these ways."""
+        """The `GraphView.settle` of the view with these ways."""
         arranged = sum(
             self._code(step.operation).settle(ways[step.operation][step.variant].tiled)
             for step in steps
@@ -197,7 +197,7 @@ class _Variants:
         return replace(problem, operations=tuple(map(_later, problem.operations, moving_ns)))
 
     def _moving_ns(self, k: int, v: int, written: bool) -> float:
-        """What operation `k` takes at least to move a tensor that it streams."""
+        """The least time in which operation `k` moves a tensor that it streams."""
         kernel = self._kernel(k)
         assert kernel is not None
         positions, _ = self._streamable(k, kernel)
@@ -236,8 +236,8 @@ class _Variants:
             yield True
 
     def _undominated(self, k: int, found: Sequence[_Way]) -> tuple[_Way, ...]:
-        """Those than which none needs less RAM, energy and time, moving whole tensors in place of
-        slices."""
+        """The ways that no other one dominates in RAM, energy and time, even if the other moves
+        whole tensors in place of slices."""
         tensors, operation = self.view.problem.tensors, self.view.problem.operations[k]
 
         def needed(variant: Variant) -> int:
@@ -278,8 +278,9 @@ class _Variants:
         )
 
     def _resident_bytes(self, k: int, streamed: frozenset[int], shared: bool) -> int:
-        """What the tensors of operation `k` take in RAM that are not streamed, if all inputs die
-        there where buffers are `shared`, else new values of parameters alone in place of others."""
+        """The bytes of the tensors of operation `k` that are not streamed. If buffers are `shared`,
+        all inputs die there and results take over their buffers; else only new values of parameters
+        take over buffers."""
         problem, operation = self.view.problem, self.view.problem.operations[k]
         tensors = problem.tensors
         inputs, outputs = set(operation.inputs) - streamed, set(operation.outputs) - streamed
@@ -289,7 +290,7 @@ class _Variants:
         return sum(tensors[v].bytes for v in inputs | outputs) - saved
 
     def _unit(self, k: int) -> int:
-        """What the workspace of operation `k` is a multiple of."""
+        """The unit that the workspace of operation `k` is a multiple of, in bytes."""
         return max(self.align, widest_element_bytes(self.view.computes[k]))
 
     def least(self, k: int) -> tuple[Variant, ...]:

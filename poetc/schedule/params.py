@@ -239,7 +239,7 @@ class SearchParams:
 
     @staticmethod
     def techniques() -> dict[str, str]:
-        """What each technique does, by its name."""
+        """The description of each technique, by its name."""
         return {f.name: f.metadata["does"] for f in fields(SearchParams) if "does" in f.metadata}
 
     def without(self, technique: str) -> SearchParams:

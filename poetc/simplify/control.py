@@ -210,8 +210,8 @@ class _Expander:
         state: Sequence[Array | None],
         start: tuple[Operation | None, int],
     ) -> list[SSAValue] | None:
-        """What the results of a loop are if it is kept, else None. What its first steps have come
-        to is then removed: what follows an operation, of which there were so many before."""
+        """The results of a loop if it is kept, else None. The operations that its first steps have
+        become, behind `start`, are then removed."""
         history = self._history(op, state, MAX_STEPS)
         if history is None:
             return None

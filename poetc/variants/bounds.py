@@ -1,4 +1,4 @@
-"""What a nest moves at least between storage and RAM, whatever its tiles."""
+"""Lower bounds on the transfers of a nest between storage and RAM, for any tiles."""
 
 from __future__ import annotations
 

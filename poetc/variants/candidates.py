@@ -1,4 +1,4 @@
-"""Which tilings of a nest are weighed: tile sizes, by their index among those of each loop, and
+"""The tilings of a nest that are compared: tile sizes, by their index among those of each loop, and
 orders of the tile loops."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a stream touches in tiles: the slice of one, and how much all slices have together, for each
-dimension in a table over the tile sizes of the loops that move it."""
+"""The bytes that a stream touches in tiles: in the slice of one tile, and in all slices together.
+For each dimension they are in a table over the tile sizes of the loops that move it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Dim:
-    """What is touched of one dimension of a buffer.
+    """The range of one dimension of a buffer that a nest touches.
 
     From `Σ coefficient · variable + low` to the same `+ high`, as far as that is in 0 .. extent;
     `terms` are (loop of the nest, coefficient). With `gaps`, loops that are not tiled leave
@@ -55,7 +55,7 @@ class Dim:
 
 @dataclass(frozen=True)
 class Stream:
-    """What a nest loads from one buffer, or stores to it.
+    """The loads of a nest from one buffer, or its stores to it.
 
     `buffer` is the number of an argument of the kernel, an operand or a result. The slice of a tile
     is needed in each tile of the loops in `needed_in`, and in one tile of each other loop: stores
@@ -140,7 +140,7 @@ def together(one: Nest, other: Nest, common: Sequence[tuple[int, int]]) -> Nest:
 
 
 def _within(dim: Dim, loops: Sequence[Loop], places: Mapping[int, int]) -> Dim:
-    """What is touched of a dimension while loops that have no place run whole."""
+    """The range of a dimension that is touched while loops that have no place run whole."""
     low, high, rows, gaps = dim.low, dim.high, dim.rows, dim.gaps
     for loop, coefficient in sorted(dim.terms, key=lambda term: abs(term[1])):
         if loop not in places:

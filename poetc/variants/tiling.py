@@ -68,7 +68,7 @@ class _Points(NamedTuple):
 
 
 class _Sweep(NamedTuple):
-    """What one stream moves while each loop that moves it runs once."""
+    """The transfers of one stream while each loop that moves it runs once."""
 
     box_bytes: Numbers
     bytes: Numbers

@@ -1,4 +1,5 @@
-"""Which bytes of the arena each call of a kernel reads and writes; both backends need to know."""
+"""The bytes of the arena that each call of a kernel reads and writes. Both backends ask for
+them."""
 
 from __future__ import annotations
 

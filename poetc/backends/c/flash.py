@@ -136,7 +136,8 @@ def _read(file: BinaryIO, name: str, entries: Sequence[str]) -> FlashUse:
 
 
 def _functions(elf: ELFFile, name: str, entries: Sequence[str]) -> Sequence[tuple[str, int]]:
-    """Which of our functions there are: `kernels`, `step` or `runtime`, and bytes of each.
+    """The part of the program that each of our functions belongs to (`kernels`, `step` or
+    `runtime`), and its bytes.
 
     Local symbols follow the name of their file; others begin with the model's name, or `poetc_`.
     """

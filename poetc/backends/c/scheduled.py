@@ -242,7 +242,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         return [*slots_begin(self.transfers), *lines, *slots_end(self.transfers)]
 
     def _open(self) -> list[str]:
-        """Which bank of the image has the current values of parameters."""
+        """The lines that open the image and find the bank with the current values of parameters."""
         macro = self.model.upper()
         lines = [
             "    poetc_state state = {0, 0, 0};",

@@ -39,7 +39,7 @@ class Optimise(Enum):
     SIZE = "size"
 
     def shares(self, times_ns: Sequence[int]) -> list[bool]:
-        """Which of the kernels, that take so much time in a step, may be slower."""
+        """For each kernel, from its time in a step, whether it may become slower."""
         if self is not Optimise.BALANCED:
             return [self is Optimise.SIZE] * len(times_ns)
         left_ns = COLD_SHARE * sum(times_ns)

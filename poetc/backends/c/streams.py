@@ -119,7 +119,8 @@ class StreamPrinter:
         return [head, *lines, "    }"]
 
     def _clear(self, op: SliceOutOp) -> list[str]:
-        """What comes before a result is written in slices; nothing where it is one slice."""
+        """The lines that clear a page before its result is written in slices; none where the result
+        is one slice."""
         assert isinstance(op.page.type, PageType) and isinstance(op.buffer.type, MemRefType)
         if op.buffer.type.get_shape() == buffer_type(op.page.type.tensor).get_shape():
             return []
@@ -277,7 +278,7 @@ def most_ahead(stream: StreamOp) -> int:
 
 
 def slots_begin(transfers: int) -> list[str]:
-    """What so many transfers need before any of them starts."""
+    """The declarations of so many transfers, before the first of them starts."""
     if not transfers:
         return []
     return [

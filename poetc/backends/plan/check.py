@@ -1,4 +1,4 @@
-"""What makes a plan one that may run. `runtime/poetc_plan.c` decides the same on the device."""
+"""The check that a plan may run. `runtime/poetc_plan.c` does the same on the device."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def check(plan: Plan, table: Table) -> None:
 
 @dataclass
 class _State:
-    """What is intact: tensors by their place in the arena, and tensors that have a page; and the
-    transfers under way, with their tensors, which nothing may overwrite."""
+    """The tensors that are intact, by their place in the arena, those that have a page, and the
+    transfers under way with their tensors. Nothing may overwrite a tensor of a transfer under
+    way."""
 
     plan: Plan
     table: Table

@@ -112,8 +112,8 @@ class PlanProgram(Program):
         return table_of(self.graph)
 
     def _kernels(self) -> list[Kernel]:
-        """Those of the table, and functions of tiles. In some plan a result may be in place of each
-        operand that allows it: so these pointers are not `restrict`."""
+        """The kernels of the table, functions of tiles included. Their pointers are not `restrict`:
+        in some plan a result may be in place of any operand that allows it."""
         functions: dict[FuncOp, tuple[list[RunOp], set[int]]] = {}
         for number, kernel in enumerate(self.numbered.table.kernels):
             runs = [
@@ -423,7 +423,8 @@ _WALK = "const poetc_plan_walk *walk"
 
 
 def _unused(body: Sequence[str]) -> list[str]:
-    """What keeps compilers from warning of arguments of a kernel that need not be there."""
+    """The lines that use arguments which the body of a kernel does not, as compilers warn of
+    these."""
     text = "\n".join(body)
     return [f"    (void){name};" for name in ("operation", "workspace") if name not in text]
 

@@ -82,7 +82,8 @@ class Kernel:
 
     @cached_property
     def text(self) -> str:
-        """What it is, whatever its values and functions are called."""
+        """A text that is the same for equal kernels, whatever their values and functions are
+        called."""
         functions = [_function_text(function) for function in self.functions]
         lines = [*functions, f"pairs {self.pairs}"]
         if isinstance(self.run, StreamOp):
@@ -125,7 +126,7 @@ class Table:
     block_bytes: int | None
     """Of the blocks of pages, where kernels run in tiles."""
     computed: tuple[str, ...]
-    """What makes the tensors that are no arguments, and of what."""
+    """For each tensor that is no argument, the kernel that makes it and its operands."""
 
     @cached_property
     def identity(self) -> int:
@@ -158,7 +159,7 @@ class Table:
         )
 
     def padded_bytes(self, tensor: int) -> int:
-        """What a tensor takes in the arena."""
+        """The bytes of a tensor in the arena."""
         return round_up(self.tensor_bytes[tensor], WORD_BYTES)
 
     @property
@@ -174,7 +175,7 @@ class Table:
         return self.pages_start + sum(pages)
 
     def page_bytes(self, tensor: int) -> int:
-        """What a page of a tensor takes in storage."""
+        """The bytes of a page of a tensor on storage."""
         return page_bytes(self.tensor_bytes[tensor], block_bytes=self.block_bytes)
 
     @property

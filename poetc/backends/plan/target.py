@@ -16,7 +16,7 @@ from poetc.ir.graph import graphs
 
 
 def listing(data: bytes, table: Table) -> Iterator[str]:
-    """What a plan says, line by line. Tensors are numbered as in the table: arguments first.
+    """The content of a plan, line by line. Tensors are numbered as in the table: arguments first.
 
     Raises PlanError for a plan that may not run.
     """

@@ -15,7 +15,7 @@ from poetc.backends.tvm.requirement import require_tvm
 from poetc.errors import InputError
 
 BESIDE_BYTES = 384
-"""What a step of firmware takes of the stack beside its deepest kernel."""
+"""The stack of a step of firmware beside its deepest kernel."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class TVMKernels:
 
 
 def kernels_for(target: str | None, board: Board | None) -> tuple[TVMKernels, Board | None]:
-    """What compiles kernels for `--target`, or for the core of the board that has a unit for
-    floating-point numbers, and the board with that core only.
+    """The TVM compiler of kernels for `--target`, or for a core of the board with a unit for
+    floating-point numbers; and the board with that core only.
 
     Raises InputError where TVM is missing or has no code for that.
     """

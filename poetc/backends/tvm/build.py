@@ -41,7 +41,8 @@ SUFFIXES = (".so", ".o", ".tar")
 
 @dataclass(frozen=True)
 class Machine:
-    """What code is generated for. `linkers` are commands to try, for shared libraries."""
+    """The machine that code is generated for. `linkers` are commands to try, for shared
+    libraries."""
 
     name: str
     triple: str
@@ -78,8 +79,8 @@ _EXTENSIONS = {
     "avx512vnni": "avx512_vnni",
     "avx512vpopcntdq": "avx512_vpopcntdq",
 }
-"""What LLVM calls the extensions of x86-64 that change arithmetic, and what Linux calls them (None:
-the same)."""
+"""LLVM's names of the extensions of x86-64 that change arithmetic, with those of Linux (None: the
+same)."""
 _CPUINFO = Path("/proc/cpuinfo")
 
 

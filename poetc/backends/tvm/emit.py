@@ -16,7 +16,7 @@ from poetc.image import image_file, layout_of, layout_text
 from poetc.ir.graph import graphs
 
 RECORDS = "database_tuning_record.json"
-"""What MetaSchedule calls its measurements."""
+"""MetaSchedule's name of the file with its measurements."""
 
 
 @dataclass(frozen=True)

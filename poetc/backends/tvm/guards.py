@@ -135,7 +135,7 @@ class Guards(Values):
     def side(
         self, op: affine.IfOp, region: Region, at: At, predicate: Predicate | None = None
     ) -> list[Copied]:
-        """What one side of a guard hands on, computed here."""
+        """The values that one side of a guard hands on, computed here."""
         if not region.blocks:
             return []
         if predicate is not None:
@@ -157,7 +157,7 @@ class Guards(Values):
         return Scalar(tirx.Select(test.expr, yes.expr, no.expr), yes.type, lanes)
 
     def condition(self, op: affine.IfOp, at: At) -> _Condition:
-        """What is not known about a guard, and what is known where it holds."""
+        """The constraints of a guard that are not known to hold, and the facts where it holds."""
         indices = [self.index(operand, at) for operand in op.args]
         facts = self.facts_at(at)
         tests: list[_Test] = []

@@ -93,7 +93,7 @@ def relax_module(module: ModuleOp, arrange: Arrangement | None = None) -> ir.IRM
 
 
 def program_of(graph: GraphOp) -> Program:
-    """What a runner needs to know of a planned graph."""
+    """The description of a planned graph for a runner."""
     places = [
         [
             Place(

@@ -50,7 +50,7 @@ class Access:
 
 
 class Nest:
-    """What the choices rest on."""
+    """The facts about a kernel that choices are made by."""
 
     def __init__(self, function: func.FuncOp, vectors: Vectors) -> None:
         self.function, self.vectors = function, vectors

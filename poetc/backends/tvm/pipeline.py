@@ -18,7 +18,7 @@ NOALIAS = "tirx.noalias"
 """Attribute of a PrimFunc: that no two of its arguments share bytes."""
 
 NAME = "poetc"
-"""What `tvm.compile(..., relax_pipeline=NAME, tir_pipeline=NAME)` takes."""
+"""The name of the pipeline: `tvm.compile(..., relax_pipeline=NAME, tir_pipeline=NAME)`."""
 
 
 def relax_pipeline() -> tvm.transform.Pass:

@@ -38,7 +38,8 @@ _SCALARS = Vectors(1, 16)
 
 @dataclass(frozen=True)
 class Processor:
-    """What assembly is for: a core of a board, or a machine with an operating system."""
+    """The processor that assembly is for: a core of a board, or a machine with an operating
+    system."""
 
     target: tvm.target.Target
     vectors: Vectors

@@ -143,7 +143,7 @@ class _Function(Guards):
 
     @contextmanager
     def loop(self, variable: SSAValue, count: int, start: int = 0) -> Iterator[Index]:
-        """What is emitted inside runs `count` times; a loop that runs once is none."""
+        """A context whose code runs `count` times; a loop that runs once is none."""
         outer, self.out = self.out, []
         name = self.name(variable, "i")
         counter = tirx.Var(name, "int32")

@@ -1,4 +1,4 @@
-"""What is in a compiled program, as plain data: where arguments and results are."""
+"""The arguments and results of a compiled program, as plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE_OUT = "poetc.page_out"
 PAGE_IN = "poetc.page_in"
 IMAGE_OPEN = "poetc.image_open"
 IMAGE_COMMIT = "poetc.image_commit"
-"""What a step calls of its runner; see stores.py and runtime/poetc_tvm.h."""
+"""The functions of the runner that a step calls; see stores.py and runtime/poetc_tvm.h."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What poetc needs of TVM, and what it says where TVM is missing."""
+"""The check that TVM can be imported, and the command that installs it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class FileStore:
 
 @dataclass
 class Traffic:
-    """What a step moved: pages, and the bytes of their tensors."""
+    """The transfers of a step: pages, and the bytes of their tensors."""
 
     pages_in: int = 0
     pages_out: int = 0

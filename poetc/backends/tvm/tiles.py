@@ -43,7 +43,7 @@ class Axis(NamedTuple):
 
 
 At = Mapping[affine.ForOp, int]
-"""Which of the copies of each tiled loop an operation is emitted for."""
+"""The number of the copy of each tiled loop that an operation is emitted for."""
 
 
 def elements_of(type_: Attribute) -> int:

@@ -104,8 +104,8 @@ def _prepared(function: func.FuncOp) -> func.FuncOp:
 
 
 class Alternatives:
-    """What may be chosen for a kernel: `rule`, and for each loop by its number `lanes`, whether it
-    may run along them, and `copies`, how many may run together."""
+    """The choices for a kernel: `rule`, and for each loop by its number `lanes`, whether it may run
+    along them, and `copies`, how many may run together."""
 
     def __init__(self, function: func.FuncOp, vectors: Vectors) -> None:
         self._kernel = _Kernel(_prepared(function), vectors)
@@ -159,7 +159,7 @@ class _Kernel(Nest):
     # Choices
 
     def rule(self) -> Choice:
-        """What is best in the model, as far as it is searched."""
+        """The best choice in the model, as far as it is searched."""
         lanes = self.choose_lanes()
         copies = self.choose_copies(lanes)
         loops = [*self.extents]

@@ -186,7 +186,7 @@ def _samples(workload: ir.IRModule, alternatives: Alternatives, count: int) -> I
 
 
 def _choice_of(module: ir.IRModule) -> Choice:
-    """What a stand-in is annotated with."""
+    """The choice that a stand-in is annotated with."""
     notes: Mapping[str, Any] = module[MAIN].body.block.body.block.annotations
     count = sum(key.startswith("copies") for key in notes)
     return Choice(

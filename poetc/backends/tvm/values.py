@@ -72,7 +72,7 @@ class Predicate:
         return result
 
     def facts(self, at: At) -> Facts:
-        """What the guard establishes, if `at` says which copies these are."""
+        """The facts that the guard establishes, if `at` says which copies these are."""
         found = self.matching(at)
         return self.all_facts[found[0]] if len(found) == 1 else NO_FACTS
 
@@ -200,7 +200,7 @@ class Values:
         return mapped(map_, indices, self.facts_at(at))
 
     def facts_at(self, at: At) -> Facts:
-        """What guards say about these copies."""
+        """The facts about these copies from all guards around them."""
         facts = NO_FACTS
         for predicate in self.predicates:
             facts = facts.and_(predicate.facts(at).nonnegative)
@@ -263,7 +263,7 @@ class Values:
         self.define(result, at, self.from_memory(loaded, result))
 
     def from_memory(self, loaded: Scalar, value: SSAValue | None, default: str = "t") -> Scalar:
-        """What was loaded as it is computed with: bytes as booleans.
+        """A loaded value in the type that it is computed with: bytes become booleans.
 
         The comparison of a byte is written where it is used: TVM's analysis of bindings does not
         know vectors of booleans.

@@ -32,7 +32,7 @@ class Maxima(ABC):
 
     @abstractmethod
     def indices(self) -> Array:
-        """What they are, for whoever else uses them."""
+        """The indices, for other operators that use them."""
 
 
 Lowering = Callable[..., Any]

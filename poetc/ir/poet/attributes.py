@@ -34,7 +34,7 @@ SHARD = "poet.shard"
 
 
 class Shard(NamedTuple):
-    """Which shard of a parameter an argument is: a slice along `axis` from `start` on. The first
+    """The shard of a parameter that an argument is: a slice along `axis` from `start` on. The first
     shard has the number of the parameter, which is `argument` of all of them."""
 
     argument: int

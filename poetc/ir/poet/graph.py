@@ -172,7 +172,7 @@ class GraphOp(IRDLOperation):
         return attr.value.data if isinstance(attr, IntegerAttr) else None
 
     def shard(self, index: int) -> Shard | None:
-        """Which shard of a parameter argument `index` is, None if it is a whole one."""
+        """The shard of a parameter that argument `index` is; None if it is a whole one."""
         attr = self.arg_attr(index, SHARD)
         return Shard(*attr.get_values()) if isinstance(attr, DenseArrayBase) else None
 

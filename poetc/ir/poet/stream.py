@@ -147,8 +147,8 @@ class StreamOp(RunOp):
         self._verify_ahead()
 
     def _verify_ahead(self) -> None:
-        """What is read ahead is one run of an operand, and has its place for itself in all loops
-        over tiles."""
+        """Refuses slices read ahead that are not one run of an operand, or do not have their place
+        for themselves in all loops over tiles."""
         block_bytes = self.block_bytes
         for op in slices_ahead(self):
             place = op.ahead_place(block_bytes)
@@ -183,8 +183,8 @@ class StreamOp(RunOp):
         loops: Sequence[affine.ForOp],
         alive: Sequence[TileBufferOp | SliceInOp],
     ) -> None:
-        """What is in loops over tiles, and that buffers do not overlap: each lives up to its last
-        use in the block that has it."""
+        """Refuses other operations in loops over tiles, and buffers that overlap: each lives up to
+        its last use in the block that has it."""
         ops = list(block.ops)
         own: list[tuple[TileBufferOp | SliceInOp, int]] = []
         for at, op in enumerate(ops):
@@ -280,7 +280,7 @@ def tile_starts(loop: affine.ForOp) -> range:
 
 
 def place_type(type: Attribute) -> Attribute:
-    """What an operand or result of that type is in the tiles: a buffer, or a page."""
+    """The type of an operand or result of that type in the tiles: a buffer, or a page."""
     return buffer_type(type) if isinstance(type, TensorType) else type
 
 

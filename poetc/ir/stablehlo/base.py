@@ -1,4 +1,4 @@
-"""What the operations have in common: tensors, checks, attributes, assembly, base classes."""
+"""The base classes of the operations, and their tensors, checks, attributes and assembly."""
 
 from __future__ import annotations
 

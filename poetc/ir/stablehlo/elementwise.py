@@ -116,8 +116,8 @@ class ElementwiseOp(PrettyOp):
 
     @staticmethod
     def operand_at(operand: SSAValue, at: Indices) -> Indices:
-        """Which element of an operand the result element `at` needs: that in the same place, or the
-        only one of a scalar."""
+        """The element of an operand that the result element `at` needs: the one in the same place,
+        or the only one of a scalar."""
         return at if shape_of(operand) else ()
 
 

@@ -84,12 +84,12 @@ class FoldOp(ReductionOp):
 
     @property
     def number(self) -> int:
-        """Which of the values is the result."""
+        """The number of the value that is the result."""
         return self.number_attr.value.data
 
     @property
     def inputs(self) -> Sequence[SSAValue]:
-        """What the loop reads the elements of."""
+        """The tensors whose elements the loop reads."""
         return self.operands[: len(self.operands) - self.carried.value.data]
 
     @property

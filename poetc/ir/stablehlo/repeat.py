@@ -114,7 +114,7 @@ class RepeatOp(ControlOp):
 
     @property
     def captured(self) -> Sequence[SSAValue]:
-        """What the body reads besides."""
+        """The other values that the body reads."""
         return self.operands[len(self.results) :]
 
     def verify_op(self) -> None:

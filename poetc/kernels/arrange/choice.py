@@ -45,11 +45,11 @@ _MOST_WAITING = 8
 _SHARED_COPIES = (2, 4)
 """Of a loop around several, that are tried before loops in it are looked at one by one."""
 _LEAST_SHARED = 500
-"""What a kernel takes at least for that, as instructions for each that an operation of code
-costs."""
+"""Copies of several loops at a time are tried for kernels that take more instructions than this,
+times the price of an operation of code."""
 _LEAST_PEELED = 500
-"""What a kernel takes at least that borders are peeled off, as instructions for each that an
-operation of code costs."""
+"""Borders are peeled off kernels that take more instructions than this, times the price of an
+operation of code."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Kernel:
         return given, self._more(leaf, counts, (1,))[0]
 
     def _candidates(self, leaf: int, chosen: Mapping[int, int]) -> list[_Candidate]:
-        """What can be chosen for a loop, first what is there without more copies."""
+        """The candidates for a loop, first the one that needs no more copies."""
         around = [loop for loop in self.paths[leaf] if not self.sums[loop]]
         key = (leaf, *(chosen.get(loop) for loop in around))
         if key not in self.found:
@@ -306,8 +306,9 @@ class Kernel:
     def _address(
         self, op: affine.LoadOp | memref.LoadOp
     ) -> tuple[Mapping[int, int] | None, int, Mapping[SSAValue, int]]:
-        """What loop variables move a load by, where it is when all of them are 0, and what the
-        starts of a tile move it by, in elements."""
+        """The steps of a load in elements for each loop variable, its address when all of them are
+        0, and its steps for the starts of a tile. The first is None if the address is not
+        linear."""
         address = linear_address(op)
         if address is None:
             return None, 0, {}
@@ -381,7 +382,7 @@ def _place(loop: int, around: tuple[int, ...], loops: Loops) -> _Place:
 
 
 def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
-    """Those that take fewer instructions than all with no more code, least code first."""
+    """The candidates that take fewer instructions than all with no more code, least code first."""
     found: list[_Candidate] = []
     for one in sorted(candidates, key=lambda c: (c.more, c.instructions)):
         if not found or one.instructions < found[-1].instructions:

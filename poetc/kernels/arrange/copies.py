@@ -32,7 +32,7 @@ class Position:
     number: SSAValue | None = None
 
     def in_map(self, place: AffineExpr) -> AffineExpr:
-        """What it is in a map in which its variable is at `place`."""
+        """The position as an expression of a map in which its variable is at `place`."""
         scaled = place * self.factor if self.factor != 1 else place
         return scaled + self.offset if self.offset else scaled
 
@@ -53,7 +53,7 @@ class Position:
 
 @dataclass
 class Copy:
-    """What stands for the values of a loop in one copy of what is in it."""
+    """The replacements of the values of a loop in one copy of its body."""
 
     positions: dict[SSAValue, Position]
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
@@ -112,7 +112,8 @@ class Copy:
     def _places(
         self, operands: Sequence[SSAValue], dims: int
     ) -> tuple[list[AffineExpr], list[AffineExpr]] | None:
-        """What stands for the dimensions and symbols of a map; None: what stood there before."""
+        """The expressions that replace the dimensions and symbols of a map; None if nothing
+        changes."""
         if all(operand not in self.positions for operand in operands):
             return None
         places = [
@@ -211,7 +212,7 @@ def _each(
     copies: Sequence[Copy],
     depends: set[SSAValue],
 ) -> list[SSAValue]:
-    """What stands in the copies for values that are handed on to these results."""
+    """The values of the copies for values that are handed on to these results."""
     return [
         copy.of(value)
         for value, result in zip(values, results, strict=True)

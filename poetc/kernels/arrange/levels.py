@@ -1,4 +1,4 @@
-"""What the parts of a loop cost that are not in loops inside, by how many copies there are."""
+"""The cost of a loop without the loops inside, by the number of copies of each loop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Load:
         return self.places(copies, 1)[0]
 
     def places(self, copies: Sequence[int], together: int) -> tuple[int, int]:
-        """Those, and the instructions that they take, each of which loads so many floats."""
+        """The loads of `count`, and the instructions that they take if each loads so many
+        floats."""
         if self.steps is None:
             count = count_of(self.loops, copies) * len(self.distances)
             return count, count
@@ -84,8 +85,8 @@ def _places(
 
 @dataclass(frozen=True)
 class Level:
-    """What is in a loop but not in loops inside: instructions by the loops that they depend on,
-    loads, and what the loop carries."""
+    """The content of a loop without the loops inside: instructions by the loops that they depend
+    on, loads, and values that the loop carries."""
 
     instructions: tuple[tuple[Loops, int], ...]
     loads: tuple[Load, ...]
@@ -95,7 +96,7 @@ class Level:
 
     @cached_property
     def loops(self) -> tuple[int, ...]:
-        """Those whose copies make a difference."""
+        """The loops whose copies make a difference."""
         by_loads = (load.loops for load in self.loads)
         by_others = (*(loops for loops, _ in self.instructions), *self.carried)
         return tuple({loop for each in (*by_others, *by_loads) for loop in each})

@@ -1,4 +1,4 @@
-"""What loops are arranged for."""
+"""The machine that loops are arranged for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Machine:
-    """What kernels are arranged for: registers for floats, and how many floats are in one, what
-    takes how many instructions, and how much code may be added."""
+    """The machine that kernels are arranged for: its registers for floats, how many floats one
+    holds, the prices of operations in instructions, and how much code may be added."""
 
     registers: int = 32
     lanes: int = 1

@@ -1,4 +1,4 @@
-"""Which loads of a buffer one instruction does."""
+"""Loads of a buffer, brought together where one instruction does several."""
 
 from __future__ import annotations
 

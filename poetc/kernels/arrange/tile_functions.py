@@ -124,8 +124,7 @@ class _Maps:
 
     @staticmethod
     def of(op: Operation, known: Mapping[SSAValue, Index]) -> _Maps | None:
-        """What becomes of an operation where its operands are these numbers; None if it has no
-        map."""
+        """The maps of an operation whose operands are these numbers; None if it has no map."""
         match op:
             case affine.LoadOp():
                 map_, operands, others = op.map.data, op.indices, [op.memref]

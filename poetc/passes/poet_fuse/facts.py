@@ -47,7 +47,7 @@ def flops_of(op: Operation) -> int:
 
 
 def operand_tags(op: Operation, index: int, tags: Sequence[int]) -> tuple[int, ...]:
-    """Which loop axis indexes each dimension of operand `index`, given the result's axes."""
+    """The loop axis that indexes each dimension of operand `index`, given the result's axes."""
     operand = op.operands[index]
     shape = hlo.shape_of(operand)
     match op:

@@ -1,4 +1,4 @@
-"""Which stored values share a kernel: question 2 of the pass."""
+"""Question 2 of the pass: which stored values share a kernel."""
 
 from __future__ import annotations
 

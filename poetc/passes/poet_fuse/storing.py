@@ -1,4 +1,4 @@
-"""Which values are stored: question 1 of the pass."""
+"""Question 1 of the pass: which values are stored."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Use:
 
 
 class Storing:
-    """Which values of a graph are stored; all others are evaluated where they are read."""
+    """The values of a graph that are stored. All others are evaluated where they are read."""
 
     def __init__(self, flat: Flat, forced: Set[SSAValue] = frozenset()) -> None:
         """The values in `forced` are stored in any case."""

@@ -39,7 +39,7 @@ class PoetLowerKernelsPass(ModulePass):
 
 
 def lower_kernels(module: ModuleOp) -> None:
-    """What the pass does."""
+    """Lowers the bodies of all computes of a module to functions; equal bodies share one."""
     symbols = (op.properties.get("sym_name") for op in module.ops)
     names = {symbol.data for symbol in symbols if isinstance(symbol, StringAttr)}
     functions: dict[Hashable, FuncOp] = {}

@@ -1,4 +1,4 @@
-"""Which bodies are equal."""
+"""Keys that equal bodies share."""
 
 from collections.abc import Hashable
 

@@ -72,7 +72,7 @@ class Walk:
     ram_bytes: int = 0
     """Of all of them."""
     placed: Placed = field(default_factory=Placed)
-    """Those that have bytes in the arena."""
+    """The tensors that have bytes in the arena."""
     pages: set[SSAValue] = field(default_factory=set)
     ended: dict[SSAValue, str] = field(default_factory=dict)
     """Values that were in RAM, and how that ended."""

@@ -170,7 +170,8 @@ class Sweeps:
             self.best = Found(plan.price, made, tuple(plan.end.offsets))
 
     def _begin(self) -> None:
-        """What lives long at one side and what does not at the other, by several measures."""
+        """Places long-lived buffers at one side and short-lived ones at the other, by several
+        measures of long."""
         segments = self.segments
         lives = sorted(s.end - s.first for s in segments)
         cheapest: _Plan | None = None

@@ -356,8 +356,8 @@ class _Machine:
                     )
 
     def _inplace(self, state: _State, k: int, done: int) -> Iterator[tuple[tuple[int, int], ...]]:
-        """Which buffers may be taken over: all that are free to go, and any choice of those that
-        are needed again, or whose transfers would have to be waited for."""
+        """The choices of (result, input) pairs in place. Each has all inputs that are free to go,
+        and any of those that are needed again or whose transfers would have to be waited for."""
         facts = self.facts(state._replace(done=done))
         over_ns = {v: max(a, b) for v, a, b in state.times}
         sure: list[tuple[int, int]] = []

@@ -77,7 +77,7 @@ class Runtime:
     # What a subclass decides.
 
     def victim(self, candidates: list[int]) -> int:
-        """Which of the tensors in RAM to evict."""
+        """The tensor in RAM to evict."""
         raise NotImplementedError
 
     def may_put_away(self, v: int) -> bool:
