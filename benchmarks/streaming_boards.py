@@ -19,9 +19,7 @@ from pathlib import Path
 from benchmarks import document
 from benchmarks.boards import results
 from benchmarks.streaming import run_c, write_steps
-from poetc.backends.c.boards import load_board
 from poetc.errors import UnscheduledError
-from poetc.page import BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,10 @@ def main(words: list[str]) -> None:
 
 
 def _row(case: Case, directory: Path) -> str:
-    board = load_board(case.board)
-    assert board is not None
-    limit_bytes = case.ram_kib * 1024 - board.static_bytes - case.stack_bytes - BLOCK_BYTES
-    streams = write_steps(case.model, limit_bytes, directory)
+    ram_bytes, stack = case.ram_kib * 1024, str(case.stack_bytes)
+    streams = write_steps(case.model, ram_bytes, directory, stack, board=case.board)
     data, firmware = directory / "step.npz", directory / "firmware"
-    options = (f"--board={case.board}", f"--ram={case.ram_kib}KB", f"--stack={case.stack_bytes}")
+    options = (f"--board={case.board}", f"--ram={case.ram_kib}KB", f"--stack={stack}")
     printed = run_c(directory / "small.mlir", data, firmware, *options, make=[f"CPU={case.cpu}"])
     used = re.search(r"stack: (\d+) of (\d+) bytes, status: ok", printed)
     assert used is not None, printed

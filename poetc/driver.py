@@ -132,7 +132,16 @@ def compile_module(
     spare = module.clone() if others else None
 
     def step_of_all(options: Options) -> Compiled:
-        return _compile(ctx, module, options, progress, observe, has_entries=bool(others))
+        kept = None if options.stack_compiler is None else module.clone()
+        try:
+            return _compile(ctx, module, options, progress, observe, has_entries=bool(others))
+        except UnscheduledError as error:
+            taken_bytes = error.diagnosis.stack_bytes or 0
+            if kept is None or taken_bytes <= options.least_stack_bytes:
+                raise
+            # Kernels in tiles take more than whole ones, which are known before the search.
+            _become(module, kept)
+            return step_of_all(replace(options, least_stack_bytes=taken_bytes))
 
     def beside(step: Compiled) -> tuple[Entry, ...]:
         alike = {} if spare is None else _arranged(ctx, spare, step)

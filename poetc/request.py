@@ -41,7 +41,8 @@ class Options(SearchOptions):
     stablehlo-train (None: all parameters), `pages` how weights are held. With `io="caller"`, inputs
     and results are in buffers of the caller, which are not counted; None is what the input says, or
     "arena". With `stack_compiler`, a C compiler and its options, the stack is measured instead of
-    given, for a `board` with the page store that it has; with `flash_compiler` the flash is. The
+    given, for a `board` with the page store that it has; a schedule that was found before has taken
+    `least_stack_bytes` (0: there was none). With `flash_compiler` the flash is measured. The
     program that `executor` makes has more static data, which depends on the model; None: the
     schedule is printed as code. Without `arrange`, loops of kernels are left as they are lowered.
     Kernels run in tiles as `stream` says, with pages in blocks of `block_bytes` (None: of a size
@@ -57,6 +58,7 @@ class Options(SearchOptions):
     stack_bytes: int = 0
     params: str = default("params")
     stack_compiler: tuple[str, ...] | None = None
+    least_stack_bytes: int = 0
     flash_compiler: tuple[str, ...] | None = None
     io: str | None = None
     board: Board | None = None
@@ -157,6 +159,8 @@ class Options(SearchOptions):
             options = replace(self, static_bytes=static_bytes)
         if self.stack_compiler is None:
             return options
+        if self.least_stack_bytes:
+            return replace(options, stack_bytes=self.least_stack_bytes)
         from poetc.planning.stack import expected_stack
 
         asked = options.schedule_options(graph)

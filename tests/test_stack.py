@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from poetc.backends.c.compiler import FLAGS, find_compiler
 from poetc.backends.c.emit import emit
-from poetc.backends.c.layout import DEFAULT_STACK_BYTES
+from poetc.backends.c.layout import DEFAULT_STACK_BYTES, static_ram_bytes
 from poetc.backends.c.stack import FLAGS as FRAMES
 from poetc.backends.c.stack import call_graph, measure_stack
 from poetc.cli import main
@@ -22,6 +22,7 @@ from poetc.costmodel import device as devices
 from poetc.errors import InputError
 from poetc.image import layout_of, pack
 from poetc.ir.graph import graphs
+from poetc.ir.text import parse_module
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.stack import expected_stack
 
@@ -312,13 +313,22 @@ def test_compiler_that_does_not_know_stack_usage(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_more_stack_than_expected(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A step that does not fit once its stack is known is not written."""
+    """A step that does not fit once its stack is known is scheduled anew for what is left."""
     from poetc.backends.c.stack import StackUse
     from poetc.planning import stack
 
     monkeypatch.setattr(stack, "expected_stack", lambda *_: StackUse(8, ()))
-    assert main([GESTURE, "--ram=8400", "--params=ram", "--stack=measure", "--cc=gcc"]) == 4
-    captured = capsys.readouterr()
-    assert not captured.out and "sets enough aside" in captured.err
+    out = tmp_path / "out.mlir"
+    words = [GESTURE, "--params=ram", "--stack=measure", "--cc=gcc", "--stop=work"]
+    assert main([*words, "--ram=8900", "-o", str(out)]) == 0
+    module = parse_module(out.read_text(), str(out))
+    (graph,) = graphs(module)
+    used = static_ram_bytes(graph) + 32 + measure_stack(module, find_compiler("gcc")).bytes
+    # Beside a stack of 8 bytes there is room for an arena with which that is more.
+    assert 8800 < used <= 8900
+    capsys.readouterr()
+    # Too little for any schedule, which is proven.
+    assert main([*words, "--ram=8400", "-o", str(out)]) == 3
+    assert "proven: 8," in capsys.readouterr().err

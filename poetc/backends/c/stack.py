@@ -37,6 +37,9 @@ NO_RED_ZONE = "-mno-red-zone"
 """For x86-64, where a function that calls no other may use 128 bytes below its frame. With this
 they are part of the frame, and counted."""
 
+VERIFIES = "-DPOETC_VERIFY_WRITES"
+"""Without it, what is written is not read back."""
+
 LIBRARY_BYTES = 64
 """For what compilers call that is not in the sources: memcpy, software floating point."""
 
@@ -51,6 +54,9 @@ _INDIRECT = re.compile(r"->\s*(\w+)\(")
 _TABLE = re.compile(r"^\s*\.(\w+)\s*=\s*(\w+)\s*,", re.M)
 _CALL = re.compile(r"(?<![\w>.])(\w+)\s*\(")
 _COMMENT = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'", re.S)
+_UNVERIFIED = re.compile(
+    rf"{_COMMENT.pattern}|^#ifdef POETC_VERIFY_WRITES$.*?^#(?:else|endif)$", re.M | re.S
+)
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,9 @@ def measure_stack(
     InputError if the compiler fails, or does not know how much stack functions take.
     """
     files = generate(module, name=name, board=board, executor=executor)
+    left_out = _COMMENT if VERIFIES in compiler else _UNVERIFIED
     sources = {
-        file: _COMMENT.sub(" ", text)
+        file: left_out.sub(" ", text)
         for file, text in files.items()
         if file.endswith((".c", ".h")) and not HOSTED.search(text)
     }

@@ -164,31 +164,39 @@ static poetc_status run_clear(place *at, uint32_t first, uint32_t length)
     return flush_page_block(at);
 }
 
+/* Where in dimension `d` of a tensor the part of a slice begins that is within it, and where that
+ * ends. Made anew each time: arrays of them would be on the stack. */
+static int32_t low_of(const int32_t *start, uint32_t d)
+{
+    return start[d] > 0 ? start[d] : 0;
+}
+
+static int32_t high_of(const poetc_slice *slice, const int32_t *start, uint32_t d)
+{
+    const int32_t end = start[d] + slice->size[d];
+    return end < slice->extent[d] ? end : slice->extent[d];
+}
+
 /* Moves all runs of a slice: stretches of bytes that are adjacent in the page and in the buffer. It
  * is read, or written, or with neither buffer cleared. */
 static poetc_status move_slice(place *at, const poetc_slice *slice, const int32_t *start,
                                uint8_t *in, const uint8_t *out)
 {
-    int32_t low[POETC_SLICE_DIMENSIONS];
-    int32_t high[POETC_SLICE_DIMENSIONS];
     int32_t index[POETC_SLICE_DIMENSIONS];
     for (uint32_t d = 0; d < slice->dimensions; ++d) {
-        const int32_t end = start[d] + slice->size[d];
-        low[d] = start[d] > 0 ? start[d] : 0;
-        high[d] = end < slice->extent[d] ? end : slice->extent[d];
-        if (high[d] <= low[d]) {
+        index[d] = low_of(start, d);
+        if (high_of(slice, start, d) <= index[d]) {
             return POETC_OK;
         }
-        index[d] = low[d];
     }
     uint32_t inner = slice->dimensions;
     uint32_t run_bytes = slice->element_bytes;
     bool joined = true;
     while (joined && inner > 0u) {
         --inner;
-        run_bytes *= (uint32_t)(high[inner] - low[inner]);
-        joined = high[inner] - low[inner] == slice->extent[inner]
-                 && slice->size[inner] == slice->extent[inner];
+        const int32_t count = high_of(slice, start, inner) - index[inner];
+        run_bytes *= (uint32_t)count;
+        joined = count == slice->extent[inner] && slice->size[inner] == slice->extent[inner];
     }
     for (;;) {
         uint32_t first = 0;
@@ -211,10 +219,10 @@ static poetc_status move_slice(place *at, const poetc_slice *slice, const int32_
                 return POETC_OK;
             }
             --d;
-            if (++index[d] < high[d]) {
+            if (++index[d] < high_of(slice, start, d)) {
                 break;
             }
-            index[d] = low[d];
+            index[d] = low_of(start, d);
         }
     }
 }
@@ -271,9 +279,8 @@ static run only_run(const poetc_slice *slice, const int32_t *start)
 {
     run found = {0, 0, slice->element_bytes};
     for (uint32_t d = 0; d < slice->dimensions; ++d) {
-        const int32_t end = start[d] + slice->size[d];
-        const int32_t low = start[d] > 0 ? start[d] : 0;
-        const int32_t high = end < slice->extent[d] ? end : slice->extent[d];
+        const int32_t low = low_of(start, d);
+        const int32_t high = high_of(slice, start, d);
         const int32_t count = high > low ? high - low : 0;
         found.first = found.first * (uint32_t)slice->extent[d] + (uint32_t)low;
         found.here = found.here * (uint32_t)slice->size[d] + (uint32_t)(low - start[d]);
