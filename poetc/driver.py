@@ -20,8 +20,11 @@ from poetc.errors import InputError, PoetcError, UnscheduledError
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp
 from poetc.ir.symbols import named_in
+from poetc.kernels.known import KernelContext
 from poetc.options import default
 from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass, arrange_alike, names_by_key
+from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
+from poetc.passes.poet_pair import PoetPairPass
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
@@ -119,6 +122,7 @@ def compile_module(
     Raises InputError for what cannot be compiled, InfeasibleError where no schedule exists,
     TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
     """
+    ctx = KernelContext.of(ctx)
     options = options.checked()
     others = {} if graphs(module) else separate(module)
     if others and options.ram_scope != "all":
@@ -170,7 +174,7 @@ def compile_module(
 def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, FuncOp]:
     """The kernels of a step that was made of `module`, by what they are known by before their loops
     are arranged; none where they are not."""
-    before, rest = _until_arranged(step.passes)
+    before, rest = _until(PoetArrangeKernelsPass, step.passes)
     if not rest:
         return {}
     copy = module.clone()
@@ -179,13 +183,12 @@ def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, Fu
     return {key: arranged[name] for key, name in names_by_key(copy).items()}
 
 
-def _until_arranged(
-    passes: tuple[ModulePass, ...],
+def _until(
+    kind: type[ModulePass], passes: tuple[ModulePass, ...]
 ) -> tuple[tuple[ModulePass, ...], tuple[ModulePass, ...]]:
-    """The passes before the one that arranges loops of kernels, and the rest; all of them and none
-    where there is no such pass."""
-    arranging = (at for at, each in enumerate(passes) if isinstance(each, PoetArrangeKernelsPass))
-    at = next(arranging, len(passes))
+    """The passes before the first of a kind, and the rest; all of them and none where there is no
+    such pass."""
+    at = next((at for at, each in enumerate(passes) if isinstance(each, kind)), len(passes))
     return passes[:at], passes[at:]
 
 
@@ -198,7 +201,7 @@ def _run_alike(
 ) -> None:
     """Runs passes, but kernels that are as `alike` has them, before their loops are arranged, are
     arranged as there."""
-    before, rest = _until_arranged(passes)
+    before, rest = _until(PoetArrangeKernelsPass, passes)
     run_passes(ctx, module, before, observe)
     names = names_by_key(module)
     run_passes(ctx, module, rest[:1], observe)
@@ -269,12 +272,16 @@ def _compile(
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
-    source = _source(ctx, module, options, observe, keep=tileable)
+    source = _source(ctx, module, options, observe)
     started = time.monotonic()
+    unlowered, rest = _until(PoetLowerKernelsPass, passes)
+    run_passes(ctx, module, unlowered, observe)
+    if tileable:
+        source.unlowered = module.clone()
     if alike:
-        _run_alike(ctx, module, passes, alike, observe)
+        _run_alike(ctx, module, rest, alike, observe)
     else:
-        run_passes(ctx, module, passes, observe)
+        run_passes(ctx, module, rest, observe)
     source.front_s = time.monotonic() - started
     step = step_of(module, ScheduleOptions())
     if step.graph.is_scheduled:
@@ -286,8 +293,7 @@ def _compile(
 
     started = time.monotonic()
     try:
-        build, seconds = source.in_tiles, source.front_s
-        tiles = Tiles(untiled, tileable, options.block_bytes, build, seconds)
+        tiles = Tiles(untiled, tileable, options.block_bytes, source.in_tiles)
         found = search(step, source, progress, tiles)
     except UnscheduledError as error:
         raise _for_user(error, options) from error
@@ -379,14 +385,12 @@ def _become(module: ModuleOp, other: ModuleOp) -> None:
 # Splitting
 
 
-def _source(
-    ctx: Context, module: ModuleOp, options: Options, observe: Observer, keep: bool
-) -> SplitSource:
-    """The step before its parameters are split, or its kernels run in tiles (`keep`)."""
+def _source(ctx: Context, module: ModuleOp, options: Options, observe: Observer) -> SplitSource:
+    """The step before its parameters are split."""
     refused = POET_IR if graphs(module) else options.why_not_split()
     if options.ram_bytes is None:
         refused = refused or "there is no --ram"
-    copy = module.clone() if keep or not refused else module
+    copy = module if refused else module.clone()
     return SplitSource(ctx, copy, options, refused, observe)
 
 
@@ -394,8 +398,8 @@ class SplitSource:
     """A module whose parameters may be split, if it is StableHLO, or whose kernels may run in
     tiles, for `planning.search`.
 
-    `passes` are those that made each module that was built, `tiled` the step that tiles are made
-    of, once it was built, and its passes.
+    `unlowered` is the step before its kernels are lowered, `passes` are those that made each module
+    that was built, `tiled` the step that tiles are made of, once it was built, and its passes.
     """
 
     def __init__(
@@ -410,22 +414,27 @@ class SplitSource:
         self.refused, self.observe = refused, observe
         self.size = _size(module)
         self.front_s = 0.0
+        self.unlowered = module
+        self.tile_passes = {
+            pairs: front_passes_of(module, options, tiles=True, pairs=pairs)
+            for pairs in (False, True)
+        }
         self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
         self.tiled: dict[bool, tuple[ModuleOp, tuple[ModulePass, ...]]] = {}
 
     def in_tiles(self, pairs: bool = False) -> Step:
         """The step with whole parameters, and with the kernels that tiles are made of, where
         `pairs` of them may be one."""
-        options = self.options
         if pairs not in self.tiled:
-            made = self.module.clone()
-            passes = front_passes_of(made, options, tiles=True, pairs=pairs)
-            run_passes(self.ctx, made, passes, lambda step, module, seconds: None)
+            made = self.unlowered.clone()
+            passes = self.tile_passes[pairs]
+            done = len(_until(PoetPairPass if pairs else PoetLowerKernelsPass, passes)[0])
+            run_passes(self.ctx, made, passes[done:], lambda step, module, seconds: None)
             self.tiled[pairs] = made, passes
         made, passes = self.tiled[pairs]
         copy = made.clone()
         step = step_of(copy, ScheduleOptions())
-        known = options.with_program(copy, step.graph)
+        known = self.options.with_program(copy, step.graph)
         self.passes[copy] = passes
         return replace(step, asked=known.schedule_options(step.graph))
 

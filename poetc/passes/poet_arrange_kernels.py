@@ -25,8 +25,9 @@ from poetc.costmodel.machine import DEFAULT_DEVICE, machine_of
 from poetc.costmodel.profile import kernel_key
 from poetc.ir.graph import graphs
 from poetc.ir.symbols import named_in
-from poetc.kernels.arrange import arranged_step
+from poetc.kernels.arrange import KnownWays, arranged_step
 from poetc.kernels.arrange.tile_functions import lowered_of
+from poetc.kernels.known import known_kernels
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,16 @@ class PoetArrangeKernelsPass(ModulePass):
     keeps: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        arrange_kernels(
-            op, device_of(self.device, self.profile, default=DEFAULT_DEVICE), self.keeps
-        )
+        device = device_of(self.device, self.profile, default=DEFAULT_DEVICE)
+        arrange_kernels(op, device, self.keeps, known_kernels(ctx).ways)
 
 
-def arrange_kernels(module: ModuleOp, device: Device, keeps: bool = False) -> None:
+def arrange_kernels(
+    module: ModuleOp, device: Device, keeps: bool = False, known: KnownWays | None = None
+) -> None:
     """Arranges the loops of all kernels of a module for a device. If it `keeps` them, the module
-    has the functions as they were lowered, too."""
+    has the functions as they were lowered, too. The ways that are `known` are those of kernels of
+    other steps."""
     calls = Counter(
         compute.kernel.string_value()
         for graph in graphs(module)
@@ -64,7 +67,7 @@ def arrange_kernels(module: ModuleOp, device: Device, keeps: bool = False) -> No
         for op in module.ops
         if isinstance(op, FuncOp) and op.sym_name.data in calls
     ]
-    made, price = arranged_step(used, machine_of(device))
+    made, price = arranged_step(used, machine_of(device), known)
     for (function, count), new in zip(used, made, strict=True):
         if keeps:
             module.body.block.add_op(lowered_of(function, price / count))

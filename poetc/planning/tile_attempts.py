@@ -55,7 +55,7 @@ class TileAttempts:
             return
         try:
             step: Step | None = None
-            if self.all.left_s and self.tiles.seconds < self.all.clock.left_s:
+            if self.all.left_s:
                 step = self._built()
                 if _is_tight(self, sizes[0]):
                     sizes = sizes[::-1]

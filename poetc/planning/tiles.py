@@ -43,14 +43,13 @@ class Tiles:
     """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
     if that were not asked for (`possible`), the bytes of a block of a page (None: of a size that is
     tried), the step with the kernels that tiles are made of, ordered, of which pairs may be one,
-    the seconds that it takes to build it, and what is `known` of its tiles, without pairs and with
+    and what is `known` of its tiles, without pairs and with
     them."""
 
     refused: str
     possible: bool
     block_bytes: int | None
     build: Callable[[bool], Step]
-    seconds: float = 0.0
     known: tuple[KnownTiles, KnownTiles] = field(
         default_factory=lambda: (KnownTiles(), KnownTiles())
     )

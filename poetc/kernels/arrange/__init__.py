@@ -2,31 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 from xdsl.dialects import affine, func
 
 from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import buffers, is_sequential, may_alias
-from poetc.kernels.arrange.choice import Choice, price_of
+from poetc.kernels.arrange.choice import Choice, Kernel, price_of
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.machine import Machine
 from poetc.kernels.arrange.together import load_together
 from poetc.kernels.arrange.vectors import in_lanes
+from poetc.kernels.structure import structure
+
+
+class Ways:
+    """The ways to arrange the loops of a kernel for a core. The kernel stays as it is."""
+
+    def __init__(self, function: func.FuncOp, machine: Machine) -> None:
+        self.function = function
+        self.choice = Choice(_in_lanes(function, machine), machine)
+        self.made: dict[tuple[Kernel, tuple[int, ...]], func.FuncOp | None] = {}
+        """By the copies of each loop; None where results may not take over buffers as before."""
+
+    def best(self, price: float, keeps: bool = False) -> func.FuncOp:
+        """What `arranged` gives, which belongs to this object."""
+        if is_sequential(self.function):
+            return self.function
+        plain = self.choice.plain
+        worth = plain.instructions - (price * plain.code if keeps else 0.0)
+        for way, arrangement in self.choice.arrange(price):
+            if (way is plain and not arrangement.copies) or arrangement.instructions > worth:
+                break
+            counts = tuple(arrangement.copies.get(loop, 1) for loop in way.loops)
+            if (way, counts) not in self.made:
+                self.made[way, counts] = self._made(way, counts)
+            if (made := self.made[way, counts]) is not None:
+                return made
+        return self.choice.function
+
+    def _made(self, way: Kernel, counts: Sequence[int]) -> func.FuncOp | None:
+        copy = way.function.clone()
+        loops = [op for op in copy.walk() if isinstance(op, affine.ForOp)]
+        # Inner loops first.
+        for loop, count in reversed(list(zip(loops, counts, strict=True))):
+            if count > 1:
+                (unroll if loop.inits else jam)(loop, count)
+        if self.choice.machine.load_floats > 1:
+            load_together(copy, self.choice.machine)
+        return copy if _may_alias_too(copy, self.function) else None
+
+
+class KnownWays:
+    """The ways to arrange kernels, one for all with the same structure."""
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, Ways] = {}
+
+    def of(self, function: func.FuncOp, machine: Machine) -> Ways:
+        """Those of a kernel, of which there is a copy."""
+        key = machine, structure(function)
+        if key not in self.known:
+            self.known[key] = Ways(function.clone(), machine)
+        return self.known[key]
 
 
 def arranged_step(
-    calls: Sequence[tuple[func.FuncOp, int]], machine: Machine
+    calls: Sequence[tuple[func.FuncOp, int]], machine: Machine, known: KnownWays | None = None
 ) -> tuple[list[func.FuncOp], float]:
     """The kernels of a step with their loops arranged for a core, in order, and the instructions of
     a step that each operation of more code saves; kernels are given with the number of their calls.
-    More code goes to the kernels in which it saves most."""
-    kernels = [(Choice(_in_lanes(function, machine), machine), count) for function, count in calls]
-    price = price_of(kernels, machine)
-    functions = [
-        _arranged(function, kernel, price / count)
-        for (function, _), (kernel, count) in zip(calls, kernels, strict=True)
-    ]
+    More code goes to the kernels in which it saves most. The ways that are `known` serve other
+    steps, too."""
+    known = known or KnownWays()
+    ways = [(known.of(function, machine), count) for function, count in calls]
+    price = price_of([(kernel.choice, count) for kernel, count in ways], machine)
+    functions: list[func.FuncOp] = []
+    for (function, _), (kernel, count) in zip(calls, ways, strict=True):
+        best = kernel.best(price / count)
+        if best is not kernel.function:
+            function, name = best.clone(), function.sym_name
+            function.properties["sym_name"] = name
+        functions.append(function)
     return functions, price
 
 
@@ -40,7 +97,7 @@ def arranged(
     Each element is made by the same operations in the same order. A result that may take over the
     buffer of an operand may still do so.
     """
-    return _arranged(function, Choice(_in_lanes(function, machine), machine), price, keeps)
+    return Ways(function, machine).best(price, keeps)
 
 
 def _in_lanes(function: func.FuncOp, machine: Machine) -> func.FuncOp:
@@ -50,26 +107,6 @@ def _in_lanes(function: func.FuncOp, machine: Machine) -> func.FuncOp:
         return function
     new = in_lanes(function, machine.lanes)
     return new if new is not None and _may_alias_too(new, function) else function
-
-
-def _arranged(
-    function: func.FuncOp, kernel: Choice, price: float, keeps: bool = False
-) -> func.FuncOp:
-    if is_sequential(function):
-        return function
-    plain = kernel.plain
-    worth = plain.instructions - (price * plain.code if keeps else 0.0)
-    for way, arrangement in kernel.arrange(price):
-        if (way is plain and not arrangement.copies) or arrangement.instructions > worth:
-            break
-        copy, copies = way.function, arrangement.copies
-        for loop in _from_inside(copy, copies):
-            (unroll if loop.inits else jam)(loop, copies[loop])
-        if kernel.machine.load_floats > 1:
-            load_together(copy, kernel.machine)
-        if _may_alias_too(copy, function):
-            return copy
-    return kernel.function
 
 
 def _may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:
@@ -82,9 +119,4 @@ def _may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:
     )
 
 
-def _from_inside(function: func.FuncOp, copies: Mapping[affine.ForOp, int]) -> list[affine.ForOp]:
-    """The loops of which there are copies, inner ones first."""
-    return [op for op in function.walk() if isinstance(op, affine.ForOp) and op in copies][::-1]
-
-
-__all__ = ["Machine", "arranged", "arranged_step"]
+__all__ = ["KnownWays", "Machine", "arranged", "arranged_step"]

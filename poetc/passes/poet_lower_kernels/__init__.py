@@ -21,6 +21,7 @@ from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
 from poetc.ir.poet import ComputeOp, YieldOp
 from poetc.kernels.analysis import may_alias
+from poetc.kernels.known import KnownKernels, known_kernels
 from poetc.kernels.lower import lower_kernel
 from poetc.passes.poet_lower_kernels.keys import body_key
 from poetc.passes.poet_lower_kernels.repeat import loop_of, lower_loop
@@ -35,11 +36,13 @@ class PoetLowerKernelsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InputError that lists all operations that are not supported, and in-place pairs
         that kernels do not allow."""
-        lower_kernels(op)
+        lower_kernels(op, known_kernels(ctx))
 
 
-def lower_kernels(module: ModuleOp) -> None:
-    """Lowers the bodies of all computes of a module to functions; equal bodies share one."""
+def lower_kernels(module: ModuleOp, known: KnownKernels | None = None) -> None:
+    """Lowers the bodies of all computes of a module to functions; equal bodies share one. Kernels
+    that are `known` are not lowered again."""
+    known = known or KnownKernels()
     symbols = (op.properties.get("sym_name") for op in module.ops)
     names = {symbol.data for symbol in symbols if isinstance(symbol, StringAttr)}
     functions: dict[Hashable, FuncOp] = {}
@@ -48,10 +51,11 @@ def lower_kernels(module: ModuleOp) -> None:
         for compute in graph.computes:
             if compute.kernel is not None:
                 continue
-            key = (body_key(compute.block), compute.inplace_pairs)
+            body = body_key(compute.block)
+            key = (body, compute.inplace_pairs)
             try:
                 if key not in functions:
-                    functions[key] = _lower(module, compute, names)
+                    functions[key] = _lower(module, compute, names, known, body)
                 _check_inplace(compute, functions[key])
             except InputError as error:
                 faults += _refused_alone(compute) or [error]
@@ -105,11 +109,13 @@ def _is_constant(value: SSAValue) -> bool:
     return isinstance(value, OpResult) and all(map(_is_constant, value.op.operands))
 
 
-def _lower(module: ModuleOp, compute: ComputeOp, names: set[str]) -> FuncOp:
+def _lower(
+    module: ModuleOp, compute: ComputeOp, names: set[str], known: KnownKernels, body: Hashable
+) -> FuncOp:
     name = _free_name(compute.label.data, names)
+    make = lower_kernel if loop_of(compute.block) is None else lower_loop
     try:
-        is_loop = loop_of(compute.block) is not None
-        kernel = lower_loop(compute.block, name) if is_loop else lower_kernel(compute, name)
+        kernel = known.lower(body, name, lambda: make(compute.block, name))
     except PoetcError as error:
         if error.location is not None:
             raise
