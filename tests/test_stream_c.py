@@ -9,8 +9,9 @@ from contextlib import redirect_stderr
 from pathlib import Path
 
 import numpy as np
+import optimiser_steps
 import pytest
-from compiled import SANITIZE, bring, build, prepare, run
+from compiled import SANITIZE, Model, bring, build, prepare, run
 from conftest import MODELS, more
 from kernel_harness import same_bits
 from power import OK, Fault, Loss, Machine, parameters
@@ -53,7 +54,11 @@ def expected_after(module, arguments: list[np.ndarray], steps: int) -> list[np.n
 
 def streamed(name: str, ram_bytes: int, block_bytes: int):
     """The model, and its graph in little RAM, read back from text."""
-    model = prepare(name, tiles=True)
+    return streamed_model(prepare(name, tiles=True), ram_bytes, block_bytes)
+
+
+def streamed_model(model: Model, ram_bytes: int, block_bytes: int):
+    """The same of a model that was brought to the input of the scheduler."""
     module = model.module.clone()
     PoetStreamPass(ram_bytes, block=block_bytes).apply(make_context(), module)
     plan_graph_memory(graphs(module)[0])
@@ -137,6 +142,31 @@ def test_power_goes(machine: tuple[Machine, bytes]):
         trial.lose(event, max(length - 1, 0))
         trial.lose_unsynced(event, Loss.RANDOM, int(event) + 1)
     assert trial.lost and trial.kept
+
+
+@pytest.mark.slow
+def test_power_goes_in_a_step_with_momentum(tmp_path: Path):
+    """At each write and sync: of weights and velocities either all are old or all are new, and
+    steps end with the bits of those of the graph that is not scheduled."""
+    rng = np.random.default_rng(4)
+    shapes = (optimiser_steps.W1, optimiser_steps.W2)
+    shapes = (*shapes, *shapes, optimiser_steps.X, optimiser_steps.Y)
+    arguments = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    model = bring("momentum", parse_module(optimiser_steps.momentum()), arguments, [], tiles=True)
+    step = streamed_model(model, 800, 64)
+    assert sum(isinstance(op, StreamOp) for op in step[1].walk()) > 2
+    device, image = machine_of(step, tmp_path / "out", None)
+    images = device.run(image, 2)
+    expected = expected_after(model.module, arguments, 2)
+    (graph,) = graphs(model.module)
+    for parameter, bits in zip(device.layout.parameters, device.state(images[2])[1], strict=True):
+        result = graph.updates(parameter.argument)
+        assert result is not None and bits == expected[result].tobytes()
+    trial = Trial(device, *images[1:], repeats=1)
+    for event, length in enumerate(trial.events):
+        trial.lose(event, length // 2, spoil=True)
+        trial.lose_unsynced(event, Loss.RANDOM, event + 1)
+    assert trial.lost > len(trial.events) and trial.kept
 
 
 def test_damaged_blocks(machine: tuple[Machine, bytes]):
