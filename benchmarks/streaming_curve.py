@@ -19,19 +19,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 from benchmarks import document
 from benchmarks.arguments import MODELS
-from poetc.compilation import compile_step
+from benchmarks.streaming import compiled_by_work
 from poetc.errors import UnscheduledError
 from poetc.files import write_whole
 from poetc.ir.text import parse_module
-from poetc.options import OPTIONS, Given
-from poetc.planning.problem import ScheduleOptions
+from poetc.options import OPTIONS
 from poetc.report import Summary
-from poetc.request import options_of
-from poetc.schedule.model.clock import PACE, Clock
 
 NAMES = ("gesture_mlp", "kws_conv", "mlp_mnist", "lenet5", "dscnn", "resnet8")
 
@@ -42,10 +38,7 @@ TOO_LITTLE_BYTES = 1200
 """RAM in which no step runs."""
 
 LIMIT_S = 5
-"""The time limit whose work a search may do, ..."""
-
-SLOWER = 40
-"""... and how many times as long that may take here."""
+"""The time limit whose work a search may do."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "streaming.md"
 
@@ -134,16 +127,10 @@ def _curve(model: str) -> list[Point]:
 
 
 def _compiled(model: str, ram_bytes: int | None) -> Summary:
-    given: dict[str, str | int] = {"split": "off", "stop": "work", "time_limit": LIMIT_S}
+    given: dict[str, str | int] = {"split": "off"}
     given |= {} if ram_bytes is None else {"ram": ram_bytes}
-    options = options_of(Given.of(given), lambda warning: None)
-    text = (MODELS / f"{model}.mlir").read_text()
-    with patch.object(ScheduleOptions, "new_clock", _clock):
-        return compile_step(parse_module(text, model), model, options).brief
-
-
-def _clock(asked: ScheduleOptions) -> Clock:
-    return Clock(SLOWER * asked.time_limit_s, PACE / SLOWER)
+    module = parse_module((MODELS / f"{model}.mlir").read_text(), model)
+    return compiled_by_work(module, model, given, LIMIT_S).brief
 
 
 def _row(model: str, point: Point) -> str:

@@ -23,17 +23,14 @@ import numpy as np
 from benchmarks import document
 from benchmarks.arguments import MODELS, arguments_of
 from benchmarks.boards import results
-from benchmarks.streaming import TIME_LIMIT_S, run_c
-from poetc.compilation import compile_step
+from benchmarks.streaming import compiled_by_work, run_c
 from poetc.image import pack
 from poetc.ir.graph import graphs
 from poetc.ir.poet import StreamOp
 from poetc.ir.text import parse_module
-from poetc.options import Given
-from poetc.request import options_of
 
 sys.path.insert(0, str(MODELS.parent))
-from power import OK, Loss, Machine, parameters
+from tests.power import OK, Loss, Machine, parameters
 
 RAM_KIB = {"gesture_mlp": 3, "resnet8": 48}
 """Of each model, with everything."""
@@ -62,9 +59,8 @@ def _row(model: str, directory: Path) -> str:
     arguments += [np.zeros_like(each) for each in arguments[:velocities]]
     expected = _unlimited(text, arguments, directory)
 
-    given = {"ram": ram_bytes, "split": "off", "time_limit": TIME_LIMIT_S}
-    options = options_of(Given.of(given), lambda _: None)
-    compiled = compile_step(parse_module(text, model), model, options).compiled
+    given = {"ram": ram_bytes, "split": "off"}
+    compiled = compiled_by_work(parse_module(text, model), model, given).compiled
     assert compiled.ram_bytes <= ram_bytes
     (graph,) = graphs(compiled.module)
     inputs = {i: a for i, a in enumerate(arguments) if graph.role(i) == "input"}
