@@ -16,13 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
+from poetc import cli
 from poetc.compare import difference, floor
 from poetc.errors import InputError
 from poetc.tensors import read_tensors
 
 
 def poetc(*arguments: str | Path) -> None:
-    subprocess.run([sys.executable, "-m", "poetc.cli", *map(str, arguments), "-q"], check=True)
+    if status := cli.main([*map(str, arguments), "-q"]):
+        sys.exit(status)  # It has said why.
 
 
 def held(array: np.ndarray, name: str) -> np.ndarray:

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from poetc import cli
+
 HERE = Path(__file__).parent
 
 
 def poetc(*arguments: str | Path) -> None:
-    command = [sys.executable, "-m", "poetc.cli", *map(str, arguments)]
-    subprocess.run(command, check=True)
+    if status := cli.main([*map(str, arguments)]):
+        sys.exit(status)  # It has said why.
 
 
 def main() -> None:

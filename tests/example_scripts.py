@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from pages import ROOT, run_commands
 
 
-def run_commands(script: str, directory: Path, name: str = "") -> str:
+def follow(script: str, directory: Path, name: str = "") -> str:
     """Run the commands in the description of `examples/<script>`, apart from those that install
-    something, as they are written there; what the last one prints. They may leave open the
-    `name` of a step."""
+    something, as they are written there; what they print. They may leave open the `name` of a
+    step."""
     text = (ROOT / "examples" / script).read_text()
-    commands = re.findall(r"^    (python|poetc|make) (.*)$", text, re.MULTILINE)
+    commands = re.findall(r"^    ((?:python|poetc|make) .*)$", text, re.MULTILINE)
     assert len(commands) == 4
-    for program, words in commands:
-        found = Path(sys.executable).with_name(program)
-        command = [str(found) if found.exists() else program, *words.split()]
-        for place, value in (("DIRECTORY", str(directory)), ("NAME", name)):
-            command = [word.replace(place, value) for word in command]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return done.stdout
+    for place, value in (("DIRECTORY", str(directory)), ("NAME", name)):
+        commands = [command.replace(place, value) for command in commands]
+    return run_commands("\n".join(commands), ROOT)
 
 
 def differences(output: str) -> list[float]:

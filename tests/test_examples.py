@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,11 +11,12 @@ import numpy as np
 import pytest
 from conftest import more
 from example_scripts import differences
+from pages import ROOT, run_commands
 
 from poetc.cli import main
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+DATA = "examples/gesture_mlp.npz"
 
 
 @pytest.mark.slow
@@ -32,10 +32,9 @@ def test_first_command(
     solver_seconds = r"auto, [\d.]+ s"  # of the machine that printed them
     printed = re.sub(solver_seconds, "", capsys.readouterr().err)
     assert printed in re.sub(solver_seconds, "", README)
-    train = [sys.executable, "examples/run_c.py", "out", "examples/gesture_mlp.npz"]
-    for run in (["make", "-s", "-C", "out", "run"], [*train, "--steps", "20"]):
-        done = subprocess.run(run, check=True, capture_output=True, text=True)
-        assert done.stdout in README
+    train = "python examples/run_c.py out examples/gesture_mlp.npz --steps 20"
+    for run in ("make -s -C out run", train):
+        assert run_commands(run, tmp_path) in README
 
 
 @pytest.mark.slow
@@ -46,9 +45,7 @@ def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
     model = str(ROOT / "examples" / "gesture_mlp.mlir")
     assert main([model, f"--ram={ram}", "--stream=never", "-q", "--emit=c", "-o", str(out)]) == 0
     subprocess.run(["make", "-s", "-C", out], check=True)
-    run = [sys.executable, "examples/run_c.py", out, "examples/gesture_mlp.npz"]
-    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
-    errors = differences(done.stdout)
+    errors = differences(run_commands(f"python examples/run_c.py {out} {DATA}", ROOT))
     assert len(errors) == 7 and max(errors) < 1e-6
 
 
@@ -65,14 +62,13 @@ def test_momentum_with_long_names(options: list[str], tmp_path: Path) -> None:
     model.write_text(text.replace("opt_state", "a_name_that_is_long_" * 12))
     assert main([str(model), *options, "--emit=c", "-q", "--name=long", "-o", str(out)]) == 0
     subprocess.run(["make", "-s", "-C", out], check=True)
-    run = [sys.executable, "examples/run_c.py", out, cases / "long_names.npz"]
-    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    run = f"python examples/run_c.py {out} {cases / 'long_names.npz'}"
+    errors = differences(run_commands(run, ROOT))
     with np.load(cases / "long_names.npz") as arrays:
         count = sum(name.startswith("out") for name in arrays)
-    errors = differences(done.stdout)
     assert len(errors) == count == 9 and max(errors) < 1e-6
-    more = subprocess.run([*run, "--steps", "3"], cwd=ROOT, check=True, capture_output=True)
-    assert b"out8: " in more.stdout and b"after 3 steps" in more.stdout
+    printed = run_commands(f"{run} --steps 3", ROOT)
+    assert "out8: " in printed and "after 3 steps" in printed
 
 
 @pytest.mark.slow
@@ -86,9 +82,8 @@ def test_infeasible_budget(
 
 @pytest.mark.slow
 def test_pipeline_in_python() -> None:
-    run = [sys.executable, "examples/pipeline.py", "examples/gesture_mlp.mlir"]
-    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert "poet.pagein at offset" in done.stdout and "gap" in done.stdout
+    printed = run_commands("python examples/pipeline.py examples/gesture_mlp.mlir", ROOT)
+    assert "poet.pagein at offset" in printed and "gap" in printed
 
 
 @pytest.mark.slow
@@ -113,25 +108,16 @@ def test_commands_of_the_page_about_storage(tmp_path: Path) -> None:
     commands = re.search(r"```sh\n(.*?)```", (ROOT / "docs/storage.md").read_text(), re.DOTALL)
     assert commands is not None
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    command = ["sh", "-e", "-c", commands[1]]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "trained.npz").exists() and "steps: 20" in done.stdout
+    printed = run_commands(commands[1], tmp_path)
+    assert (tmp_path / "trained.npz").exists() and "steps: 20" in printed
 
 
 @pytest.mark.slow
 def test_accumulation_gives_what_the_whole_batch_gives(tmp_path: Path) -> None:
     """In the RAM that the documentation says; the numbers differ in their last digits only."""
     pytest.importorskip("jax")
-    script = ROOT / "examples" / "accumulation.py"
-    environment = os.environ | {"POETC_CACHE": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, script], check=True, capture_output=True, text=True, env=environment
-    )
-    *rams, difference = done.stdout.splitlines()
+    printed = run_commands("python examples/accumulation.py", ROOT, POETC_CACHE=str(tmp_path))
+    *rams, difference = printed.splitlines()
     assert len(rams) == 2 and float(difference.split()[-1]) < 1e-6
     documented = (ROOT / "docs" / "frontends.md").read_text()
     assert all(f"    {line}\n" in documented for line in rams)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from compiled import bring, build, run, worst_error
 from conftest import load_arrays, more
-from example_scripts import differences, run_commands
+from example_scripts import differences, follow
 from jax_models import Training, jax, jnp
 
 from poetc.errors import InputError
@@ -233,7 +233,7 @@ def test_importing_costs_nothing() -> None:
 @pytest.mark.slow
 def test_example(tmp_path: Path) -> None:
     """The script, and the commands in it, as they are written there."""
-    found = differences(run_commands("jax_step.py", tmp_path / "out"))
+    found = differences(follow("jax_step.py", tmp_path / "out"))
     assert len(found) == 9 and max(found) <= TOLERANCE
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from compiled import SANITIZE, bring, build, run, worst_error
 from conftest import load_arrays, more
-from example_scripts import differences, run_commands
+from example_scripts import differences, follow
 from torch_modules import (
     Transformer,
     dscnn,
@@ -703,7 +703,7 @@ def test_importing_costs_nothing() -> None:
 @pytest.mark.slow
 def test_example(tmp_path: Path) -> None:
     """The script, and the commands in it, as they are written there."""
-    found = differences(run_commands("torch_step.py", tmp_path / "out"))
+    found = differences(follow("torch_step.py", tmp_path / "out"))
     assert len(found) == 14 and max(found) <= TOLERANCE
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import MODELS, reported
+from pages import ROOT, run_commands
 from power import Machine
 
 from poetc.cli import main
@@ -250,12 +250,8 @@ def test_what_train_leaves_is_compared_with_what_it_was(tmp_path: Path) -> None:
     data = f"--data={model}.npz"
     assert main([f"{model}.mlir", *options, "--emit=c", data, "-q", "-o", str(out)]) == 0
     make_run(out)
-    script = Path(__file__).parent.parent / "examples" / "run_c.py"
-    command = [sys.executable, script, out, f"{model}.npz"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    differences = {
-        line.split(":")[0]: float(line.split()[-1]) for line in done.stdout.splitlines()[1:]
-    }
+    printed = run_commands(f"python examples/run_c.py {out} {model}.npz", ROOT)
+    differences = {line.split(":")[0]: float(line.split()[-1]) for line in printed.splitlines()[1:]}
     assert max(differences[name] for name in ("out0", "out5", "out6")) < 2**-7
 
 
@@ -307,12 +303,9 @@ def test_export_knows_the_names(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.more
 def test_fine_tuning_takes_what_the_documentation_says(tmp_path: Path) -> None:
-    root = Path(__file__).parent.parent
-    command = [sys.executable, str(root / "examples" / "fine_tuning.py"), str(tmp_path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    lines = done.stdout.splitlines()
+    lines = run_commands(f"python examples/fine_tuning.py {tmp_path}", ROOT).splitlines()
     assert len(lines) == 9
-    documented = (root / "docs" / "frozen.md").read_text().splitlines()
+    documented = (ROOT / "docs" / "frozen.md").read_text().splitlines()
     assert [f"    {line}" for line in lines] == [line for line in documented if line[4:] in lines]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from c_support import compile_c
 from compiled import SANITIZE, Model, build, prepare, run, worst_error
 from conftest import more
+from pages import ROOT, run_commands
 from power import parameters
 from test_models import XLA_TOLERANCE
 from xdsl.dialects.builtin import ModuleOp
@@ -147,14 +148,12 @@ def test_unlimited_ram(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_example(tmp_path: Path) -> None:
-    """A process for each step trains as one process does."""
-    script = Path(__file__).parent.parent / "examples" / "storage.py"
-    command = [sys.executable, script, tmp_path, "--steps", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    """A run of the program for each step trains as one run does."""
+    printed = run_commands(f"python examples/storage.py {tmp_path} --steps 3", ROOT)
     model = prepare("gesture_mlp")
     full = build(scheduled(model, None, "ram"), tmp_path / "full")
     expected = run(full, model.arguments, model.expected, 3)
-    first, last, *changes = done.stdout.splitlines()
+    first, last, *changes = re.findall(r"^(?:step|arg).*$", printed, re.MULTILINE)
     assert first == f"step 1: loss {model.expected[0]:.6f}"
     assert last == f"step 3: loss {expected[0]:.6f}"
     assert [line.split(":")[0] for line in changes] == [f"arg{i}" for i in range(6)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from compiled import results_in
 from conftest import ALL, more
-from example_scripts import differences, run_commands
+from example_scripts import differences, follow
 from firmware import compile_board, write_data
 from firmware import run as run_firmware
 from harness import COUNTS, check, half_ram, prepare, run_in_c
@@ -135,5 +135,5 @@ def test_on_a_board(name: str, board: str, tmp_path: Path) -> None:
 def test_examples(tmp_path: Path) -> None:
     """A step of the script, with the commands in it as they are written there; others are much like
     those of `test_in_c`."""
-    found = differences(run_commands("jax_libraries.py", tmp_path, "nnx"))
+    found = differences(follow("jax_libraries.py", tmp_path, "nnx"))
     assert len(found) > 5 and max(found) <= 3e-5
