@@ -341,35 +341,38 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_what_was_compiled_is_kept(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    w, x = normal(4), normal(4)
+
+    def program(**options: Any) -> poetc.Program:
+        return compiled(lambda w, x: (w - x, w @ x), (w, x), donate_argnums=0, **options)
+
     def runs() -> int:
         return len(compiler.read_text().splitlines())
 
-    program = compiled(step, start())
+    first = program()
     assert runs() == 0, "the report needs no C compiler"
-    program.step(X, LABELS)
-    compiled(step, start()).step(X, LABELS)
+    first.step(x)
+    program().step(x)
     assert runs() == 1
-    compiled(step, start(), ram="9KB").step(X, LABELS)
+    program(params="storage").step(x)
     assert runs() == 2
     monkeypatch.setenv("CFLAGS", "-O1")
-    compiled(step, start()).step(X, LABELS)
+    program().step(x)
     assert runs() == 3
     cache = Path(os.environ["POETC_CACHE"])
     assert len(list(cache.iterdir())) == 3
     monkeypatch.setenv("CFLAGS", "-ffast-math -Dno_such")
-    assert bits(compiled(step, start()).step(X, LABELS)) == bits(
-        compiled(step, start()).step(X, LABELS)
-    )
+    assert bits(program().step(x)) == bits(program().step(x))
     monkeypatch.setenv("CFLAGS", "-DMODEL_ARENA_BYTES=1 -Werror")
     with pytest.raises(poetc.InputError, match="does not compile the program"):
-        compiled(step, start()).step(X, LABELS)
+        program().step(x)
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(poetc.InputError, match="CC=no-such-compiler"):
-        compiled(step, start()).step(X, LABELS)
+        program().step(x)
     monkeypatch.setenv("CC", "cc")
     monkeypatch.setenv("POETC_CACHE", "/proc/nowhere")
     with pytest.raises(poetc.InputError, match="POETC_CACHE names another directory"):
-        compiled(step, start()).step(X, LABELS)
+        program().step(x)
 
 
 @pytest.mark.slow

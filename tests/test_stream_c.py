@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from contextlib import redirect_stderr
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,12 @@ def expected_after(module, arguments: list[np.ndarray], steps: int) -> list[np.n
 
 def streamed(name: str, ram_bytes: int, block_bytes: int):
     """The model, and its graph in little RAM, read back from text."""
-    return streamed_model(prepare(name, tiles=True), ram_bytes, block_bytes)
+    return prepare(name, tiles=True), parse_module(streamed_text(name, ram_bytes, block_bytes))
+
+
+@cache
+def streamed_text(name: str, ram_bytes: int, block_bytes: int) -> str:
+    return module_text(streamed_model(prepare(name, tiles=True), ram_bytes, block_bytes)[1])
 
 
 def streamed_model(model: Model, ram_bytes: int, block_bytes: int):
@@ -212,12 +218,16 @@ def test_each_parameter_is_checked(machine: tuple[Machine, bytes]):
 
 
 @pytest.mark.slow
-def test_what_is_moved_is_counted():
+@pytest.mark.parametrize(
+    ("name", "ram_bytes", "block_bytes"), [("kws_conv", 4096, 64), *more(("lenet5", 8192, 512))]
+)
+def test_what_is_moved_is_counted(name: str, ram_bytes: int, block_bytes: int):
     """As the interpreter does."""
-    model, module = streamed("lenet5", 8192, 512)
+    model, module = streamed(name, ram_bytes, block_bytes)
     (graph,) = graphs(module)
-    run = run_graph(graph, model.arguments, 8192, arena=True)
+    run = run_graph(graph, model.arguments, ram_bytes, arena=True)
     moved = moved_in(graph)
+    assert moved.page_ins and moved.page_outs
     assert (moved.page_ins, moved.page_in_bytes) == (run.page_ins, run.page_in_bytes)
     assert (moved.page_outs, moved.page_out_bytes) == (run.page_outs, run.page_out_bytes)
     view = view_scheduled(graph)
