@@ -78,7 +78,7 @@ def _in_shell(line: str, directory: Path, variables: Mapping[str, str]) -> tuple
     done = subprocess.run(
         ["bash", "-euc", line],
         cwd=directory,
-        env=os.environ | {"PATH": path} | variables,
+        env=os.environ | {"PATH": path, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -60,7 +60,7 @@ def test_firmware_has_that_code(
 
 @pytest.mark.slow
 def test_options_of_the_compiler_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [str(MODELS / "lenet5.mlir"), "-o", str(tmp_path / "out.mlir")]
+    words = [GESTURE, "-o", str(tmp_path / "out.mlir")]
     core = "arm-none-eabi-gcc -mthumb -mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16"
     fast, _ = flash([*words, f"--cc={core} -O3"], capsys)
     small, _ = flash([*words, f"--cc={core} -Os"], capsys)

@@ -91,7 +91,7 @@ def test_the_same_bits_wherever_all_is(program: tuple[Program, int]) -> None:
 
 @pytest.mark.slow
 def test_a_convolution_in_tiles(tmp_path: Path) -> None:
-    model, module = streamed("lenet5", 8192, 512)
+    model, module = streamed("kws_conv", 4096, 64)
     built = build_program(module, tmp_path, model.arguments)
     plan, table = plan_for(module)
     crc = right(model, module)

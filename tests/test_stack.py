@@ -144,15 +144,19 @@ def test_expected_before_scheduling_is_enough(params: str) -> None:
         assert measured.chain[0] == "model_step"
 
 
+@pytest.fixture(scope="module")
+def deepest() -> ModuleOp:
+    """The model here that takes most: with many calls, and parameters on storage."""
+    model = prepare("resnet8")
+    schedule_and_plan(graphs(model.module)[0], model.options(None, params="storage"))
+    return model.module
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", [COMPILERS[2], "arm-none-eabi-gcc -mthumb -mcpu=cortex-m0"])
-def test_the_default_reserve_is_enough(compiler: str) -> None:
-    """For the model here that takes most: with many calls, and parameters on storage. On a
-    Cortex-M0, where clang takes more than gcc, with the compiler of the boards."""
-    model = prepare("resnet8")
-    module = model.module.clone()
-    schedule_and_plan(graphs(module)[0], model.options(None, params="storage"))
-    used = measure_stack(module, find_compiler(compiler)).bytes
+def test_the_default_reserve_is_enough(compiler: str, deepest: ModuleOp) -> None:
+    """On a Cortex-M0, where clang takes more than gcc, with the compiler of the boards."""
+    used = measure_stack(deepest, find_compiler(compiler)).bytes
     assert 512 < used <= DEFAULT_STACK_BYTES
 
 

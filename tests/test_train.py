@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import MODELS, load_arrays
+from conftest import MODELS, load_arrays, more
 
 from poetc.cli import main
 from poetc.errors import InputError
@@ -46,9 +46,8 @@ def results(
         ("gesture_mlp", "[1]['l3']"),
         ("gesture_mlp", "*['b']"),
         ("gesture_mlp", "[1]['l1']['w']@1:3:11,[1]['l2']['w']@0:0:5,[1]['l3']['b']@0:2:3"),
-        ("lenet5", "*['b']"),
-        ("lenet5", "*['c2']@3:4:9"),
         ("kws_conv", "*['c2']@3:0:3,*['w']@0:0:1"),
+        *more(("lenet5", "*['b']"), ("lenet5", "*['c2']@3:4:9")),
     ],
 )
 def test_what_is_trained_has_the_bits_of_the_whole_step(model: str, only: str) -> None:

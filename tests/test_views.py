@@ -36,6 +36,7 @@ CASES = {
         {"ram": "4KB"},
         {"ram": "3KB", "split": "off", "stream": "auto"},
     ],
+    "kws_conv": [{"ram": "8KB"}],
     "lenet5": [{"ram": "70KB"}, {"ram": "70KB", "device": "mkr1000"}],
 }
 
@@ -60,8 +61,8 @@ TILES = 4
 
 STEPS = [
     *(("gesture_mlp", case) for case in range(len(CASES["gesture_mlp"]))),
-    ("lenet5", 0),
-    *more(("lenet5", 1)),
+    ("kws_conv", 0),
+    *more(("lenet5", 0), ("lenet5", 1)),
 ]
 
 
