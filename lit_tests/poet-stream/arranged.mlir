@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-arrange-kernels{device=nrf52840 keeps=true},poet-annotate{device=nrf52840},poet-stream{ram=1200},poet-plan-memory,poet-verify' | filecheck %s
 // RUN: xdsl-opt %s -p 'poet-lower-kernels,poet-annotate{device=nrf52840},poet-stream{ram=1200},poet-plan-memory,poet-verify' | filecheck %s --check-prefix=LOWERED
 
-// A tile has several columns at a time, like the kernel itself; what tiles are made of is gone.
+// A tile has several columns and all terms at a time, like the kernel itself; what tiles are made of is gone.
 
 poet.graph @main(%x: tensor<4x16xf32> {poet.role = "input"}, %w: tensor<16x64xf32> {poet.role = "param"}) -> tensor<4x64xf32> {
   %0 = poet.compute "dot" (%a = %x : tensor<4x16xf32>, %b = %w : tensor<16x64xf32>) -> tensor<4x64xf32> {
@@ -18,8 +18,8 @@ poet.graph @main(%x: tensor<4x16xf32> {poet.role = "input"}, %w: tensor<16x64xf3
 // CHECK-NEXT:   "affine.if"(%r_start) <{condition = affine_set<(d0) : (((d0 * -1) + 13) >= 0)>}> ({
 // CHECK:          affine.for %i = 0 to 1 {
 // CHECK-NEXT:       affine.for %j = 0 to 4 {
-// CHECK:              affine.for %r = 0 to 3 iter_args(
-// CHECK-NEXT:           affine.load %in0[%i_start + %i * 2, %r_start + %r] : memref<4x16xf32>
+// CHECK:              affine.for %r = 0 to 1 iter_args(
+// CHECK-NEXT:           affine.load %in0[%i_start + %i * 2, %r_start + %r * 3] : memref<4x16xf32>
 // CHECK:          }, {
 // CHECK:          affine.for [[j:%.*]] = affine_map<(d0) -> (d0)>(%j_start) to affine_map<(d0) -> ((d0 + 32))>(%j_start)
 // CHECK:      affine.for [[r:%.*]] = affine_map<(d0) -> (d0)>(%r_start) to {{.*}}(%r_start)

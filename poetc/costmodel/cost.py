@@ -122,7 +122,7 @@ def work_counts(work: Work) -> dict[str, int]:
     """How often a kernel that does `work` does each thing that a core has `Cycles` of."""
     return {
         "load": work.loads - work.spared_loads,
-        "store": work.stores,
+        "store": work.stores - work.spared_stores,
         "flop": work.flops - work.compares - work.divs - work.chained,
         "chained": work.chained - work.spared_chained,
         "compare": work.compares,

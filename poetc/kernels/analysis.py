@@ -42,7 +42,7 @@ from poetc.kernels.addresses import (
 from poetc.kernels.counting import Test, passing
 from poetc.kernels.dependences import dependences
 from poetc.kernels.lanes import lanes_of, parts_of, step_of
-from poetc.kernels.together import loads_together
+from poetc.kernels.together import accesses_together
 
 # Work
 
@@ -65,9 +65,10 @@ class Work:
     store_bytes: int = 0
     loops: int = 0  # how often one is begun
     iterations: int = 0  # of all loops
-    # Of these, what the instruction of another does, in lanes of vectors or by loads together:
+    # Of these, what the instruction of another does, in lanes of vectors or together with it:
     spared_chained: int = 0
     spared_loads: int = 0
+    spared_stores: int = 0
     spared_iterations: int = 0
     guards: int = 0  # how often one is tested
 
@@ -174,6 +175,7 @@ def _tally(
                 tally["load_bytes"] += times * element_bytes(op.results[0].type)
             case affine.StoreOp():
                 tally["stores"] += times
+                tally["spared_stores"] += times - times // shared.get(op, 1)
                 tally["store_bytes"] += times * element_bytes(op.value.type)
             case affine.ApplyOp():
                 tally["int_ops"] += times
@@ -189,22 +191,26 @@ def _tally(
                     tally["spared_chained"] += times - times // shared.get(op, 1)
 
 
+_BY_ANOTHER = 1 << 62
+"""Shares of what the instruction of another operation does."""
+
+
 def _shared_by(function: func.FuncOp) -> dict[Operation, int]:
-    """By how many iterations or loads an instruction is shared, of operations that are done in
-    lanes of vectors or are loads done together."""
+    """By how many iterations or accesses an instruction is shared, of operations that are done in
+    lanes of vectors or are loads or stores done together."""
     shared: dict[Operation, int] = {}
     loops = [op for op in function.walk() if isinstance(op, affine.ForOp)]
     depends = dependences(function) if any(lanes_of(loop) > 1 for loop in loops) else {}
     for loop in loops:
-        for group in loads_together(loop):
-            shared.update(dict.fromkeys(group, len(group)))
+        for group in accesses_together(loop):
+            shared.update(dict.fromkeys(group[1:], _BY_ANOTHER))
         lanes = lanes_of(loop)
         if lanes == 1 or extent(loop) % lanes or (parts := parts_of(loop, depends)) is None:
             continue
         shared[loop] = lanes
         for op in (each for part in parts.vectors for each in part.walk()):
-            is_load = isinstance(op, affine.LoadOp)
-            if not is_load or step_of(op, loop) in (0, 1):
+            is_access = isinstance(op, affine.LoadOp | affine.StoreOp)
+            if not is_access or step_of(op, loop) in ((0, 1) if op.results else (1,)):
                 shared[op] = lanes
     return shared
 

@@ -53,7 +53,7 @@ from poetc.backends.c.prepare import (
 )
 from poetc.backends.c.scalars import define_scalar
 from poetc.backends.c.text import INDENT, WIDTH, c_identifier
-from poetc.backends.c.together import Registers, loads_of
+from poetc.backends.c.together import Registers, together_in
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.ir.index import ZERO, Facts, Index, Variable
@@ -63,6 +63,7 @@ from poetc.kernels.access import tiles_of
 from poetc.kernels.addresses import extent
 from poetc.kernels.dependences import drop_dead, yielded
 from poetc.kernels.lanes import Parts, lanes_of, step_of
+from poetc.kernels.together import Group
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def print_function(function: func.FuncOp, signature: Signature) -> str:
         check_order(function.body, set())
         # Simplified in a copy: printing changes nothing.
         copy = function.clone()
-        together = loads_of(copy)
+        together = together_in(copy)
         inline_single_iterations(copy)
         drop_dead(copy.body.block)
         tables = named_in(function, memref.GlobalOp)
@@ -238,16 +239,16 @@ class _Function:
                     self.loop(op)
                 case affine.IfOp():
                     self.guard(op)
+                case affine.LoadOp() | affine.StoreOp() if op in self.registers.groups:
+                    _together(self, *self.registers.groups[op])
+                case affine.LoadOp() | affine.StoreOp() if op in self.registers.printed:
+                    pass
                 case affine.StoreOp():
                     indices = self.bindings.map(op.map.data, op.indices)
                     self.store(op.value, op.memref, indices, self.lanes.loops.get(op))
                 case memref.StoreOp():
                     indices = [self.bindings.index(i) for i in op.indices]
                     self.store(op.value, op.memref, indices)
-                case affine.LoadOp() if op in self.registers.groups:
-                    self.load_together(*self.registers.groups[op])
-                case affine.LoadOp() if op in self.registers.printed:
-                    pass
                 case affine.LoadOp():
                     indices = self.bindings.map(op.map.data, op.indices)
                     if op in self.lanes.loops:
@@ -281,17 +282,6 @@ class _Function:
         else:
             self.bindings.define(result, Expression(text, Level.ATOM, reads))
 
-    def load_together(self, loads: Sequence[affine.LoadOp], registers: Sequence[str]) -> None:
-        """Loads of floats that follow each other, by one instruction where there is one."""
-        first = loads[0]
-        place = f"&{self.element(first.memref, self.bindings.map(first.map.data, first.indices))}"
-        names = [self.bindings.name(load.result, "t") for load in loads]
-        self.bindings.line(f"float {', '.join(names)};")
-        arguments = ", ".join((*names, place, *registers))
-        self.bindings.line(f"POETC_LOAD_{len(loads)}({arguments});")
-        for load, name in zip(loads, names, strict=True):
-            self.bindings.bind(load.result, name, changing=False)
-
     def store(
         self,
         value: SSAValue,
@@ -303,6 +293,14 @@ class _Function:
         text = expression.text
         if value.type == IntegerType(1):
             text = f"(uint8_t){expression.at(Level.UNARY)}"
+        self.flush(buffer)
+        place = self.element(buffer, indices)
+        if in_lanes is not None:
+            place = f"*({place_type(lanes_of(in_lanes))} *)&{place}"
+        self.bindings.line(f"{place} = {text};")
+
+    def flush(self, buffer: SSAValue) -> None:
+        """Prints what is still to be read of a buffer, before that is stored to."""
         if not isinstance(buffer, BlockArgument) or buffer.block is not self.block:
             raise InputError("a kernel stores to what is not one of its arguments")
         # Any pointer without `restrict` may point to what is stored.
@@ -310,10 +308,6 @@ class _Function:
         overlapping = self.signature.overlapping
         changed = overlapping if position in overlapping else {position}
         self.bindings.flush({self.bindings.values[self.block.args[i]].text for i in changed})
-        place = self.element(buffer, indices)
-        if in_lanes is not None:
-            place = f"*({place_type(lanes_of(in_lanes))} *)&{place}"
-        self.bindings.line(f"{place} = {text};")
 
     def loop(self, op: affine.ForOp) -> None:
         variable, *carried = op.body.block.args
@@ -445,6 +439,25 @@ class _Function:
                 self.bindings.materialize(value)
         for target, value, like in changes:
             self.bindings.line(self.bindings.assignment(target, self.bindings.given(value, like)))
+
+
+def _together(on: _Function, group: Group, registers: Sequence[str]) -> None:
+    """Loads or stores of floats that follow each other, by one instruction where there is
+    one."""
+    first = group[0]
+    values = [op.value for op in group if isinstance(op, affine.StoreOp)]
+    if values:
+        names = [on.bindings.expression(value).text for value in values]
+        on.flush(first.memref)
+    else:
+        names = [on.bindings.name(op.results[0], "t") for op in group]
+        on.bindings.line(f"float {', '.join(names)};")
+    place = f"&{on.element(first.memref, on.bindings.map(first.map.data, first.indices))}"
+    macro = f"POETC_{'STORE' if values else 'LOAD'}_{len(group)}"
+    on.bindings.line(f"{macro}({', '.join((*names, place, *registers))});")
+    if not values:
+        for op, name in zip(group, names, strict=True):
+            on.bindings.bind(op.results[0], name, changing=False)
 
 
 def _load_vector(printer: _Function, op: affine.LoadOp, indices: Sequence[Index]) -> None:

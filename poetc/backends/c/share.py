@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from poetc.backends.c.text import INDENT, unique, wrapped
-
-COLD_SHARE = 0.05
-"""Of the time of a step. The kernels that take least, as long as they take no more together, may
-get slower where time and size count the same."""
+from poetc.kernels.arrange.alike import cold
 
 MOST_NUMBERS = 16
 """Parameters of a shared function beside its buffers; each call passes them on the stack."""
@@ -42,12 +39,7 @@ class Optimise(Enum):
         """For each kernel, from its time in a step, whether it may become slower."""
         if self is not Optimise.BALANCED:
             return [self is Optimise.SIZE] * len(times_ns)
-        left_ns = COLD_SHARE * sum(times_ns)
-        cold = [False] * len(times_ns)
-        for k in sorted(range(len(times_ns)), key=lambda k: times_ns[k]):
-            left_ns -= times_ns[k]
-            cold[k] = left_ns >= 0
-        return cold
+        return cold(times_ns)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Loads that one instruction may do (`kernels/together.py`) as C: macros of `poetc_scalar.h`, to
-which registers are given that follow each other, as the instruction wants them."""
+"""Loads and stores that one instruction may do (`kernels/together.py`) as C: macros of
+`poetc_scalar.h`, to which registers are given that follow each other, as the instruction wants
+them."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Block, Operation
 
-from poetc.kernels.together import loads_together
+from poetc.kernels.together import Group, accesses_together
 
 _MOST = 4
-"""The most loads that there is a macro for."""
+"""The most loads or stores that there is a macro for."""
 
 _REGISTERS = 32
 _KEPT_FREE = 3
@@ -22,23 +23,23 @@ _LEAST = 2 * _MOST
 
 
 class Registers:
-    """The loads of a function that are done together. `groups` has them with the names of their
-    registers, by the first of them; `printed` has the others."""
+    """The loads and stores of a function that are done together. `groups` has them with the names
+    of their registers, by the first of them; `printed` has the others."""
 
-    def __init__(self, groups: Sequence[Sequence[affine.LoadOp]] = ()) -> None:
-        """`groups` are such loads, of one block those that come first before others."""
-        self.groups: dict[Operation, tuple[Sequence[affine.LoadOp], Sequence[str]]] = {}
+    def __init__(self, groups: Sequence[Group] = ()) -> None:
+        """`groups` are such accesses, of one block those that come first before others."""
+        self.groups: dict[Operation, tuple[Group, Sequence[str]]] = {}
         self.printed: set[Operation] = set()
-        blocks: dict[Block, list[Sequence[affine.LoadOp]]] = {}
+        blocks: dict[Block, list[Group]] = {}
         for group in groups:
             # Of what is not needed some may be gone.
-            if len(group) <= _MOST and all(load.parent is not None for load in group):
+            if len(group) <= _MOST and all(op.parent is not None for op in group):
                 assert group[0].parent is not None
                 blocks.setdefault(group[0].parent, []).append(group)
         for block, of_block in blocks.items():
             self._assign(block, of_block)
 
-    def _assign(self, block: Block, groups: Sequence[Sequence[affine.LoadOp]]) -> None:
+    def _assign(self, block: Block, groups: Sequence[Group]) -> None:
         """Registers for a block, one after the other: a compiler moves what is still needed from
         those that are given again. Those that the loop carries values in are left to it."""
         last = block.last_op
@@ -58,12 +59,13 @@ class Registers:
             first = start + size
             self.groups[group[0]] = group, [f"s{start + i}" for i in range(size)]
             self.printed.update(group[1:])
-            for i, load in enumerate(group):
-                uses = (position.get(use.operation, len(position)) for use in load.result.uses)
-                taken[start + i] = max(uses, default=0)
+            for i, op in enumerate(group):
+                uses = [use for result in op.results for use in result.uses]
+                ends = (position.get(use.operation, len(position)) for use in uses)
+                taken[start + i] = max(ends, default=0)
 
 
-def loads_of(function: func.FuncOp) -> list[Sequence[affine.LoadOp]]:
-    """The loads of a function that are done together."""
+def together_in(function: func.FuncOp) -> list[Group]:
+    """The loads and stores of a function that are done together."""
     loops = (op for op in function.walk() if isinstance(op, affine.ForOp))
-    return [group for loop in loops for group in loads_together(loop)]
+    return [group for loop in loops for group in accesses_together(loop)]

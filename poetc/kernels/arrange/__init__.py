@@ -8,10 +8,11 @@ from xdsl.dialects import affine, func
 
 from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import buffers, is_sequential, may_alias
+from poetc.kernels.arrange.alike import shared_code
 from poetc.kernels.arrange.choice import Choice, Kernel, price_of
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.machine import Machine
-from poetc.kernels.arrange.together import load_together
+from poetc.kernels.arrange.together import bring_together
 from poetc.kernels.arrange.vectors import in_lanes
 from poetc.kernels.structure import structure
 
@@ -30,9 +31,9 @@ class Ways:
         if is_sequential(self.function):
             return self.function
         plain = self.choice.plain
-        worth = plain.instructions - (price * plain.code if keeps else 0.0)
-        for way, arrangement in self.choice.arrange(price):
-            if (way is plain and not arrangement.copies) or arrangement.instructions > worth:
+        for way, arrangement in self.choice.arrange(price, keeps):
+            is_plain = way is plain and not arrangement.copies
+            if is_plain or arrangement.instructions > plain.instructions:
                 break
             counts = tuple(arrangement.copies.get(loop, 1) for loop in way.loops)
             if (way, counts) not in self.made:
@@ -49,7 +50,7 @@ class Ways:
             if count > 1:
                 (unroll if loop.inits else jam)(loop, count)
         if self.choice.machine.load_floats > 1:
-            load_together(copy, self.choice.machine)
+            bring_together(copy, self.choice.machine)
         return copy if _may_alias_too(copy, self.function) else None
 
 
@@ -76,10 +77,15 @@ def arranged_step(
     steps, too."""
     known = known or KnownWays()
     ways = [(known.of(function, machine), count) for function, count in calls]
-    price = price_of([(kernel.choice, count) for kernel, count in ways], machine)
+    times = [kernel.choice.plain.instructions * count for kernel, count in ways]
+    shared = shared_code([function for function, _ in calls], times)
+    choices = [
+        (kernel.choice, count, alike) for (kernel, count), alike in zip(ways, shared, strict=True)
+    ]
+    price = price_of(choices, machine)
     functions: list[func.FuncOp] = []
-    for (function, _), (kernel, count) in zip(calls, ways, strict=True):
-        best = kernel.best(price / count)
+    for (function, _), (kernel, count), alike in zip(calls, ways, shared, strict=True):
+        best = kernel.best(price / count, alike is not None)
         if best is not kernel.function:
             function, name = best.clone(), function.sym_name
             function.properties["sym_name"] = name

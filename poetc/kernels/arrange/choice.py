@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
 
-from xdsl.dialects import affine, arith, func, memref
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects import affine, func
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from poetc.ir import mathlib
-from poetc.kernels.access import linear_address
+from poetc.kernels.access import LOADS, Access, linear_address
 from poetc.kernels.addresses import IN_ALL, extent
+from poetc.kernels.arrange.code import Code, Unrolled
 from poetc.kernels.arrange.legality import may_jam
-from poetc.kernels.arrange.levels import Level, Load, Loops, count_of, instructions_of
+from poetc.kernels.arrange.levels import Accesses, Level, Loops, count_of, instructions_of
 from poetc.kernels.arrange.machine import Machine
 from poetc.kernels.arrange.peel import peelings
 from poetc.kernels.dependences import dependences
@@ -30,12 +29,15 @@ from poetc.kernels.guards import only_guard
 from poetc.kernels.lanes import lanes_of
 
 Loop = affine.ForOp
-_LOADS = (affine.LoadOp, memref.LoadOp)
+_Steps = tuple[tuple[int, ...], tuple[int, ...] | None, set[int]]
+"""Loops whose variables move accesses, what by, and their distances."""
 
 
 _FACTORS = (2, 3, 4, 5, 6, 7, 8)
 _MOST_COPIES = 16
 _UNROLLED = (1, 2, 3, 4, 5, 8)
+_MOST_WHOLE = 8
+"""Iterations of several loops, one in the other, that are all one after the other."""
 _KEPT_FREE = 3
 """Registers for what is under way between loads and sums."""
 _MOST_WAITING = 8
@@ -106,10 +108,17 @@ class Kernel:
         )
         """Loops that guards depend on."""
         self.jams: dict[int, bool] = {}
-        self.sizes: dict[int, Sequence[tuple[tuple[_Place, ...], int]]] = {}
         self.found: dict[object, list[_Candidate]] = {}
-        self.code = sum(_size(op) for op, _ in self.around)
-        self.plain = {leaf: self._totals(leaf, self.ones, (1,))[0] for leaf in self.leaves}
+        self.code_of = Code(
+            (
+                (op, around, self._loops_of((*op.results, *op.operands)))
+                for op, around in self.around
+            ),
+            numbers,
+            self.extents,
+        )
+        self.code = self.code_of.size
+        self.plain = {leaf: self._totals(leaf, self.ones, [{}])[0] for leaf in self.leaves}
         self.leaves.sort(key=lambda leaf: -self.plain[leaf])
         self.instructions = sum(self.plain.values())
 
@@ -182,7 +191,7 @@ class Kernel:
         if all(count == 1 for count in given.values()):
             return given, 0.0
         counts = [given.get(loop, 1) for loop in range(len(self.loops))]
-        return given, self._more(leaf, counts, (1,))[0]
+        return given, self.code_of.more(self.paths[leaf], counts, [{}])[0]
 
     def _candidates(self, leaf: int, chosen: Mapping[int, int]) -> list[_Candidate]:
         """The candidates for a loop, first the one that needs no more copies."""
@@ -196,25 +205,40 @@ class Kernel:
                 for loops in combinations(free, count):
                     for factors in _tiles([self.extents[loop] for loop in loops]):
                         tiles.append({**given, **dict(zip(loops, factors, strict=True))})
-            unrolled = (1,)
-            if (
-                self.sums[leaf]
-                and IN_ALL not in self.loops[leaf].attributes
-                and not self.levels[leaf].is_guarded
-            ):
-                unrolled = tuple(count for count in _UNROLLED if self.extents[leaf] % count == 0)
+            unrolled = self._unrolled(leaf)
             candidates: list[_Candidate] = []
             for copies in tiles:
                 counts = [copies.get(loop, 1) for loop in range(len(self.loops))]
                 if copies is not given and not self._fits(leaf, counts):
                     continue
                 totals = self._totals(leaf, counts, unrolled)
-                more = self._more(leaf, counts, unrolled)
+                more = self.code_of.more(self.paths[leaf], counts, unrolled)
                 for unroll, *costs in zip(unrolled, totals, more, strict=True):
-                    own = {**copies, leaf: unroll} if unroll > 1 else copies
-                    candidates.append(_Candidate(own, *costs))
+                    candidates.append(_Candidate({**copies, **unroll}, *costs))
             self.found[key] = _best(candidates)
         return self.found[key]
+
+    def _unrolled(self, leaf: int) -> list[Unrolled]:
+        """Iterations that an innermost loop may have one after the other, and such loops around it
+        that all of their iterations are."""
+        found: list[Unrolled] = [{}]
+        if not self._may_unroll(leaf):
+            return found
+        extent = self.extents[leaf]
+        found += [{leaf: count} for count in _UNROLLED if extent % count == 0]
+        whole = {leaf: extent}
+        for loop in self.paths[leaf][-2::-1]:
+            whole = {loop: self.extents[loop], **whole}
+            has_one = sum(loop in self.paths[other] for other in self.leaves) == 1
+            if not has_one or not self._may_unroll(loop) or prod(whole.values()) > _MOST_WHOLE:
+                break
+            found.append(whole)
+        return found
+
+    def _may_unroll(self, loop: int) -> bool:
+        """Whether iterations of a loop may be one after the other in another."""
+        ranged = IN_ALL in self.loops[loop].attributes
+        return self.sums[loop] and not ranged and not self.levels[loop].is_guarded
 
     def _may_jam(self, number: int) -> bool:
         """Whether iterations can run together, and all guards in the loop are alike for them."""
@@ -224,9 +248,11 @@ class Kernel:
 
     # Costs
 
-    def _totals(self, leaf: int, copies: Sequence[int], unrolled: Sequence[int]) -> list[float]:
+    def _totals(
+        self, leaf: int, copies: Sequence[int], unrolled: Sequence[Unrolled]
+    ) -> list[float]:
         """Instructions of an innermost loop and of what is around it, with what remains of tiles,
-        for each of some numbers of iterations that the innermost loop has one after the other."""
+        for each of some numbers of iterations that loops have one after the other."""
         path = self.paths[leaf]
         counts = [*self.ones]
 
@@ -238,14 +264,10 @@ class Kernel:
             for times, factor in ((tiles, count), (rest, 1)):
                 if times:
                     counts[loop] = factor
-                    if loop == leaf:
-                        for i, unroll in enumerate(unrolled):
-                            each, entry = self._once(loop, counts, unroll)
-                            totals[i] += times * each + entry
-                    else:
-                        each, entry = self._once(loop, counts, 1)
-                        for i, inner in enumerate(run(depth + 1)):
-                            totals[i] += times * (each + inner) + entry
+                    inside = [0.0] * len(unrolled) if loop == leaf else run(depth + 1)
+                    for i, unroll in enumerate(unrolled):
+                        each, entry = self._once(loop, counts, unroll.get(loop, 1), times)
+                        totals[i] += times * (each + inside[i]) + entry
             counts[loop] = 1
             return totals
 
@@ -258,56 +280,73 @@ class Kernel:
         loads = sum(load.count(copies) for load in level.loads)
         return carried + min(loads, _MOST_WAITING) + _KEPT_FREE <= self.machine.registers
 
-    def _once(self, loop: int, copies: Sequence[int], unroll: int) -> tuple[float, float]:
-        """Instructions of an iteration of a loop without loops inside, and of entering it."""
+    def _once(
+        self, loop: int, copies: Sequence[int], unroll: int, times: int
+    ) -> tuple[float, float]:
+        """Instructions of an iteration of a loop without loops inside, of which there are so many,
+        and of entering it."""
         level = self.levels[loop]
-        key = (unroll, *(copies[other] for other in level.loops))
+        is_loop = times > unroll
+        key = (unroll, is_loop, *(copies[other] for other in level.loops))
         if key not in level.known:
             counts = copies
             if self.sums[loop] and unroll > 1:
                 counts = [*copies]
                 counts[loop] = unroll
-            level.known[key] = level.once(self.machine, copies, counts, unroll)
+            level.known[key] = level.once(self.machine, copies, counts, unroll, is_loop)
         return level.known[key]
 
     def _level(self, number: int) -> Level:
         instructions: Counter[Loops] = Counter()
-        loads: dict[object, tuple[tuple[int, ...], tuple[int, ...] | None, set[int]]] = {}
+        loads: dict[object, _Steps] = {}
+        stores: dict[object, _Steps] = {}
         guard = only_guard(self.loops[number])
         for op in self.inside[number]:
             loops = self._loops_of(op.results or op.operands)
-            if isinstance(op, _LOADS):
+            if isinstance(op, Access):
+                found = loads if isinstance(op, LOADS) else stores
                 steps, at, tile = self._address(op)
                 if steps is None:
-                    loads[op] = tuple(loops), None, {at}
+                    found[op] = tuple(loops), None, {at}
                 else:
                     key = (op.memref, *steps.items(), *tile.items())
-                    loads.setdefault(key, (tuple(steps), tuple(steps.values()), set()))[2].add(at)
+                    made = tuple(steps), tuple(steps.values()), set[int]()
+                    found.setdefault(key, made)[2].add(at)
             elif op is not guard:
                 instructions[loops] += instructions_of(op, self.machine)
-        carried = (self._loops_of([value]) for value in self.loops[number].body.block.args[1:])
+        loop = self.loops[number]
+        carried = [self._loops_of([value]) for value in loop.body.block.args[1:]]
+        begun = [
+            loops
+            for loops, init in zip(carried, loop.inits, strict=True)
+            if not isinstance(init, BlockArgument)
+        ]
+
+        def accesses(found: Mapping[object, _Steps]) -> tuple[Accesses, ...]:
+            return tuple(
+                Accesses(moved, by, tuple(sorted(at)), self._one_by_one(number, moved, by))
+                for moved, by, at in found.values()
+            )
+
         return Level(
             tuple(instructions.items()),
-            tuple(
-                Load(loops, steps, tuple(sorted(distances)), self._one_by_one(number, loops, steps))
-                for loops, steps, distances in loads.values()
-            ),
+            accesses(loads),
+            accesses(stores),
             tuple(carried),
+            tuple(begun),
             guard is not None,
         )
 
     def _one_by_one(self, loop: int, moved_by: Sequence[int], steps: Sequence[int] | None) -> int:
-        """The loads that a load in a loop is in all, where lanes are not side by side."""
+        """The accesses that one in a loop is in all, where lanes are not side by side."""
         apart = dict(zip(moved_by, steps or (), strict=False))
         return prod(
             self.lanes[around] for around in self.paths[loop] if apart.get(around, 0) not in (0, 1)
         )
 
-    def _address(
-        self, op: affine.LoadOp | memref.LoadOp
-    ) -> tuple[Mapping[int, int] | None, int, Mapping[SSAValue, int]]:
-        """The steps of a load in elements for each loop variable, its address when all of them are
-        0, and its steps for the starts of a tile. The first is None if the address is not
+    def _address(self, op: Access) -> tuple[Mapping[int, int] | None, int, Mapping[SSAValue, int]]:
+        """The steps of an access in elements for each loop variable, its address when all of them
+        are 0, and its steps for the starts of a tile. The first is None if the address is not
         linear."""
         address = linear_address(op)
         if address is None:
@@ -324,62 +363,6 @@ class Kernel:
     def _loops_of(self, values: Sequence[SSAValue]) -> Loops:
         return Loops().union(*(self.depends.get(value, ()) for value in values))
 
-    def _more(self, leaf: int, copies: Sequence[int], unrolled: Sequence[int]) -> list[float]:
-        """Operations of code that there are more than without copies, for each of some numbers of
-        iterations that the innermost loop has one after the other."""
-        path = self.paths[leaf]
-        jammed = [
-            (at, copies[loop], bool(self.extents[loop] % copies[loop]))
-            for at, loop in enumerate(path)
-            if copies[loop] > 1
-        ]
-        more, repeated = 0, 0
-        for places, size in self._sizes(leaf):
-            parts = 1
-            for at, count, rest in jammed:
-                if (place := places[at]) is not _Place.OUTSIDE:
-                    parts *= (count if place is _Place.VARIES else 1) + rest
-            more += size * (parts - 1)
-            if places[-1] is not _Place.OUTSIDE:
-                repeated += size * parts
-        return [more + repeated * (unroll - 1) for unroll in unrolled]
-
-    def _sizes(self, leaf: int) -> Sequence[tuple[tuple[_Place, ...], int]]:
-        """Operations of code, by where they are as to a loop and each of those around it."""
-        if leaf not in self.sizes:
-            found: Counter[tuple[_Place, ...]] = Counter()
-            for (around, loops), size in self._all_sizes.items():
-                found[tuple(_place(loop, around, loops) for loop in self.paths[leaf])] += size
-            self.sizes[leaf] = tuple(found.items())
-        return self.sizes[leaf]
-
-    @cached_property
-    def _all_sizes(self) -> Counter[tuple[tuple[int, ...], Loops]]:
-        """Operations of code: those in the same loops, that depend on the same."""
-        found: Counter[tuple[tuple[int, ...], Loops]] = Counter()
-        for op, around in self.around:
-            loops = self._loops_of((*op.results, *op.operands))
-            carried = len(op.inits) if isinstance(op, Loop) else 0
-            if carried:
-                found[around, Loops()] += _size(op) - carried
-            found[around, loops] += carried or _size(op)
-        return found
-
-
-class _Place(Enum):
-    """Where an operation is as to a loop."""
-
-    OUTSIDE = auto()
-    FIXED = auto()
-    """In it, the same in all iterations."""
-    VARIES = auto()
-
-
-def _place(loop: int, around: tuple[int, ...], loops: Loops) -> _Place:
-    if loop not in around:
-        return _Place.OUTSIDE
-    return _Place.VARIES if loop in loops else _Place.FIXED
-
 
 def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
     """The candidates that take fewer instructions than all with no more code, least code first."""
@@ -388,15 +371,6 @@ def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
         if not found or one.instructions < found[-1].instructions:
             found.append(one)
     return found
-
-
-def _size(op: Operation) -> int:
-    """Instructions of code, each of which an operation takes once."""
-    if isinstance(op, (arith.ConstantOp, affine.YieldOp)):
-        return 0
-    if isinstance(op, Loop):
-        return 4 + len(op.inits)
-    return 4 if mathlib.symbol_of(op) is not None else 1
 
 
 def _tiles(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -414,9 +388,10 @@ class Choice:
         self.machine = machine
         self.peeled: list[Kernel] | None = None
 
-    def arrange(self, price: float) -> list[tuple[Kernel, Arrangement]]:
+    def arrange(self, price: float, keeps: bool = False) -> list[tuple[Kernel, Arrangement]]:
         """The ways, and how to arrange each where an operation of code costs `price` instructions
-        of a run; the best first."""
+        of a run; the best first. The code of its loops as they are is free if one `keeps` it for
+        others."""
         kernels = [self.plain]
         if self.plain.instructions > _LEAST_PEELED * price:
             if self.peeled is None:
@@ -424,18 +399,29 @@ class Choice:
                 self.peeled = [Kernel(one, machine) for one in peelings(self.function)]
             kernels += self.peeled
         made = [(kernel, kernel.arrange(price)) for kernel in kernels]
+        if keeps:
+            made.append((self.plain, Arrangement({}, self.plain.instructions, 0.0)))
         return sorted(made, key=lambda one: one[1].instructions + price * one[1].code)
 
 
-def price_of(kernels: Sequence[tuple[Choice, int]], machine: Machine) -> float:
+def price_of(kernels: Sequence[tuple[Choice, int, object]], machine: Machine) -> float:
     """The instructions of a step that an operation of code costs, so that the code of all kernels,
-    each with the number of its calls, grows by what it may and goes where it saves most."""
-    step = sum(kernel.plain.instructions * calls for kernel, calls in kernels)
+    each with the number of its calls, grows by what it may and goes where it saves most. The third
+    is the same for kernels that share code while their loops are as they are, else None."""
+    step = sum(kernel.plain.instructions * calls for kernel, calls, _ in kernels)
     most = machine.growth * machine.runtime_operations
-    most += (1 + machine.growth) * sum(kernel.plain.code for kernel, _ in kernels)
+    most += sum(kernel.plain.code for kernel, _, shared in kernels if shared is None)
+    once = {
+        shared or number: kernel.plain.code for number, (kernel, _, shared) in enumerate(kernels)
+    }
+    most += machine.growth * sum(once.values())
 
     def fits(price: float) -> bool:
-        return sum(kernel.arrange(price / calls)[0][1].code for kernel, calls in kernels) <= most
+        best = (
+            kernel.arrange(price / calls, shared is not None)[0]
+            for kernel, calls, shared in kernels
+        )
+        return sum(arrangement.code for _, arrangement in best) <= most
 
     low = machine.least_worth * step
     if fits(low):

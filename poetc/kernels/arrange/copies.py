@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import AffineMapAttr, AffineSetAttr, IndexType
@@ -342,18 +343,30 @@ def unroll(loop: affine.ForOp, copies: int) -> None:
     """Does `copies` iterations of a loop that carries values one after the other in each, and the
     rest behind it. A loop of no more iterations is replaced by them."""
     whole, rest = divmod(extent(loop), copies)
+    _in_sequence(loop, [(whole, copies, 0), (rest, 1, whole * copies)])
+
+
+def split_sum(loop: affine.ForOp, ends: Sequence[int]) -> list[affine.ForOp]:
+    """Replaces a loop that carries values by such loops over its parts, which go to these
+    positions, and returns those that have iterations."""
+    parts = pairwise((0, *ends, extent(loop)))
+    return _in_sequence(loop, [(end - start, 1, start) for start, end in parts])
+
+
+def _in_sequence(loop: affine.ForOp, parts: Sequence[tuple[int, int, int]]) -> list[affine.ForOp]:
+    """Replaces a loop that carries values by one after the other: each of so many iterations, in
+    each of which so many of the old ones are, from the third number on."""
+    made: list[affine.ForOp] = []
     values: Sequence[SSAValue] = loop.inits
-    if whole:
-        new = _sequence(loop, whole, copies, 0, values)
-        Rewriter.insert_op(new, InsertPoint.before(loop))
-        values = new.results
-    if rest:
-        new = _sequence(loop, rest, 1, whole * copies, values)
-        Rewriter.insert_op(new, InsertPoint.before(loop))
-        values = new.results
+    for count, copies, start in parts:
+        if count:
+            made.append(_sequence(loop, count, copies, start, values))
+            Rewriter.insert_op(made[-1], InsertPoint.before(loop))
+            values = made[-1].results
     for old, value in zip(loop.results, values, strict=True):
         old.replace_all_uses_with(value)
     Rewriter.erase_op(loop)
+    return made
 
 
 def _sequence(

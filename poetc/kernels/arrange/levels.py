@@ -17,6 +17,9 @@ from poetc.kernels.arrange.pieces import pieces
 Loops = frozenset[int]
 """Loops by their numbers in the kernel."""
 
+KEPT_FREE = 4
+"""Registers for what is under way between loads and sums, where loads are brought together."""
+
 _FLOPS = (
     arith.AddfOp,
     arith.SubfOp,
@@ -31,18 +34,18 @@ _GUARD_INSTRUCTIONS = 3
 
 
 @dataclass(frozen=True)
-class Load:
-    """Loads of one buffer that are at fixed distances from each other: the loops whose variables
-    move them, what by, and those distances, in elements. None: it is not known."""
+class Accesses:
+    """Loads or stores of one buffer that are at fixed distances from each other: the loops whose
+    variables move them, what by, and those distances, in elements. None: it is not known."""
 
     loops: tuple[int, ...]
     steps: tuple[int, ...] | None
     distances: tuple[int, ...]
     instructions: int = 1
-    """Of each load."""
+    """Of each."""
 
     def count(self, copies: Sequence[int]) -> int:
-        """Loads that remain of copies, as what is at one address is loaded once."""
+        """Those that remain of copies, as what is at one address is loaded once."""
         return self.places(copies, 1)[0]
 
     def places(self, copies: Sequence[int], together: int) -> tuple[int, int]:
@@ -86,18 +89,21 @@ def _places(
 @dataclass(frozen=True)
 class Level:
     """The content of a loop without the loops inside: instructions by the loops that they depend
-    on, loads, and values that the loop carries."""
+    on, loads and stores, and values that the loop carries."""
 
     instructions: tuple[tuple[Loops, int], ...]
-    loads: tuple[Load, ...]
+    loads: tuple[Accesses, ...]
+    stores: tuple[Accesses, ...]
     carried: tuple[Loops, ...]
+    begun: tuple[Loops, ...]
+    """Of what it carries, what the loop around does not carry already."""
     is_guarded: bool
     """Whether a guard is all there is in it, which becomes its bounds."""
 
     @cached_property
     def loops(self) -> tuple[int, ...]:
         """The loops whose copies make a difference."""
-        by_loads = (load.loops for load in self.loads)
+        by_loads = (each.loops for each in (*self.loads, *self.stores))
         by_others = (*(loops for loops, _ in self.instructions), *self.carried)
         return tuple({loop for each in (*by_others, *by_loads) for loop in each})
 
@@ -107,25 +113,54 @@ class Level:
         return {}
 
     def once(
-        self, machine: Machine, copies: Sequence[int], unrolled: Sequence[int], unroll: int
+        self,
+        machine: Machine,
+        copies: Sequence[int],
+        unrolled: Sequence[int],
+        unroll: int,
+        is_loop: bool,
     ) -> tuple[float, float]:
-        """Instructions of an iteration, and of entering the loop. Of what it loads there are
-        copies as `unrolled` says, where it has `unroll` iterations one after the other."""
+        """Instructions of an iteration, and of entering the loop, if it is one: it is none where
+        all iterations are done at a time. Of what it loads there are copies as `unrolled` says,
+        where it has `unroll` iterations one after the other."""
         body = float(sum(each * count_of(loops, copies) for loops, each in self.instructions))
         carried = sum(count_of(loops, copies) for loops in self.carried)
         body += self._loading(machine, unrolled, carried) / unroll
-        pointers = sum(load.pointers(unrolled, machine.reach) for load in self.loads)
+        accesses = (*self.loads, *self.stores)
+        pointers = sum(each.pointers(unrolled, machine.reach) for each in accesses)
+        if not is_loop:
+            return body + pointers / unroll, 0.0
         moving = machine.loop_instructions + pointers
-        return body + moving / unroll, machine.entry_instructions + 2 * pointers + carried
+        begun = sum(count_of(loops, copies) for loops in self.begun)
+        return body + moving / unroll, machine.entry_instructions + 2 * pointers + begun
 
     def _loading(self, machine: Machine, copies: Sequence[int], carried: int) -> float:
-        """Instructions that load, of copies of what is in a loop that carries so many floats."""
-        loads = [load.places(copies, machine.load_floats) for load in self.loads]
-        if sum(places for places, _ in loads) + carried > machine.registers:
-            loads = [(places, places) for places, _ in loads]
-        return sum(
-            load.instructions * count for load, (_, count) in zip(self.loads, loads, strict=True)
+        """Instructions that load and store, of copies of what is in a loop that carries so many
+        floats."""
+        most = machine.load_floats
+        loads = [load.places(copies, most) for load in self.loads]
+        single = [count for count, _ in loads]
+        free = machine.registers - KEPT_FREE - carried
+        are_joined = self._waiting(copies, single) <= free
+        counts = [together for _, together in loads] if are_joined else single
+        counts += [store.places(copies, most)[1] for store in self.stores]
+        accesses = zip((*self.loads, *self.stores), counts, strict=True)
+        # Compilers load ahead of what needs it, and keep what there is no register for in memory.
+        spilled = 0 if are_joined else max(sum(single) - free, 0)
+        return spilled + sum(each.instructions * count for each, count in accesses)
+
+    def _waiting(self, copies: Sequence[int], places: Sequence[int]) -> int:
+        """How many loaded floats wait for their use at a time, of so many for each of the loads: of
+        those that are the most only what one sum needs, if there are sums, that are done in
+        turn."""
+        if not self.carried or self.stores:
+            return sum(places)
+        jammed = frozenset[int]().union(*self.carried)
+        spared = (
+            count - count // count_of(jammed.intersection(load.loops), copies)
+            for load, count in zip(self.loads, places, strict=True)
         )
+        return sum(places) - max(spared, default=0)
 
 
 def instructions_of(op: Operation, machine: Machine) -> int:

@@ -22,7 +22,7 @@ class Machine:
     """Of a loop, each time that it is begun, beside two for each pointer."""
     reach: int = 256
     """Elements that a load reaches from a pointer."""
-    growth: float = 0.85
+    growth: float = 0.93
     """Operations of code that may be added, as a share of those of the step with loops as they are
     lowered. What is added takes less flash for each than what was there: firmware for a Cortex-M4
     takes half more."""

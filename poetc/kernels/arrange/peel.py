@@ -10,7 +10,7 @@ ones, those have a loop of their own, and the loop between them has no guards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xdsl.dialects import affine, func
 from xdsl.ir import SSAValue
@@ -18,8 +18,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.ir.loops import loops_around, parents
 from poetc.kernels.access import Linear, linear_constraints
-from poetc.kernels.addresses import extent, span
-from poetc.kernels.arrange.copies import split
+from poetc.kernels.addresses import IN_ALL, extent, span
+from poetc.kernels.arrange.copies import split, split_sum
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.dependences import yielded
 
@@ -28,30 +28,37 @@ _LEAST = 2
 
 
 def peelings(function: func.FuncOp) -> Iterator[func.FuncOp]:
-    """Copies of a kernel, each with the borders of some loops peeled off: the innermost ones that
-    have borders, then the innermost but one."""
+    """Copies of a kernel, each with the borders of some loops peeled off: of parallel ones the
+    innermost that have borders, then the innermost but one; and the innermost sums that have."""
     interiors = _interiors(function)
-    inside = dict.fromkeys(interiors, 0)
-    for loop in interiors:
-        for parent in parents(loop):
-            if isinstance(parent, affine.ForOp) and parent in inside:
-                inside[parent] = max(inside[parent], inside[loop] + 1)
-    for depth in (0, 1):
-        chosen = [loop for loop in interiors if inside[loop] == depth]
-        if not chosen:
-            return
-        copied: dict[SSAValue, SSAValue] = {}
-        copy = function.clone(copied)
+    for of_sums, depths in ((False, (0, 1)), (True, (0,))):
+        chosen = [loop for loop in interiors if bool(loop.inits) is of_sums]
+        inside = dict.fromkeys(chosen, 0)
         for loop in chosen:
-            new = copied[loop.body.block.args[0]].owner.parent_op()
-            assert isinstance(new, affine.ForOp)
-            peel(new, *interiors[loop])
-        yield copy
+            for parent in parents(loop):
+                if isinstance(parent, affine.ForOp) and parent in inside:
+                    inside[parent] = max(inside[parent], inside[loop] + 1)
+        for depth in depths:
+            if peeled := {loop: interiors[loop] for loop in chosen if inside[loop] == depth}:
+                yield _peeled(function, peeled)
+
+
+def _peeled(
+    function: func.FuncOp, interiors: Mapping[affine.ForOp, tuple[int, int]]
+) -> func.FuncOp:
+    copied: dict[SSAValue, SSAValue] = {}
+    copy = function.clone(copied)
+    for loop, interior in interiors.items():
+        new = copied[loop.body.block.args[0]].owner.parent_op()
+        assert isinstance(new, affine.ForOp)
+        peel(new, *interior)
+    return copy
 
 
 def _interiors(function: func.FuncOp) -> dict[affine.ForOp, tuple[int, int]]:
-    """The parallel loops, inner ones first, that have positions between others at which the guards
-    in them hold whatever the other loops are at: the first of them, and the one behind the last."""
+    """The parallel loops and sums, inner ones first, that have positions between others at which
+    the guards in them hold whatever the other loops are at: the first of them, and the one behind
+    the last."""
     ranges: dict[affine.ForOp, tuple[int, int]] = {}
     without: set[affine.ForOp] = set()
     for guard in function.walk():
@@ -79,22 +86,26 @@ def _interiors(function: func.FuncOp) -> dict[affine.ForOp, tuple[int, int]]:
         for loop in function.walk(region_first=True)
         if isinstance(loop, affine.ForOp) and loop in ranges and loop not in without
         for low, high in (ranges[loop],)
-        if (low > 0 or high < extent(loop)) and high - low >= _LEAST and may_jam(loop)
+        if (low > 0 or high < extent(loop)) and high - low >= _LEAST
+        if (IN_ALL not in loop.attributes if loop.inits else may_jam(loop))
     }
 
 
 def peel(loop: affine.ForOp, low: int, high: int) -> None:
-    """Runs a parallel loop first at its borders, before `low` and from `high`, then between them,
-    where guards that hold are gone.
+    """Runs a loop first at its borders, before `low` and from `high`, then between them, where
+    guards that hold are gone; one that carries values in order.
 
-    The caller knows that iterations are independent (`legality.py`).
+    The caller knows that iterations of a parallel loop are independent (`legality.py`).
     """
     count = extent(loop)
-    if low == 1 and high == count - 1:
-        ranges = [(2, count - 1, 0)]
+    if loop.inits:
+        interior = split_sum(loop, (low, high))[1 if low else 0]
     else:
-        ranges = [(low, 1, 0), (count - high, 1, high)]
-    *_, interior = split(loop, [*(part for part in ranges if part[0]), (high - low, 1, low)])
+        if low == 1 and high == count - 1:
+            ranges = [(2, count - 1, 0)]
+        else:
+            ranges = [(low, 1, 0), (count - high, 1, high)]
+        *_, interior = split(loop, [*(part for part in ranges if part[0]), (high - low, 1, low)])
     for guard in list(interior.walk(reverse=True)):
         if isinstance(guard, affine.IfOp) and all(_holds(*c) for c in linear_constraints(guard)):
             _without(guard)

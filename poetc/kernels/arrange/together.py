@@ -1,82 +1,132 @@
-"""Loads of floats at addresses that follow each other are brought together, for cores on which one
-instruction does several.
+"""Loads of floats at addresses that follow each other are brought together, and so are stores, for
+cores on which one instruction does several.
 
 Where there are not registers enough for all that is loaded then, operations are first put in the
 order of the sums that need them, so that what one sum needs is loaded when it is its turn; else
-fewer are brought together.
+fewer are brought together. Stores are where the last of them was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type, i64
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from poetc.ir import mathlib
 from poetc.kernels.access import linear_address
+from poetc.kernels.arrange.levels import KEPT_FREE
 from poetc.kernels.arrange.machine import Machine
 from poetc.kernels.arrange.pieces import pieces
-from poetc.kernels.together import TOGETHER, block_in
+from poetc.kernels.together import TOGETHER, Group, block_in
 
-_KEPT_FREE = 4
-"""Registers for what is under way between loads and sums."""
-
-Groups = Sequence[Sequence[affine.LoadOp]]
+Loads = Sequence[Sequence[affine.LoadOp]]
+Access = TypeVar("Access", affine.LoadOp, affine.StoreOp)
 
 
-def load_together(function: func.FuncOp, machine: Machine) -> None:
-    """Brings loads of a kernel together, as many as one instruction does and there are registers
-    for. Each sum keeps its order."""
+def bring_together(function: func.FuncOp, machine: Machine) -> None:
+    """Brings loads and stores of a kernel together, as many as one instruction does and there are
+    registers for. Each sum keeps its order."""
     for loop in [op for op in function.walk() if isinstance(op, affine.ForOp)]:
         block = block_in(loop)
         if any(op.regions or mathlib.symbol_of(op) for op in block.ops):
             continue
-        free = machine.registers - _KEPT_FREE - sum(map(_is_float, loop.body.block.args))
-        for groups, order in _ways(block, machine.load_floats):
+        _load_once(block)
+        free = machine.registers - KEPT_FREE - sum(map(_is_float, loop.body.block.args))
+        groups: list[Group] = []
+        for loads, order in _ways(block, machine.load_floats):
             if _most_loaded(order) <= free:
-                for op in order:
-                    op.detach()
-                block.add_ops(order)
-                loop.attributes[TOGETHER] = DenseArrayBase.from_list(i64, _counts(order, groups))
+                groups += loads
+                _put(block, order)
                 break
+        stores = _groups(_stores(block), machine.load_floats)
+        _put(block, _at_the_last(block.ops, stores))
+        groups += stores
+        if groups:
+            loop.attributes[TOGETHER] = DenseArrayBase.from_list(i64, _counts(block.ops, groups))
 
 
-def _ways(block: Block, most: int) -> Iterator[tuple[Groups, list[Operation]]]:
+def _put(block: Block, order: Sequence[Operation]) -> None:
+    for op in order:
+        op.detach()
+    block.add_ops(order)
+
+
+def _ways(block: Block, most: int) -> Iterator[tuple[Loads, list[Operation]]]:
     """Loads to bring together, and the operations of a block in the order that this makes: those
     ways first that save most."""
-    places = _places(block)
-    stores = any(isinstance(op, affine.StoreOp) for op in block.ops)
+    places = [{at: loads[0] for at, loads in of.items()} for of in _loads(block)]
+    are_sums = not any(isinstance(op, affine.StoreOp) for op in block.ops)
     for count in range(most, 1, -1):
-        of: dict[Operation, Sequence[affine.LoadOp]] = {}
-        groups: list[Sequence[affine.LoadOp]] = []
-        for loads in places:
-            for first, length in pieces(sorted(loads), count):
-                if length > 1:
-                    groups.append([loads[first + i] for i in range(length)])
-                    of.update(dict.fromkeys(groups[-1], groups[-1]))
+        groups = _groups(places, count)
         if not groups:
             return
+        of: dict[Operation, Sequence[affine.LoadOp]] = {
+            load: group for group in groups for load in group
+        }
         yield groups, _in_order(block.ops, of)
-        if not stores:
-            yield groups, _by_sums(block, of)
+        if are_sums:
+            for sums in _orders(block, places):
+                yield groups, _by_sums(block, sums, of)
 
 
-def _places(block: Block) -> list[Mapping[int, affine.LoadOp]]:
+def _groups(places: Iterable[Mapping[int, Access]], most: int) -> list[Sequence[Access]]:
+    """What one instruction does, of accesses by where they are."""
+    return [
+        [accesses[first + i] for i in range(length)]
+        for accesses in places
+        for first, length in pieces(sorted(accesses), most)
+        if length > 1
+    ]
+
+
+def _load_once(block: Block) -> None:
+    """Loads what is at one address once, if nothing is stored in between."""
+    for accesses in _loads(block):
+        for first, *others in accesses.values():
+            for other in others:
+                Rewriter.replace_op(other, [], [first.result])
+
+
+def _loads(block: Block) -> list[Mapping[int, Sequence[affine.LoadOp]]]:
     """Loads of floats from arguments, between which nothing is stored, that are at fixed distances
     from each other, by where they are."""
-    found: dict[object, dict[int, affine.LoadOp]] = {}
+    found: dict[object, dict[int, list[affine.LoadOp]]] = {}
     part = 0
     for op in block.ops:
         if not op.results:
             part += 1
-        elif isinstance(op, affine.LoadOp) and _is_float(op.result):
-            address = linear_address(op) if isinstance(op.memref, BlockArgument) else None
-            if address is not None:
-                key = (part, op.memref, frozenset(address.terms.items()))
-                found.setdefault(key, {}).setdefault(address.const, op)
+        elif isinstance(op, affine.LoadOp) and (place := _place(op, op.result)) is not None:
+            key, at = place
+            found.setdefault((part, key), {}).setdefault(at, []).append(op)
     return list(found.values())
+
+
+def _stores(block: Block) -> list[Mapping[int, affine.StoreOp]]:
+    """Stores of floats to arguments, between which nothing is loaded from there, that are at fixed
+    distances from each other, by where they are."""
+    found: dict[object, dict[int, affine.StoreOp]] = {}
+    read: Counter[SSAValue] = Counter()
+    for op in block.ops:
+        if isinstance(op, affine.LoadOp):
+            read[op.memref] += 1
+        elif isinstance(op, affine.StoreOp) and (place := _place(op, op.value)) is not None:
+            key, at = place
+            found.setdefault((read[op.memref], key), {})[at] = op
+    return list(found.values())
+
+
+def _place(op: affine.LoadOp | affine.StoreOp, value: SSAValue) -> tuple[object, int] | None:
+    """Where an access to a float in an argument is: the same for all that are at fixed distances,
+    and the distance."""
+    address = linear_address(op) if isinstance(op.memref, BlockArgument) else None
+    if address is None or not _is_float(value):
+        return None
+    return (op.memref, frozenset(address.terms.items())), address.const
 
 
 def _in_order(
@@ -89,23 +139,61 @@ def _in_order(
     return list(order)
 
 
-def _by_sums(block: Block, of: Mapping[Operation, Sequence[affine.LoadOp]]) -> list[Operation]:
-    """The operations in the order of the values that are handed on, each when it is needed."""
+def _at_the_last(
+    ops: Iterable[Operation], groups: Sequence[Sequence[Operation]]
+) -> list[Operation]:
+    """Operations as they are, with each group where the last of it was."""
+    of = {op: group for group in groups for op in group}
+    backwards: dict[Operation, None] = {}
+    for op in reversed([*ops]):
+        backwards.update(dict.fromkeys(reversed(of.get(op, (op,)))))
+    return [*backwards][::-1]
+
+
+def _orders(
+    block: Block, places: Iterable[Mapping[int, affine.LoadOp]]
+) -> Iterator[Sequence[SSAValue]]:
+    """The values that are handed on, as they are, and such that those which need one of some loads
+    are one behind the other."""
+    last = block.last_op
+    assert last is not None
+    yield last.operands
+    needed = {value: set(_needed(value, block)) for value in last.operands}
+    for accesses in places:
+        first = {
+            value: next((at for at in sorted(accesses) if accesses[at] in needed[value]), 0)
+            for value in last.operands
+        }
+        yield sorted(last.operands, key=first.__getitem__)
+
+
+def _needed(value: SSAValue, block: Block, known: Container[Operation] = ()) -> list[Operation]:
+    """The operations of a block that a value is computed by, but those that are known, in order."""
     order: dict[Operation, None] = {}
 
     def need(value: SSAValue) -> None:
         op = value.owner
-        if isinstance(op, Operation) and op.parent is block and op not in order:
+        if not isinstance(op, Operation) or op.parent is not block:
+            return
+        if op not in order and op not in known:
             for operand in op.operands:
                 need(operand)
-            order.update(dict.fromkeys(of.get(op, (op,))))
+            order[op] = None
 
-    last = block.last_op
-    assert last is not None
-    for value in last.operands:
-        need(value)
+    need(value)
+    return [*order]
+
+
+def _by_sums(
+    block: Block, sums: Iterable[SSAValue], of: Mapping[Operation, Sequence[affine.LoadOp]]
+) -> list[Operation]:
+    """The operations in the order of the values that are handed on, each when it is needed."""
+    order: dict[Operation, None] = {}
+    for value in sums:
+        for op in _needed(value, block, order):
+            order.update(dict.fromkeys(of.get(op, (op,))))
     rest = [op for op in block.ops if op not in order]
-    return _in_order([*(op for op in rest if op is not last), *order, last], {})
+    return _in_order([*(op for op in rest if op is not block.last_op), *order, *rest[-1:]], {})
 
 
 def _most_loaded(order: Sequence[Operation]) -> int:
@@ -124,12 +212,15 @@ def _most_loaded(order: Sequence[Operation]) -> int:
     return most
 
 
-def _counts(order: Sequence[Operation], groups: Groups) -> list[int]:
-    """How many loads one instruction does, for all loads in order."""
-    sizes = {group[0]: len(group) for group in groups}
-    inner = {load for group in groups for load in group[1:]}
-    loads = [op for op in order if isinstance(op, affine.LoadOp) and op not in inner]
-    return [sizes.get(load, 1) for load in loads]
+def _counts(ops: Iterable[Operation], groups: Sequence[Group]) -> list[int]:
+    """How many accesses one instruction does, for all loads and stores in order."""
+    sizes: dict[Operation, int] = {group[0]: len(group) for group in groups}
+    inner = {access for group in groups for access in group[1:]}
+    accesses = (op for op in ops if isinstance(op, affine.LoadOp | affine.StoreOp))
+    counts = [sizes.get(op, 1) for op in accesses if op not in inner]
+    while counts[-1] == 1:
+        counts.pop()
+    return counts
 
 
 def _is_float(value: SSAValue) -> bool:

@@ -50,14 +50,14 @@
 #define POETC_SHARED
 #endif
 
-/* Floats that follow each other in memory, loaded by one instruction where the processor has one
- * for several and no vectors: Arm with registers for floats. An instruction wants registers that
- * follow each other, which a compiler does not give to separate floats by itself: r0 and so on are
- * theirs. From there it moves values as it likes.
+/* Floats that follow each other in memory, loaded or stored by one instruction where the processor
+ * has one for several and no vectors: Arm with registers for floats. An instruction wants registers
+ * that follow each other, which a compiler does not give to separate floats by itself: r0 and so on
+ * are theirs. From and to them it moves values as it likes.
  */
 #if defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP) && !defined(__ARM_NEON)
 
-/* What an instruction reads of memory. */
+/* What an instruction reads or writes of memory. */
 struct poetc_floats_2 {
     float values[2];
 };
@@ -110,6 +110,48 @@ struct poetc_floats_4 {
         d = d_;                                                         \
     } while (0)
 
+#define POETC_STORE_2(a, b, place, r0, r1)               \
+    do {                                                 \
+        float *const place_ = (place);                   \
+        const float a_value_ = (a);                      \
+        const float b_value_ = (b);                      \
+        register float a_ __asm__(#r0) = a_value_;       \
+        register float b_ __asm__(#r1) = b_value_;       \
+        __asm__("vstmia %1, {%2, %3}"                    \
+                : "=m"(*(struct poetc_floats_2 *)place_) \
+                : "r"(place_), "t"(a_), "t"(b_));        \
+    } while (0)
+
+#define POETC_STORE_3(a, b, c, place, r0, r1, r2)          \
+    do {                                                   \
+        float *const place_ = (place);                     \
+        const float a_value_ = (a);                        \
+        const float b_value_ = (b);                        \
+        const float c_value_ = (c);                        \
+        register float a_ __asm__(#r0) = a_value_;         \
+        register float b_ __asm__(#r1) = b_value_;         \
+        register float c_ __asm__(#r2) = c_value_;         \
+        __asm__("vstmia %1, {%2, %3, %4}"                  \
+                : "=m"(*(struct poetc_floats_3 *)place_)   \
+                : "r"(place_), "t"(a_), "t"(b_), "t"(c_)); \
+    } while (0)
+
+#define POETC_STORE_4(a, b, c, d, place, r0, r1, r2, r3)            \
+    do {                                                            \
+        float *const place_ = (place);                              \
+        const float a_value_ = (a);                                 \
+        const float b_value_ = (b);                                 \
+        const float c_value_ = (c);                                 \
+        const float d_value_ = (d);                                 \
+        register float a_ __asm__(#r0) = a_value_;                  \
+        register float b_ __asm__(#r1) = b_value_;                  \
+        register float c_ __asm__(#r2) = c_value_;                  \
+        register float d_ __asm__(#r3) = d_value_;                  \
+        __asm__("vstmia %1, {%2, %3, %4, %5}"                       \
+                : "=m"(*(struct poetc_floats_4 *)place_)            \
+                : "r"(place_), "t"(a_), "t"(b_), "t"(c_), "t"(d_)); \
+    } while (0)
+
 #else
 
 #define POETC_LOAD_2(a, b, place, r0, r1)     \
@@ -134,6 +176,36 @@ struct poetc_floats_4 {
         b = place_[1];                                  \
         c = place_[2];                                  \
         d = place_[3];                                  \
+    } while (0)
+
+#define POETC_STORE_2(a, b, place, r0, r1) \
+    do {                                   \
+        float *const place_ = (place);     \
+        const float a_value_ = (a);        \
+        place_[1] = (b);                   \
+        place_[0] = a_value_;              \
+    } while (0)
+
+#define POETC_STORE_3(a, b, c, place, r0, r1, r2) \
+    do {                                          \
+        float *const place_ = (place);            \
+        const float a_value_ = (a);               \
+        const float b_value_ = (b);               \
+        place_[2] = (c);                          \
+        place_[0] = a_value_;                     \
+        place_[1] = b_value_;                     \
+    } while (0)
+
+#define POETC_STORE_4(a, b, c, d, place, r0, r1, r2, r3) \
+    do {                                                 \
+        float *const place_ = (place);                   \
+        const float a_value_ = (a);                      \
+        const float b_value_ = (b);                      \
+        const float c_value_ = (c);                      \
+        place_[3] = (d);                                 \
+        place_[0] = a_value_;                            \
+        place_[1] = b_value_;                            \
+        place_[2] = c_value_;                            \
     } while (0)
 
 #endif
