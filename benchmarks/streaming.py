@@ -66,6 +66,7 @@ CASES = (
     Case("resnet18", 256),
     Case("vgg16", 256),
     Case("bert_tiny", 256),
+    Case("bert_base", 1024),
 )
 
 
