@@ -14,7 +14,7 @@ from typing import Any
 from poetc.errors import InputError
 
 _HEADER_PLACES = ("", "include", "src")
-"""Where the header is, from where the descriptions are, in the layouts."""
+"""The folders with the header in the layouts, seen from the descriptions."""
 
 
 def header_name(name: str) -> str:

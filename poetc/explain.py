@@ -40,7 +40,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """As it is written on the command line."""
+        """The change as it is written on the command line."""
         return " ".join(_option(OPTIONS[name].flag, value) for name, value in self.options)
 
     def applied(self, given: Given) -> Given:

@@ -39,7 +39,7 @@ from poetc.schedule.arena.pack import round_up
 
 RECORD_BYTES = 16
 RECORD_TAG_OFFSET = 8
-"""Of the tag in a record: what stands before it, every program knows."""
+"""The offset of the tag in a record. The bytes before it are the same in all programs."""
 _FIELDS = struct.Struct("<3I")
 _FORMAT = "poetc storage image 2"
 _FORMAT_1 = 0x50545243
@@ -144,8 +144,8 @@ class ImageParameter:
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """Where everything is. `unit_bytes` is the write unit of the storage: a write that loses power
-    damages units that it touches, and no others. `storage_bytes` is the whole image."""
+    """The places of everything in the image. `unit_bytes` is the write unit of the storage: a write
+    that loses power damages units that it touches, and no others."""
 
     tensors: tuple[ImageTensor, ...]
     unit_bytes: int

@@ -32,7 +32,7 @@ _TAG_OF_BLOCK = 0x9E3779B1
 """Times the number of a block, what is added to its tag."""
 
 LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES = 64, 1 << 16
-"""Of a block of a page, with its trailer; it is a multiple of `PAGE_ALIGN_BYTES`."""
+"""The sizes of a block of a page with its trailer; it is a multiple of `PAGE_ALIGN_BYTES`."""
 
 BLOCK_BYTES = 512
 """The same where nothing is said of it: what a transfer starts with costs little beside so many."""
@@ -81,7 +81,7 @@ def page_payload(
 
 
 def block_ranges(payload_bytes: int, block_bytes: int | None) -> Iterator[tuple[int, int]]:
-    """Where the blocks of a page begin and end, in bytes of the tensor: one at least."""
+    """The bytes of the tensor at which each block of a page begins and ends: one block at least."""
     size = payload_bytes if block_bytes is None else block_bytes - PAGE_TRAILER_BYTES
     for begin in range(0, max(payload_bytes, 1), max(size, 1)):
         yield begin, min(begin + size, payload_bytes)

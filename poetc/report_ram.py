@@ -254,7 +254,7 @@ def moments(view: GraphView) -> Iterator[Moment]:
 
 
 def source_of(compute: RunOp | None) -> str | None:
-    """Where in the input a kernel is from."""
+    """The place in the input that a kernel is from."""
     location = None if compute is None else kernel_location(compute)
     return None if location is None else str(location)
 

@@ -22,7 +22,8 @@ TENSORS_IN_TEXT = 4
 COLOURS = (
     *("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#000000"),
 )
-"""Of kinds of tensors, which people who do not see all colours tell apart (Paul Tol, bright)."""
+"""The colours of kinds of tensors, which people who do not see all colours tell apart (Paul Tol,
+bright)."""
 
 
 def as_text(summary: Summary) -> str:

@@ -48,7 +48,7 @@ class SavedLayout:
 
     @cached_property
     def bytes(self) -> int:
-        """Of all that is saved."""
+        """The bytes of all that is saved."""
         return max((tensor.end for tensor in self.tensors), default=HEAD_BYTES)
 
 

@@ -51,7 +51,7 @@ class StepData:
 
 
 def argument_types(graph: GraphOp) -> dict[int, Type]:
-    """Of whole arguments, by the number of the first part."""
+    """The types of whole arguments, by the number of the first part."""
     return {i: _whole(graph, i) for i in range(len(graph.arguments)) if graph.is_first(i)}
 
 

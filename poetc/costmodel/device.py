@@ -60,24 +60,25 @@ class Cycles:
     compiled C: what surrounds it, such as addresses and waiting for results, is part of it."""
 
     load: float
-    """Of what one instruction loads: several, in lanes of a vector or together."""
+    """Cycles of a load. One instruction may load several floats, in lanes of a vector or
+    together."""
     store: float
     flop: float
     """An addition, subtraction, negation or multiplication of floats."""
     chained: float
     """One in a loop that sums: it waits for the one before. Of those in lanes of a vector, one."""
     compare: float
-    """Of floats; their maxima, minima and absolute values, too."""
+    """Cycles of a comparison of floats, and of their maxima, minima and absolute values."""
     divide: float
-    """Of floats."""
+    """Cycles of a division of floats."""
     call: float
-    """Of a function such as exp, beside the operations in it."""
+    """Cycles of a call of a function such as exp, beside the operations in it."""
     integer: float
     """An operation on integers, an index that is computed, a selection or a conversion."""
     guard: float
     """Testing whether an iteration does something."""
     iteration: float
-    """Of a loop."""
+    """Cycles of an iteration of a loop."""
     loop: float
     """Each time that a loop is begun."""
 

@@ -9,9 +9,9 @@ DEFAULT_DEVICE = "host"
 """The machine that kernels are arranged for where none is asked for, or known."""
 
 _SOFT_FLOP_INSTRUCTIONS = 60
-"""Of an operation that a library does."""
+"""Instructions of an operation on floats that a library does."""
 _SOFT_REGISTERS = 8
-"""Of a core that has floats in the registers for integers."""
+"""Registers for floats of a core that has them in the registers for integers."""
 
 
 def measured_for(device_name: str) -> str:

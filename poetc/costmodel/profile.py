@@ -248,7 +248,7 @@ class Profile:
 
     @property
     def origin(self) -> str:
-        """Where it was measured."""
+        """The board of the measurement, and its core."""
         return f"{self.board}, {self.cpu}" if self.cpu != self.board else self.board
 
     def kernel(self, key: str) -> float:

@@ -18,10 +18,10 @@ _PROPERTIES = 8
 """Kinds of sections."""
 
 _VERSION = 6
-"""Of the format; MLIR and StableHLO write it since 2023."""
+"""The version of the format; MLIR and StableHLO write it since 2023."""
 
 _MAX_DEPTH = 40
-"""Of attributes in attributes, and of regions in regions; deeper is junk."""
+"""The deepest nesting of attributes in attributes, and of regions in regions; deeper is junk."""
 
 _MAX_TEXT = 1 << 22
 """Characters of an attribute; more come from one that has others many times over."""

@@ -1,4 +1,4 @@
-"""Where in the input an operation came from."""
+"""The places in the input that operations came from."""
 
 import re
 from bisect import bisect_right
@@ -43,7 +43,8 @@ def source_location(op: Operation) -> SourceLocation | None:
 
 
 def kernel_location(compute: RunOp) -> SourceLocation | None:
-    """Where in the input a kernel is from: the first of its operations that computes something."""
+    """The place in the input that a kernel is from: that of the first of its operations that
+    computes something."""
     found = [
         (isinstance(op, _MOVES_ONLY), at, location)
         for at, op in enumerate(compute.block.ops)

@@ -171,7 +171,7 @@ def sharding_faults(module: ModuleOp) -> Iterator[InputError]:
 
 
 def _texts(attribute: Attribute) -> Iterator[str]:
-    """Of all shardings in an attribute."""
+    """The texts of all shardings in an attribute."""
     if isinstance(attribute, _TextAttr):
         yield attribute.data
     elif isinstance(attribute, ArrayAttr):

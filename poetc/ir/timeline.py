@@ -212,7 +212,7 @@ def tensor_name(graph: GraphOp, value: SSAValue) -> str:
 
 
 def _made(value: SSAValue) -> SSAValue:
-    """Where a tensor comes from: transfers do not change it."""
+    """The value that a tensor is before any transfers, which do not change it."""
     while (transfer := transfer_of(value)) is not None:
         value = transfer.operands[0]
     return value

@@ -27,7 +27,7 @@ from poetc.ir.poet import (
 from poetc.ir.timeline import Event, Timeline, simulate_events
 
 FEW = 4
-"""So many transfers are under way at once at most, unless a deadline asks for more."""
+"""The most transfers that are under way at once, unless a deadline asks for more."""
 
 
 def split_transfers(

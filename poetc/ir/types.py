@@ -56,7 +56,7 @@ class ElementType:
 
     @property
     def name(self) -> str:
-        """As MLIR spells it."""
+        """The name in MLIR."""
         return str(self.mlir)
 
 

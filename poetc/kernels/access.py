@@ -64,7 +64,7 @@ class Reader(Generic[Form]):
         return [self._result(expr, dims, symbols) for expr in map.results]
 
     def access(self, op: Access) -> list[Form | None]:
-        """Where a load or store is in each dimension."""
+        """The indices of a load or store."""
         if isinstance(op, memref.LoadOp | memref.StoreOp):
             return [self.value(index) for index in op.indices]
         return self.results(op.map.data, list(op.indices))
@@ -97,7 +97,7 @@ def map_indices(
 
 
 def access_indices(op: Access, known: Mapping[SSAValue, Index]) -> list[Index | None]:
-    """Where a load or store is in each dimension; None where that was read from memory."""
+    """The indices of a load or store; None for one that was read from memory."""
     return Reader(known, constant).access(op)
 
 
@@ -142,15 +142,14 @@ class Linear:
 
 
 def linear_indices(op: Access) -> list[Linear | None]:
-    """Where a load or store is in each dimension, in the variables of the loops around it and the
-    starts of a tile; None where that is not linear in them, and another number at each
-    evaluation."""
+    """The indices of a load or store, in the variables of the loops around it and the starts of a
+    tile; None for one that is not linear in them, and another number at each evaluation."""
     return _linear_reader(op).access(op)
 
 
 def linear_address(op: Access) -> Linear | None:
-    """Where a load or store is in its buffer, which is row-major, in elements; None where one of
-    the `linear_indices` is."""
+    """The address of a load or store in its row-major buffer, in elements; None where one of the
+    `linear_indices` is."""
     assert isinstance(op.memref.type, MemRefType)
     address, stride = Linear(), 1
     for index, size in zip(linear_indices(op)[::-1], op.memref.type.get_shape()[::-1], strict=True):
@@ -163,7 +162,7 @@ def linear_address(op: Access) -> Linear | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a load or store is: the operations around it, the innermost first, the loops among
+    """The place of a load or store: the operations around it, the innermost first, the loops among
     them, the outermost first, the starts of a tile, and its linear indices."""
 
     op: Access
@@ -184,7 +183,7 @@ class Place:
 
 
 def places_of(ops: Iterable[Access]) -> list[Place]:
-    """Where loads and stores are: for those that are compared with many others."""
+    """The places of loads and stores that are compared with many others."""
     found: list[Place] = []
     known: dict[Block | None, tuple[Place, Reader[Linear]]] = {}
     for op in ops:

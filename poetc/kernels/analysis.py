@@ -196,8 +196,8 @@ _BY_ANOTHER = 1 << 62
 
 
 def _shared_by(function: func.FuncOp) -> dict[Operation, int]:
-    """By how many iterations or accesses an instruction is shared, of operations that are done in
-    lanes of vectors or are loads or stores done together."""
+    """The number of iterations or accesses that share an instruction, of operations that are done
+    in lanes of vectors or are loads or stores done together."""
     shared: dict[Operation, int] = {}
     loops = [op for op in function.walk() if isinstance(op, affine.ForOp)]
     depends = dependences(function) if any(lanes_of(loop) > 1 for loop in loops) else {}

@@ -204,7 +204,7 @@ class _Distribution:
     def _place(
         self, value: SSAValue, values: dict[SSAValue, SSAValue]
     ) -> tuple[SSAValue, list[SSAValue], AffineMapAttr]:
-        """Where a value is between nests: the buffer and the indices."""
+        """The buffer and the indices of a value between nests."""
         assert isinstance(value, OpResult)
         loops = loops_around(value.op)
         variables = [values[loop.body.block.args[0]] for loop in loops]

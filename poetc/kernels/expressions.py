@@ -14,7 +14,7 @@ from poetc.ir.types import with_arithmetic
 from poetc.kernels.builder import Builder, Val
 
 _INDEX_BYTES = 4
-"""Of a position in generated code."""
+"""The bytes of a position in generated code."""
 
 
 def from_index(b: Builder, index: Index, to: Attribute) -> Val:

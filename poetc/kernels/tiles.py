@@ -61,7 +61,7 @@ class Loops:
 
 @dataclass(frozen=True)
 class Sum:
-    """Where sums wait that are interrupted, within the first `depth` loops over tiles."""
+    """A buffer in which interrupted sums wait, within the first `depth` loops over tiles."""
 
     type: MemRefType
     depth: int

@@ -280,6 +280,6 @@ class Fit:
 
 
 def _excess(report: ScheduleReport, bytes: int | None) -> int:
-    """By how much the arena exceeds `bytes`; None is no limit."""
+    """The bytes by which the arena exceeds `bytes`; None is no limit."""
     assert report.memory is not None
     return 0 if bytes is None else max(0, report.memory.arena_bytes - bytes)

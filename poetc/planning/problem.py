@@ -26,7 +26,7 @@ from poetc.schedule.model.problem import Compute, Problem, Step
 NO_LIMIT = Budget(None)
 
 VARIANTS_SHARE = 0.5
-"""Of the time limit, for looking for ways to run kernels in tiles."""
+"""The share of the time limit in which ways to run kernels in tiles are looked for."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class ScheduleOptions(SearchOptions):
 
     @property
     def block_bytes(self) -> int | None:
-        """Of the blocks of pages, where kernels may run in tiles; None where they may not."""
+        """The size of the blocks of pages, where kernels may run in tiles; None where they may
+        not."""
         return self.budget.block_bytes or None
 
     def new_clock(self) -> Clock:
@@ -175,7 +176,8 @@ def idle_power_nw(device: Device | None) -> int:
 
 
 def block_bytes_of(options: ScheduleOptions, steps: Iterable[Step]) -> int | None:
-    """Of the blocks of pages, if any of the steps runs in tiles; else a page is in one piece."""
+    """The size of the blocks of pages, if any of the steps runs in tiles; else a page is in one
+    piece."""
     tiles = any(isinstance(step, Compute) and step.variant is not None for step in steps)
     return options.block_bytes if tiles else None
 

@@ -41,7 +41,8 @@ from poetc.schedule.arena.pack import round_up
 from poetc.schedule.model.checker import replay
 
 _WORTH = 10
-"""So many times the time that reading in two parts takes more has to be saved: it costs energy."""
+"""The least ratio of the time that is saved to the time that reading in two parts takes more, as it
+costs energy."""
 
 
 def read_graph_ahead(graph: GraphOp, device: Device, align: int) -> None:

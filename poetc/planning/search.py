@@ -58,7 +58,8 @@ BEST_SHARE = 0.8
 """Share of what is left then for those of the two that have found the best."""
 
 LARGE_OPERATIONS = 4000
-"""Of a step with so many operations it takes too long to make shards before tiles were tried."""
+"""A step with so many operations is large: to make its shards takes too long before tiles were
+tried."""
 
 PROOF_SHARE = 0.8
 """Share of the time that is left for a proof that no shards keep to the limits."""
@@ -99,7 +100,7 @@ class _Search(Attempts):
         self.tiles = tiles
         self.in_tiles: TileAttempts | None = None
         self.spent_s: dict[str, float] = {}
-        """By splits."""
+        """The seconds spent, by splits."""
         self.shards: Iterator[Candidate] | None = None
         """Parameters in shards that were not tried yet; None before the first."""
         self.spare: dict[str, tuple[Step, Candidate]] = {}

@@ -24,7 +24,7 @@ from poetc.schedule.model.problem import Place, Problem
 from poetc.splits import Split
 
 MOST_SHARDS = 64
-"""Of one parameter: each shard has kernels of its own."""
+"""The most shards of one parameter: each has kernels of its own."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _MOST_TILINGS = 2_000
 """In the first grid of tilings with the parallel loops outside, of which there are few orders."""
 
 _SHARES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
-"""Of the RAM, for which tiles are looked for one after another until some fit."""
+"""The shares of the RAM for which tiles are looked for, one after another, until some fit."""
 
 
 _WEIGH, _TILE = 1e-3, 1.5e-3

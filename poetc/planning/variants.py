@@ -42,7 +42,7 @@ _LARGEST = 4
 """Tensors of an operation that are streamed alone, or resident alone."""
 
 _WAYS = 4
-"""Of each set of tensors on storage, in ever less RAM."""
+"""The most ways to run a kernel with one set of tensors on storage, in ever less RAM."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,10 @@ class _Variants:
     known: KnownTiles
     effort: Effort
     offered: dict[int, list[_Way]] = field(default_factory=dict)
-    """Of each operation the ways to run it, whether they are worth it or not."""
+    """The ways to run each operation, whether they are worth it or not."""
     names: dict[int, str] = field(default_factory=dict)
-    """Of tile functions that are in the module, by the identities of what they are made of."""
+    """The names of tile functions in the module, by the identities of the kernels that they are
+    made of."""
 
     def __post_init__(self) -> None:
         module = self.view.graph.parent_op()

@@ -115,7 +115,7 @@ class SearchParams:
     window_work: float = 8.0
     """Most work for a window."""
     milp_cut_share: float = 0.3
-    """Of the effort for a MILP, for its cuts."""
+    """The share of the effort for a MILP that its cuts get."""
     serial_shares: tuple[float, ...] = (1.0, 0.5, 0.25)
     """Shares of the time of transfers that are added to that of computing, one model after another,
     where the makespan with DMA is not known. With all of it the model is safe."""
@@ -138,7 +138,7 @@ class SearchParams:
     """For further cuts, where there is nothing quicker left."""
     cut_rounds: int = 30
     cut_progress: float = 0.01
-    """Of what is missing to the best schedule, what a round of cuts gains at least."""
+    """The least share of the gap to the best schedule that a round of cuts has to close."""
     cut_patience: int = 6
     """Rounds of further cuts in a row that may gain less."""
     branch_share: float = 0.12
@@ -154,7 +154,7 @@ class SearchParams:
     block_nodes: int = 400
     """Nodes of branch and bound in a block."""
     block_progress: float = 0.1
-    """Of what is missing, what a pass gains at least to be followed by another."""
+    """The least share of the gap that a pass has to close to be followed by another."""
     threads: int = 2
     """Cores: how many blocks are solved at a time, and whether bounds are proven beside a search
     for better schedules, or first. What is found is the same."""
@@ -189,8 +189,8 @@ class SearchParams:
     haste_share: float = 0.5
     """For any step, as long as there is no schedule."""
     margin: float = 0.03
-    """By how much a schedule must be better to change the order where tensors can be paged, as the
-    bound of a second order takes long there."""
+    """The share by which a schedule must be better to change the order where tensors can be paged,
+    as the bound of a second order takes long there."""
     further_share: float = 0.3
     """For orders near the given one where that is settled."""
     further_most: int = 60

@@ -28,7 +28,7 @@ class History:
     known: dict[SSAValue, list[Array | None]]
     """In each step, of arguments of the body and of starts of windows."""
     last: Sequence[Array | None]
-    """Of the results."""
+    """The values of the results."""
 
     def array(self, value: SSAValue) -> Array | None:
         """The elements of a value, if they are the same in all steps; else None."""

@@ -83,7 +83,8 @@ DEFAULT_NAME: str = default("name")
 """Begins the names of a model's symbols and files."""
 
 MOST_LETTERS = 200
-"""Of such a name: file systems end at 255, and names of files have more than that of the model."""
+"""The longest such name: file systems end at 255 letters, and names of files have more letters than
+that of the model."""
 
 _SYSTEM = (
     *("aio", "alloca", "assert", "complex", "cpio", "ctype", "dirent", "dlfcn", "endian", "errno"),

@@ -18,7 +18,7 @@ from poetc.ir.index import Index, Variable
 from poetc.ir.types import type_in_code
 
 _HALF_BYTES = 2
-"""Of a float that is its bits in C."""
+"""The bytes of a float that C has as its bits."""
 
 
 class Level(IntEnum):
@@ -139,7 +139,7 @@ def integer_literal(value: int) -> Expression:
 
 
 def _unsigned(type_: Attribute) -> str:
-    """Of numbers of that type, and of booleans, as they are without a sign."""
+    """The unsigned C type of numbers of that type; booleans have no sign as they are."""
     return "uint32_t" if type_ == IntegerType(1) else f"u{scalar_c_type(type_)}"
 
 

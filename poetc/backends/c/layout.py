@@ -23,7 +23,8 @@ def arena_alignment(graph: GraphOp) -> int:
 
 
 MAX_BYTES = 2**31 - 1
-"""Of the arena, the storage and each tensor. Offsets are uint32_t, subscripts int32_t."""
+"""The most bytes of the arena, of the storage and of each tensor. Offsets are uint32_t, subscripts
+int32_t."""
 
 STATIC_BYTES = 32
 """Static data beside the arena: none in the generated code, and the handle of the page store, which
@@ -95,12 +96,12 @@ def static_ram_bytes(graph: GraphOp) -> int:
 
 
 def block_offset(graph: GraphOp) -> int:
-    """Where a block of a page is behind the tensors in the arena."""
+    """The offset of a block of a page, behind the tensors in the arena."""
     return round_up(graph.arena_bytes or 0, arena_alignment(graph))
 
 
 def arena_offset(value: SSAValue) -> int:
-    """Where a tensor value lies in the arena. Raises InputError if its graph has no memory plan."""
+    """The offset of a tensor in the arena. Raises InputError if its graph has no memory plan."""
     offset = offset_of(value)
     if offset is None:
         raise InputError("a value has no place in the arena; run poet-plan-memory first")

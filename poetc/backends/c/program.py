@@ -256,7 +256,7 @@ class Program:
         return "instance, " if self.instances else ""
 
     def at(self, offset: int | str) -> str:
-        """Where something is in the arena, in C."""
+        """The C expression of a place in the arena."""
         return f"at({self.instance}{offset})"
 
     def about(self) -> str:
@@ -398,7 +398,7 @@ def _value_names(graph: GraphOp) -> Mapping[SSAValue, str]:
 
 
 def _where(place: TensorPlace) -> str:
-    """Where an argument or result is, as `model_tensors.json` says it."""
+    """The place of an argument or result, as `model_tensors.json` says it."""
     if place.on_storage:
         return "storage"
     if place.of_caller:

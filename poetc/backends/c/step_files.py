@@ -31,7 +31,7 @@ from poetc.step_data import StepData
 
 _SOURCE = Path(__file__).parent / "comparison" / COMPARE
 _SEQUENCE = 1
-"""Of the state that one step makes of a packed image."""
+"""The sequence number of the state after one step on a packed image."""
 
 
 def step_files(program: Program, step: StepData) -> StepFiles:
@@ -90,7 +90,7 @@ class _Piece:
     page: int | None = None
 
     def text(self) -> str:
-        """As `compare.c` has it."""
+        """The initialiser in `compare.c`."""
         numbers = _NUMBERS.get(self.expected.dtype, "EXACT")
         stored = "false" if self.page is None else "true"
         fields = (self.result, numbers, repr(self.scale), f"{self.expected.nbytes}ul", stored)
@@ -137,5 +137,5 @@ def _header(pieces: list[_Piece], image: ImageLayout | None) -> str:
 
 
 def _bytes(array: np.ndarray) -> bytes:
-    """As a program reads and writes it."""
+    """The bytes of an array as a program reads and writes them."""
     return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()

@@ -35,7 +35,7 @@ from poetc.ir.poet import (
 )
 
 MOST_DIMENSIONS = 8
-"""Of a slice: `POETC_SLICE_DIMENSIONS` in `poetc_slice.h`."""
+"""The most dimensions of a slice: `POETC_SLICE_DIMENSIONS` in `poetc_slice.h`."""
 
 
 @dataclass
@@ -215,7 +215,7 @@ class StreamPrinter:
         return ["    {", *_deeper(lines), "    }"]
 
     def _ahead(self, op: AnySlice) -> list[str]:
-        """Of what is read ahead the transfer, the place of its blocks, and their number."""
+        """The transfer of a slice that is read ahead, the place of its blocks, and their number."""
         assert isinstance(op, SliceInOp) and op.ahead is not None and op.ahead_blocks is not None
         assert self.stream.workspace_offset is not None
         nest = loops_around(op)[0]

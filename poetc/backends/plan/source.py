@@ -39,7 +39,7 @@ from poetc.kernels.analysis import buffers
 from poetc.schedule.arena.pack import round_up
 
 _PLAN_BYTES = 16
-"""Of `poetc_plan_state`."""
+"""The size of `poetc_plan_state`."""
 
 _SECTOR_BYTES = 4096
 """Flash for a plan that is sent to the device; more for a model whose own plan is that long."""

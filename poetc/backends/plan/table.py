@@ -124,7 +124,7 @@ class Table:
     results: tuple[int, ...]
     image: ImageLayout | None
     block_bytes: int | None
-    """Of the blocks of pages, where kernels run in tiles."""
+    """The size of the blocks of pages, where kernels run in tiles."""
     computed: tuple[str, ...]
     """For each tensor that is no argument, the kernel that makes it and its operands."""
 
@@ -149,7 +149,7 @@ class Table:
 
     @cached_property
     def identities(self) -> tuple[int, ...]:
-        """Of the operations, where pages are in blocks; they differ."""
+        """The identities of the operations, which differ where pages are in blocks."""
         if self.block_bytes is None:
             return ()
         texts = [zlib.crc32(kernel.text.encode()) for kernel in self.kernels]
@@ -164,7 +164,7 @@ class Table:
 
     @property
     def pages_start(self) -> int:
-        """Where pages of a step may begin in storage, in bytes."""
+        """The offset in storage, in bytes, from which pages of a step may begin."""
         return 0 if self.image is None else self.image.pages_start
 
     @property
@@ -361,7 +361,7 @@ class _Kernels:
         self.numbers: dict[str, int] = {}
 
     def number(self, run: RunOp) -> int:
-        """Of the kernel of a run."""
+        """The number of the kernel of a run."""
         if isinstance(run, ComputeOp):
             if run.kernel is None:
                 raise InputError(

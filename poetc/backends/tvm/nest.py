@@ -37,7 +37,7 @@ class Access:
     """None for a place that is read from memory."""
 
     def coefficient(self, variable: Variable) -> int | None:
-        """By how many elements an iteration moves it; None where that is not constant."""
+        """The elements by which an iteration moves it; None where that is not constant."""
         if self.flat is None:
             return None
         total = 0

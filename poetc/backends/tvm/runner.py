@@ -36,7 +36,7 @@ from poetc.backends.tvm.stores import MemoryStore, PageError, Pager, Store
 from poetc.errors import InputError
 
 ALIGNMENT_BYTES = 64
-"""Where TVM wants tensors that it is given to begin."""
+"""Tensors that are given to TVM begin at multiples of this."""
 
 
 def aligned(bytes: int) -> np.ndarray:

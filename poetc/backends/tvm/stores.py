@@ -178,7 +178,7 @@ class Pager:
         return newest
 
     def _place(self, offset: int, kind: int) -> tuple[int, int]:
-        """Where a page is, and its tag."""
+        """The offset of a page, and its tag."""
         if kind == PAGE:
             return offset, 0
         if kind >= OWN:

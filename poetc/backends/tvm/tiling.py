@@ -36,10 +36,10 @@ from poetc.kernels.analysis import is_sequential
 # Costs are in cycles of a processor that starts two operations and one load in each.
 _LOAD = 1.0
 _BROADCAST = 0.5
-"""Of one number to all lanes."""
+"""The cost of one number in all lanes."""
 _OPERATION = 0.5
 _BOOKKEEPING = 1.0
-"""Of a loop, for each iteration."""
+"""The cost of an iteration of a loop beside its body."""
 _LATENCY = 4.0
 """From the start of an addition to its result."""
 _DIVISION = 5.0
@@ -54,7 +54,7 @@ _PREDICATED = 0.5
 _COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 _MOST_COPIES = 64
 _MOST_COPIES_WITH_CALLS = 4
-"""Of code with mathematical functions, which are long when they are written out."""
+"""The most copies of code with mathematical functions, which are long when they are written out."""
 _MOST_COPIES_OF_STRIPS = 16
 """Where the loop is written out for as many iterations as there are lanes."""
 _CACHE_BYTES = 256 * 1024
@@ -238,7 +238,7 @@ class _Kernel(Nest):
         return cost
 
     def cost(self, op: Operation, along: Loop | None) -> float:
-        """Of one operation on vectors along a loop, or on scalars."""
+        """The cost of one operation on vectors along a loop, or on scalars."""
         if (access := self.accesses.get(op)) is not None:
             if along is None or along not in access.loops:
                 return _LOAD

@@ -14,7 +14,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, OpTrait
 from xdsl.utils.exceptions import VerifyException
 
 IO_PLACES = ("arena", "caller")
-"""Where inputs and results of a graph may be."""
+"""The places where inputs and results of a graph may be."""
 
 NO_OFFSET = -1
 """Stands among the offsets of results for one that is in a buffer of the caller."""

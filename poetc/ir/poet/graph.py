@@ -257,7 +257,7 @@ class GraphOp(IRDLOperation):
 
     @property
     def io(self) -> str:
-        """Where inputs and results are: in the `"arena"`, or in buffers of the `"caller"`."""
+        """The place of inputs and results: the `"arena"`, or buffers of the `"caller"`."""
         io = self.attributes.get("io")
         return io.data if isinstance(io, StringAttr) else "arena"
 
@@ -491,7 +491,8 @@ class ReturnOp(IRDLOperation):
 
 
 def offset_of(value: SSAValue) -> int | None:
-    """Where a value of a graph is, in bytes: in the arena, or in storage for a page.
+    """The offset of a value of a graph in bytes: in the arena, or in storage for a page. None as
+    long as memory is not planned, and for buffers of the caller.
 
     None as long as memory is not planned, and for buffers of the caller.
     """

@@ -64,7 +64,7 @@ class _Slice(IRDLOperation):
     starts = prop_def(AffineMapAttr)
 
     def extents(self) -> tuple[int, ...]:
-        """Of each dimension how many positions there are: in the tensor, or in a list of rows."""
+        """The number of positions in each dimension: of the tensor, or of a list of rows."""
         assert isinstance(self.page.type, PageType)
         return buffer_type(self.page.type.tensor).get_shape()
 
@@ -189,7 +189,8 @@ class SliceInOp(_Slice, _Buffer):
         return all(size == 1 for size in sizes[: max(inner - 1, 0)])
 
     def ahead_place(self, block_bytes: int) -> tuple[int, int] | None:
-        """Where in the workspace it is read ahead to, from and to which byte; None if it is not."""
+        """The bytes of the workspace, from and to, that it is read ahead into; None if it is
+        not."""
         if self.ahead is None or self.ahead_blocks is None:
             return None
         begin = self.ahead.value.data

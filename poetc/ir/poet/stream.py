@@ -111,12 +111,12 @@ class StreamOp(RunOp):
 
     @property
     def workspace_bytes(self) -> int:
-        """Of the buffers in it."""
+        """The size of the workspace with the buffers."""
         return self.cost.workspace if self.cost is not None else 0
 
     @property
     def block_bytes(self) -> int:
-        """Of pages of the graph around; 0 where they are in no blocks."""
+        """The size of the blocks of pages of the graph around; 0 where they are in no blocks."""
         graph = self.parent_op()
         block = graph.attributes.get("block_bytes") if graph is not None else None
         return block.value.data if isinstance(block, IntegerAttr) else 0

@@ -45,7 +45,8 @@ _MOST_WAITING = 8
 
 
 _SHARED_COPIES = (2, 4)
-"""Of a loop around several, that are tried before loops in it are looked at one by one."""
+"""The numbers of copies of a loop around several that are tried before the loops in it are looked
+at one by one."""
 _LEAST_SHARED = 500
 """Copies of several loops at a time are tried for kernels that take more instructions than this,
 times the price of an operation of code."""
@@ -81,7 +82,7 @@ class Kernel:
         self.machine = machine
         self.loops: list[Loop] = []
         self.paths: list[tuple[int, ...]] = []
-        """Of each loop, the loops around it and itself."""
+        """For each loop, the loops around it and itself."""
         self.inside: list[list[Operation]] = []
         self.around: list[tuple[Operation, tuple[int, ...]]] = []
         """Operations with the loops around them."""

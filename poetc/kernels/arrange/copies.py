@@ -29,7 +29,7 @@ class Position:
     factor: int
     offset: int
     block: Block
-    """Where it is computed, if it is wanted as a number."""
+    """The block in which it is computed, if it is wanted as a number."""
     number: SSAValue | None = None
 
     def in_map(self, place: AffineExpr) -> AffineExpr:

@@ -42,7 +42,7 @@ class Accesses:
     steps: tuple[int, ...] | None
     distances: tuple[int, ...]
     instructions: int = 1
-    """Of each."""
+    """Instructions of each access."""
 
     def count(self, copies: Sequence[int]) -> int:
         """Those that remain of copies, as what is at one address is loaded once."""

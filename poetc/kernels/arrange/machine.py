@@ -15,11 +15,11 @@ class Machine:
     load_floats: int = 1
     """Floats that one instruction loads from addresses that follow each other."""
     flop_instructions: int = 1
-    """Of an addition, multiplication or comparison."""
+    """Instructions of an addition, multiplication or comparison."""
     loop_instructions: int = 2
-    """Of a loop, for each iteration, beside one for each pointer that moves."""
+    """Instructions of an iteration of a loop, beside one for each pointer that moves."""
     entry_instructions: int = 2
-    """Of a loop, each time that it is begun, beside two for each pointer."""
+    """Instructions each time that a loop is begun, beside two for each pointer."""
     reach: int = 256
     """Elements that a load reaches from a pointer."""
     growth: float = 0.93
@@ -27,6 +27,6 @@ class Machine:
     lowered. What is added takes less flash for each than what was there: firmware for a Cortex-M4
     takes half more."""
     runtime_operations: int = 520
-    """Of that, what is not in kernels."""
+    """The operations of code of that step that are not in kernels."""
     least_worth: float = 2e-5
     """The share of the step's instructions that each operation of more code saves at least."""

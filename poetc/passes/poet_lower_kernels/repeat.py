@@ -76,7 +76,7 @@ class _Window:
 
 
 _Place = SSAValue | _Window
-"""Where a value of the body is."""
+"""The place of a value of the body."""
 
 
 @dataclass

@@ -31,7 +31,7 @@ from poetc.kernels.analysis import IN_ALL, STARTS, extent
 from poetc.passes.poet_verify.messages import fault
 
 _MOST_ELEMENTS = 1 << 24
-"""Of a result whose slices are counted element by element."""
+"""The most elements of a result whose slices are counted element by element."""
 
 
 def verify_stream(stream: StreamOp) -> None:

@@ -70,7 +70,7 @@ class Walk:
     in_ram: dict[SSAValue, int] = field(default_factory=dict)
     """Tensors in RAM, with their bytes: none for those in buffers of the caller."""
     ram_bytes: int = 0
-    """Of all of them."""
+    """The bytes of all of them."""
     placed: Placed = field(default_factory=Placed)
     """The tensors that have bytes in the arena."""
     pages: set[SSAValue] = field(default_factory=set)

@@ -1,1 +1,1 @@
-"""Where each buffer lies: packing, its check, and moves."""
+"""The place of each buffer in the arena: packing, its check, and moves."""

@@ -31,7 +31,7 @@ FIRST_ROUND_NODES = 2_000
 as many."""
 
 OTHER_HEIGHTS = 16
-"""Of a round, each height between has one part in so many."""
+"""Each height between has one part in so many of a round."""
 
 
 def round_up(bytes: int, align: int) -> int:
@@ -64,7 +64,8 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where each buffer lies (bytes from the start of the arena), in the order they were given."""
+    """The offset of each buffer (bytes from the start of the arena), in the order they were
+    given."""
 
     offsets: tuple[int, ...]
     arena_bytes: int

@@ -120,7 +120,7 @@ class Row:
     whole: bool = False
 
     def broken(self, x: np.ndarray) -> float:
-        """By how much `x` breaks it; negative where there is room."""
+        """The amount by which `x` breaks it; negative where there is room."""
         return float(x[list(self.index)] @ np.array(self.value)) - self.upper
 
 

@@ -38,8 +38,8 @@ FOLLOWING = 8e-5
 """Work for a state that follows another one."""
 
 _Times = tuple[tuple[int, int, int], ...]
-"""Of tensors that are being transferred: the tensor, when it is there, and when its transfers are
-over; 0 where that is past."""
+"""For each tensor that is being transferred: the tensor, the time when it is there, and the time
+when its transfers are over; 0 where that is past."""
 
 
 class _State(NamedTuple):
@@ -70,8 +70,8 @@ class _State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Of a search: the steps of a schedule in time, and whether it is `proven` that there is none
-    in less than it takes, or than the deadline."""
+    """The outcome of a search: the steps of a schedule in time, and whether it is `proven` that
+    there is none in less than it takes, or than the deadline."""
 
     steps: tuple[Step, ...] | None
     proven: bool

@@ -49,7 +49,7 @@ class Paths:
         return np.flatnonzero(free & (np.array(self.to) + np.array(self.onward) > room))
 
     def _load(self, v: int, load: int) -> float:
-        """Of paging `v` in by this column."""
+        """The cost of paging `v` in by this column."""
         write = self.model.write.get(v)
         return self.one[load] + (self.one[write] if write is not None else 0.0)
 

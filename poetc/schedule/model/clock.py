@@ -80,7 +80,7 @@ class Effort:
         return Effort(min(self.left * share, most), self.clock, self.ended)
 
     def apart(self, work: float) -> Effort:
-        """So much work in another thread, which this one does not count."""
+        """Effort of so much work in another thread, which this one does not count."""
         return Effort(work, self.clock.fork(), self.ended)
 
     def unless(self, ended: Callable[[], bool]) -> Effort:

@@ -18,7 +18,7 @@ class ProblemError(ValueError):
 
 
 class Place(Enum):
-    """Where a tensor is before the first step or must be after the last one."""
+    """The place of a tensor before the first step or after the last one."""
 
     RAM = "ram"
     STORAGE = "storage"

@@ -140,7 +140,7 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
 
 
 class _Places:
-    """Where the buffers of an entry are in the arena: one behind the other."""
+    """The places of the buffers of an entry in the arena: one behind the other."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry

@@ -40,7 +40,7 @@ CACHE, COMPILER, FLAGS = "POETC_CACHE", "CC", "CFLAGS"
 """Environment variables: where libraries are kept, and how they are compiled."""
 
 KEPT_DAYS = 30
-"""Of a library that is not used."""
+"""A library is deleted when it was not used for so long."""
 
 _GLUE = Path(__file__).parent / "shared.c"
 _ENTRY = """\
@@ -93,7 +93,7 @@ def statuses() -> tuple[str, ...]:
 
 
 def cache_directory() -> Path:
-    """Where libraries are kept."""
+    """The directory in which libraries are kept."""
     if (asked := os.environ.get(CACHE)) is not None:
         return Path(asked)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
