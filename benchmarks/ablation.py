@@ -55,7 +55,7 @@ Written by `benchmarks/ablation.py`. Each technique of `SearchParams` is switche
 *Used* counts the instances in which the search comes to it. In how many it gains something, and in
 how many it loses: *energy* is that of the schedule, *bound* what is proven, *work* ({less} or more)
 what it takes where both runs settle the same. In brackets the greatest gain: energy and bound in
-percent of the energy, work as a factor. What one step does not do leaves effort for others, which
+percent of the energy, work as a factor. Work that one step does not do is left for others, which
 explains most losses. With so little effort the search hardly comes to the steps that improve and
 bound large problems: that one of these gains nothing here is no verdict on it.
 """

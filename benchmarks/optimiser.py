@@ -313,8 +313,8 @@ it used, MiB the peak of its process, Python included. Baselines have {BASELINE_
 the time of all operations. `random250/even/90%`: RAM 90% of the unlimited peak. A strategy without
 a schedule: none found (its rules give none within the limits), undefined (not for such a graph),
 infeasible (proven, for its kind of schedules), time limit, killed (long after the limit) or out of
-memory ({MEMORY_BYTES >> 30} GiB). Those that solve a MILP run on m4 and nrf52840 only, `checkmate`
-also where nothing can be paged."""
+memory ({MEMORY_BYTES >> 30} GiB). Strategies that solve a MILP run on m4 and nrf52840 only,
+`checkmate` also where nothing can be paged."""
 
 
 def write_markdown(path: Path, runs: Sequence[Run], results: Sequence[dict]) -> None:
