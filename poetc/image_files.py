@@ -157,7 +157,7 @@ class ArrayFile(Mapping[str, np.ndarray]):
         most = self.most_bytes + _MOST_HEADER_BYTES
         try:
             with zipfile.ZipFile(self.path) as file, file.open(member) as stream:
-                # What the directory of the archive says of its size need not be true.
+                # The size in the directory of the archive need not be true.
                 data = stream.read(most + 1)
             if len(data) > most:
                 raise InputError(f"{self.path}: {name} has {self._excess()}")

@@ -256,7 +256,7 @@ _LINE = re.compile(
 def read_log_file(path: str, flags: str) -> Log:
     """`read_log` of a file."""
     try:
-        # What a serial port catches may be anything.
+        # A serial port may catch anything.
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error

@@ -55,7 +55,7 @@ class Program:
             raise InputError(
                 f"the step takes {len(self._arguments)} arguments, not {len(source.values)}"
             )
-        # What the last call returned and the program still has.
+        # Values that the last call returned and the program still has.
         self._returned: dict[int, np.ndarray] = {}
         # Copies: what is given may be changed before it is needed.
         self._values = {i: self._signature.array(i, v).copy() for i, v in source.values.items()}
@@ -305,7 +305,7 @@ class Program:
             raise InputError(f"data: no step was given {', '.join(lacking)} yet")
         return values
 
-    # What is behind it
+    # The values behind it
 
     @cached_property
     def _shared(self) -> SharedProgram:
@@ -367,7 +367,7 @@ def _given_to_write(form: str, options: Mapping[str, Any], compiled: Given) -> G
     takes = {*backend.takes, *backend.borrows} - {"data"}
     if other := sorted(own.texts.keys() - takes):
         raise InputError(f"{', '.join(other)} do not say how {form!r} is written")
-    # What says how another form is written means nothing here.
+    # Fields about another form of writing mean nothing here.
     hows = {name for other in map(emit.load, emit.names()) for name in other.takes} - takes
     known = {name: text for name, text in compiled.texts.items() if name not in hows}
     return Given({**known, **own.texts})

@@ -22,7 +22,7 @@ class State:
         self._missing = set(numbers)
         self._numbers = numbers
         self._sequence = 0
-        # What is known of parameters on storage before it is known of all, and an image is made.
+        # Values of parameters on storage, until those of all are known and an image is made.
         self._waiting: dict[int, np.ndarray] = {}
         image = shared.image
         self._stored = frozenset(() if image is None else (p.argument for p in image.parameters))

@@ -98,7 +98,7 @@ def answer(step: Step, point: Point) -> Row:
     try:
         found = _compiled(module, step.name, options).brief
     except UnscheduledError as error:
-        # What a strategy cannot do proves nothing about the step.
+        # The limits of a strategy prove nothing about the step.
         proven = error.diagnosis.proven and error.diagnosis.reason is not Reason.STRATEGY
         status = "infeasible" if proven else "none found"
         return Row(**asked, status=status, message=error.message)

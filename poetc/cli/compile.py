@@ -39,7 +39,7 @@ def build_parser() -> Parser:
     )
     add = parser.add_argument
     add("input", nargs="?", help="MLIR file, or - for standard input")
-    # What is None was not given.
+    # An option that is None was not given.
     parser.add_options(OPTIONS.values())
     add(
         "--emit",

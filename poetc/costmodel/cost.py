@@ -58,7 +58,7 @@ def _cost(device: Device, times_s: Mapping[str, float], powers_w: Mapping[str, f
     time_s, power_w = sum(times_s.values()), sum(powers_w.values())
     _check(time_s * 1e9, "ns", device, times_s)
     cost = Cost(max(1, math.ceil(time_s * 1e9)), 0)
-    # What is drawn all the time meanwhile must not be too large either.
+    # The power that is always drawn must not be too large either.
     all_w = {**powers_w, "idle_power_w": device.idle_power_w}
     _check(cost.time_ns * sum(all_w.values()), "nJ", device, all_w)
     return cost._replace(energy_nj=max(1, math.ceil(time_s * power_w * 1e9)))

@@ -292,7 +292,7 @@ class _Numbering:
             if at is None or (new := self.index[results[at]]) == i:
                 continue
             owner = self.values[new].owner
-            # What is streamed goes to the other bank.
+            # A streamed parameter goes to the other bank.
             streamed = isinstance(owner, StreamOp) and isinstance(self.values[new].type, PageType)
             if not streamed and (
                 not isinstance(owner, RunOp)

@@ -59,7 +59,7 @@ _BRACKET_OR_LINE = re.compile(r"[()\[\]{}\n]")
 _OPENS_AT_END_OF_LINE = re.compile(r"\{[ \t]*\n")
 _RESULTS = re.compile(r"(?:%[\w$.-]+(?::\d+)?\s*,?\s*)+=")
 _OPERATION_NAME = re.compile(r'(?:%[^="\n]*=\s*)?"?(?P<name>[A-Za-z_][\w$.]*)')
-# What a custom call calls, in its short form or among the properties of the generic one.
+# The target of a custom call, in its short form or among the properties of the generic one.
 _CALLED = re.compile(
     r'"?\s*(?:@(?P<name>[\w$.-]+)|(?:@|\([^\n]*?\bcall_target_name\s*=\s*)"(?P<quoted>[^"\n]*)")'
 )

@@ -329,7 +329,7 @@ def _fitting_child(
                     if other.value in asked
                 ):
                     return item, var
-        # What this result asks for must be stored before the loop that it enters.
+        # A value that this result needs must be stored before the loop that it enters.
         if any(other.value in asked for other in stored):
             return None
     return None

@@ -137,7 +137,7 @@ def _check(main: FuncOp) -> None:
     faults = [InputError(problem, source_location(op)) for op, problem in found]
     faults += aliasing_faults(main)
     if faults:
-        # What was inlined several times is there several times.
+        # A fault that was inlined several times is there several times.
         raise collected(faults)
 
 
@@ -305,7 +305,7 @@ class _Converter:
         update.inputs[1] = update.yields = copy.outputs[0]
         self.readers[argument].remove(update)
         self.readers[copy.outputs[0]] = [update]
-        # What overwrites the argument now waits for the copy instead of the update.
+        # The operation that overwrites the argument now waits for the copy instead of the update.
         copy.before, update.before = update.before, set()
 
     def _other_readers(self, value: SSAValue, node: _Node) -> set[_Node]:

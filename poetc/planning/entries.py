@@ -57,7 +57,7 @@ def parameters_first(graph: GraphOp, align: int) -> None:
     for b in sorted(kept, key=lambda b: (-max(align, layout.align[b]), offsets[b])):
         moved[b] = total = round_up(total, max(align, layout.align[b]))
         total += layout.bytes[b]
-    # What lies between two of them moves as a whole, by a multiple of the widest alignment.
+    # Buffers between two of them move together, by a multiple of the widest alignment.
     ends = sorted(offsets[b] for b in kept)
     islands: dict[int, list[int]] = {}
     for b, offset in enumerate(offsets):

@@ -160,7 +160,7 @@ def _search(way: _Way, solver: Solver) -> None:
         status, bound_nj = "optimal" if near else "feasible", int(way.bound_nj)
         way.report = replace(way.report, status=status, bound_nj=bound_nj)
     if way.report is None and way.failure is None:
-        # What variants cost is too much for the deadline.
+        # The cost of variants is too much for the deadline.
         way.failure = diagnosis(way.view.graph, options)
     way.spent_s = options.now_s - started_s
 
@@ -185,7 +185,7 @@ def _ways(
     if options.params != "storage":
         ways.append(_Way(in_ram, "ram", instance_of(in_ram.problem, options).least_energy_nj))
     if stored is not None:
-        # What was left out is not in the problem.
+        # Tensors that were left out are not in the problem.
         problem = stored.any_tiles if stored.left_out else stored.problem
         assert problem is not None
         ways.append(_Way(stored, "storage", instance_of(problem, options).least_energy_nj))

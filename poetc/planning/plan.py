@@ -125,7 +125,7 @@ def _plan_in_time(
     if device is None or device.profile is None or deadline_ns is None:
         return attempt(deadline_ns, options.time_limit_s)
     view, report = attempt(None, options.time_limit_s / 2)
-    # What the solver is asked for: more than `low_ns`, for which there is none, up to `high_ns`.
+    # The deadline of the solver: more than `low_ns`, for which there is none, up to `high_ns`.
     low_ns, high_ns = 0, report.use.makespan_ns - 1
     for turn in range(MAX_LATE + 1):
         predicted_ns, makespan_ns = report.predicted_ns, report.use.makespan_ns

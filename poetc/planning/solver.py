@@ -160,7 +160,7 @@ class Solver:
             case SolverTimeLimit():
                 return replace(asked, reason=Reason.SEARCH, searched_s=seconds)
             case InfeasibleProblem(time_bound_ns=None, fastest_ns=None, ram_bound_bytes=None):
-                # What the strategy's own model excludes, or too little storage.
+                # The strategy's own model excludes it, or the storage is too small.
                 models = options.strategy != "auto"
                 reason = Reason.STRATEGY if models else Reason.STORAGE
                 return replace(asked, reason=reason, proven=models or error.any_order)

@@ -217,7 +217,7 @@ def candidates(
     exhausted: set[int] = set()
     told = False
     while True:
-        # What may fit but does not must become smaller; by how much, nobody knows.
+        # A step that may fit but does not must become smaller; by how much, nobody knows.
         goal_bytes = min(ram_bytes, best.needed_bytes - 1)
         finer = _finer(build, best, most_shards, goal_bytes, exhausted)
         if finer is None:

@@ -65,7 +65,7 @@ def split_candidates(
         return None if late(None) else built_candidate(source, splits, unsplit, late)
 
     for found in candidates(build, unsplit, splittable, total_bytes):
-        # What does not fit in any order is for the message only, and needs no order.
+        # A candidate that fits in no order is for the message only, and needs no order.
         if found.splits and found.needed_bytes <= total_bytes:
             order_graph(found.graph)
         yield found

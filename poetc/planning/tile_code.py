@@ -62,7 +62,7 @@ class TileCode:
 
     def settle(self, way: TiledKernel) -> int:
         """Finds out what the kernel costs in tiles: of how many nests that was not known."""
-        # What is on storage makes next to no difference.
+        # Which tensors are on storage makes next to no difference.
         fresh = {key: tiled for key, tiled in _nests(way) if key not in self.known}
         self.known.update({key: self._computing(tiled) for key, tiled in fresh.items()})
         return len(fresh)

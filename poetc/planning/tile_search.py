@@ -178,7 +178,7 @@ class KernelTiles:
             if (model := self._tiles_of(nest).model) is not None:
                 products[number] = product_bytes(model, streamed, workspace_bytes)
         for pair in pairs(self.distributed):
-            # What one of them reads the other one need not read again.
+            # A slice that one of them reads the other one need not read again.
             one, other = pair.nests
             products[one], products[other] = max(products[one], products[other]), 0.0
         return max(once, int(sum(products)))

@@ -99,7 +99,7 @@ class _KnownPart:
             found[op.result] = evaluated(op, [self._value(v, found) for v in op.operands])
             if isinstance(op, hlo.ConstantOp) and (array := found[op.result]) is not None:
                 self.constants[op.result] = array
-        # What is not known the first time need not be known later.
+        # A value that is not known the first time need not be known later.
         self.ops = [
             op
             for op in self.ops

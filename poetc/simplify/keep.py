@@ -137,7 +137,7 @@ class _Keeper:
         kept.location = self.op.location
         return Kept(kept, {carried[n]: at for at, n in enumerate([*rest, *filled])})
 
-    # What is carried
+    # Carried values
 
     def _live(self) -> list[int]:
         """The values of the state that the results which are read depend on."""

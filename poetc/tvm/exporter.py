@@ -74,7 +74,7 @@ class _Exporter:
         self.graph: GraphOp = imported.graph
         self.made_by_us = set(self.graph.return_op.arguments)
         self.sources = dict(zip(self.graph.arguments, imported.sources, strict=True))
-        # What each value is in, and the tensors on it by shape and type.
+        # The storage of each value, and the tensors on it by shape and type.
         self.storages: dict[SSAValue, relax.Var] = {}
         self.views: dict[SSAValue, dict[Buffer, relax.Var]] = {}
         self.kernels: dict[str, ir.GlobalVar] = {}

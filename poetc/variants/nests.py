@@ -133,7 +133,7 @@ def together(one: Nest, other: Nest, common: Sequence[tuple[int, int]]) -> Nest:
         for stream in nest.streams:
             dims = tuple(_within(dim, nest.loops, places) for dim in stream.dims)
             new = replace(stream, dims=dims, needed_in=frozenset(range(len(common))))
-            # What one of them stores is not what the other one does.
+            # One of them stores something else than the other.
             streams.setdefault((stream.buffer, side if stream.stored else None, dims), new)
     loops = tuple(Loop(n, one.loops[a].extent) for n, (a, _) in enumerate(common))
     return Nest(loops, tuple(streams.values()))

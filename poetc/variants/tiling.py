@@ -221,7 +221,7 @@ class NestSearch:
         if key not in self._tables:
             extents = tuple(self.extents[loop] for loop in loops)
             own = tuple(self.sizes[loop] for loop in loops)
-            # Which loops of the nest they are makes no difference.
+            # It makes no difference which loops of the nest they are.
             terms = tuple((n, c) for n, (_, c) in enumerate(touched.terms))
             self._tables[key] = spans(replace(touched, terms=terms), extents, own)
         at = tuple(index[loop] for loop in loops)

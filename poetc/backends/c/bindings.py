@@ -19,7 +19,7 @@ from poetc.ir.index import NO_FACTS, Facts, Index, Variable
 # Longer expressions are split by naming their parts.
 LONG = 72
 
-# What prints a value on a line of its own, so that the length of its expression is no matter.
+# Prints a value on a line of its own, so that the length of its expression is no matter.
 _STATEMENTS = (affine.YieldOp, affine.StoreOp, memref.StoreOp, func.ReturnOp)
 
 

@@ -83,7 +83,7 @@ def _exchange(files: Mapping[str, str | bytes], fresh: Path, target: Path) -> No
     _copy_owner(target.stat(), fresh)
     shutil.copystat(target, fresh)
     exchange(fresh, target)
-    # What came in the meantime.
+    # Files that came in the meantime.
     with suppress(OSError):
         _link_foreign(fresh, target, {*stale, *files})
 

@@ -237,10 +237,10 @@ def _generate(
     if compiler is not None and compiled:
         text = compiler.assembly(compiled, None if board is None else program.stack_bytes)
         files[f"{name}_kernels_tvm.s"] = f"{c_comment(MARK)}\n{text}"
-    # What other models may need is in a runtime that is shared.
+    # A shared runtime has all that other models may need.
     unused = set() if executor else _EXECUTOR
     if found[0].block_bytes is None:
-        # What runs plans knows what a page in blocks is.
+        # The executor of plans knows pages in blocks.
         unused = unused | _SLICES - ({"poetc_slice.h"} if executor else set())
     copied = {
         path.name: path.read_text(encoding="utf-8")

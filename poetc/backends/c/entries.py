@@ -44,7 +44,7 @@ class EntryProgram(ScheduledProgram):
                 self.callers[argument] = step.frozen_name(j)
         self.arguments = entry_arguments(entry, step.arguments)
         self.has_pointers = any(p.of_caller for p in (*self.arguments, *self.results))
-        # Those of the step, or of an entry before this one, that do the same are not printed again.
+        # Kernels of the step, or of an entry before, that do the same are not printed again.
         signatures = {_text(kernel): kernel.signature for kernel in reversed(step.kernels)}
         self.kernels = [
             replace(kernel, signature=signatures.get(_text(kernel), kernel.signature))

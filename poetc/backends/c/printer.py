@@ -408,7 +408,7 @@ class _Function:
         """Prints a block that always runs where it stands."""
         uses = {use.operation for result in results for use in result.uses}
         for use in uses & self.targets.keys():
-            # What it hands on is handed on at once: the same variables are assigned.
+            # Its values are handed on at once: the same variables are assigned.
             if tuple(use.operands) == tuple(results) and block.last_op is not None:
                 self.targets[block.last_op] = self.targets[use]
         self.operations(block.ops)
@@ -494,7 +494,7 @@ def _print_lanes(printer: _Function, op: affine.ForOp, parts: Parts, first: str)
         head = f"for (int32_t {name} = {first}; {name} < {first} + {lanes_of(op)}; ++{name}) {{"
         printer.bindings.line(head, depth=printer.bindings.depth - 1)
         printer.bindings.indices[variable] = Index.of(Variable(name, 0, extent(op) - 1))
-        # What was said of the first one is said of each.
+        # The facts of the first one hold for each.
         printer.operations(each for each in parts.vectors if isinstance(each, affine.ApplyOp))
         for value in used & printer.lanes.vectors.keys():
             text = f"{printer.bindings.text(value)}[{name} - {first}]"

@@ -275,7 +275,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             ),
         ]
         for i, place in enumerate(self.arguments):
-            # What is frozen is the same in each step, and may be large.
+            # A frozen argument is the same in each step, and may be large.
             if not place.on_storage and not place.frozen:
                 where = self.at(place.offset) if place.in_arena else f"argument{i}"
                 what = ["state.new_tag", where, str(place.bytes)]
@@ -371,7 +371,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             what, bank, tag = "parameter", " + new_bank", "state.new_tag"
         elif self.image is not None and transfer_of(page) is not None:
             _verify_outside_image(offset, self.image)
-            # What another step left there, or this one before, is none of them.
+            # Pages that another step left there, or this one before, have another tag.
             tag = f"state.new_tag + {self.own_pages[page]}u"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
         where = [f"{offset}u{bank}", self.at(arena_offset(tensor)), str(size)]

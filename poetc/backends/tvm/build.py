@@ -197,7 +197,7 @@ def _link(objects: Sequence[str], output: Path, on: Machine) -> None:
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         lines = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
-        # What a linker says comes before what its driver makes of it.
+        # The message of a linker comes before that of its driver.
         reason = "; ".join(lines[-3:])
         raise InputError(
             f"{found[0]} cannot link for {on.name}: {reason}; -o with .tar writes the objects"

@@ -152,7 +152,7 @@ class _Emitter:
         _check_types(graph)
         self.graph, self.arrange = graph, arrange
         self.image = layout_of(graph)
-        # What `stores.py` calls the kind of a page; others are of kind PAGE.
+        # The kinds of pages in `stores.py`; others are of kind PAGE.
         self.kinds: dict[SSAValue, int] = {}
         for argument in graph.arguments:
             new = graph.new_page(argument.index)

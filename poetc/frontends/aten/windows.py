@@ -34,7 +34,7 @@ class _Windows:
     def over(self, ndim: int) -> dict[str, Any]:
         """Arguments of `lax.reduce_window` for a tensor of that many dimensions."""
         outer = (1,) * (ndim - len(self.inner))
-        # What the last window reaches beyond the end: with ceil_mode more than the padding.
+        # The reach of the last window beyond the end: with ceil_mode more than the padding.
         after = (
             max((c - 1) * s + d * (k - 1) + 1 - n - p, 0)
             for n, k, s, p, d, c in zip(*self._each(), strict=True)

@@ -128,7 +128,7 @@ class RngBitGeneratorOp(ControlOp):
         index = Words(emit(IotaOp(TensorType(ui64, [count]), 0)), emit)
         index = index.shaped((*before, length, *behind)).repeated(dim, parts).first(form)
         if not self.is_threefry and len(counter) == 1:
-            # What XLA takes in place of the upper word.
+            # XLA takes this in place of the upper word.
             counter.append(key)
         words = [half for number in _advanced(counter, index) for half in number.halves()]
         generate = _threefry if self.is_threefry else _philox

@@ -39,7 +39,7 @@ def _apart(loop: affine.ForOp, store: Place, other: Place) -> bool:
     variables = [*store.starts, *common]
     inside = variables.index(loop.body.block.args[0])
     maps = list(zip(store.indices, other.indices, strict=True))
-    # What is reordered is in one tile, and in one iteration of the loops around.
+    # Reordered iterations are in one tile, and in one iteration of the loops around.
     fixed: set[SSAValue] = {*variables[:inside], *(v for v in variables if extent_of(v) <= 1)}
     same = all_pinned(maps, variables, fixed)
     return loop.body.block.args[0] in same or any(

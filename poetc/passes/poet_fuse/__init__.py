@@ -116,7 +116,7 @@ def _clashes(
 ) -> set[frozenset[SSAValue]]:
     """Pairs of an update and another value that cannot both be in the kernel of `group`."""
     if fuses(group.members[0].owner) is Fuses.LOOP:
-        # What one may update, `Flat` has seen to.
+        # `Flat` has seen to it that one may be updated.
         return set()
     reads = {member: set(storing.closure(member)[1]) for member in group.members}
     # A parameter that only its own update reads is read right before each store.

@@ -94,7 +94,7 @@ def verify_graph(graph: GraphOp) -> None:
 def _verify_kernels(graph: GraphOp) -> None:
     kernels = named_in(graph, FuncOp)
     for compute in graph.computes:
-        # That the kernel exists is verified with the operation.
+        # The existence of the kernel is verified with the operation.
         kernel = kernels.get(compute.kernel.string_value()) if compute.kernel else None
         if kernel is None:
             continue

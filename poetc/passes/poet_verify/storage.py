@@ -95,7 +95,7 @@ def _page_uses(graph: GraphOp) -> Iterator[_PageUse]:
             op = page.owner if isinstance(page.owner, Operation) else graph
             raise fault(op, f"{name_of(page)} has no offset in storage though buffers have one")
         if not isinstance(page, BlockArgument):
-            # That a new value has the offset of the old one is verified with the updates.
+            # The offset of a new value, that of the old one, is verified with the updates.
             maker = transfer_of(page) or page.owner
             if page not in new_pages:
                 # Transfers run in the order of their starts: between these it must be there.

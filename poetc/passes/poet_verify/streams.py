@@ -51,7 +51,7 @@ def verify_stream(stream: StreamOp) -> None:
 
 def _verify_tile(stream: StreamOp, op: TileOp) -> None:
     name = op.function.string_value()
-    # That it exists, and its types, are verified with the operation.
+    # Its existence and types are verified with the operation.
     function = named_in(stream, FuncOp)[name]
     what = f"{stream.where}: {op.name} @{name}"
     loops = [_loop_of(position) for position in op.positions]

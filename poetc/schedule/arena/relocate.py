@@ -97,7 +97,7 @@ def _possible(instance: Instance, steps: Sequence[Step], layout: Layout) -> list
 
     def use(v: int, s: int) -> None:
         last = used[v]
-        # What has just been paged in need not leave again.
+        # A tensor that has just been paged in need not leave again.
         if instance.pageable[v] and not (last >= 0 and isinstance(steps[last], PageIn)):
             there = instance.stored_at_start[v] or v in written
             price = instance.in_energy[v] + (0.0 if there else instance.out_energy[v])

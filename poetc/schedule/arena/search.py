@@ -382,7 +382,7 @@ class Valleys:
         inside = 0
         for t in range(a, b + 1):
             inside += change[t - a]
-            # What reaches over a wall lies above it: below, there is only what is inside, or holes.
+            # A buffer that reaches over a wall lies above it; those inside, or holes, are below.
             if inside + room[t] < depth:
                 return []
         best: list[_Move] | None = None

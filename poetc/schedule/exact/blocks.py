@@ -107,7 +107,7 @@ def block_rows(
     with ThreadPoolExecutor(threads) as pool:
         try:
             for found, work in pool.map(row, bounds):
-                # What began before the effort was at an end may be late.
+                # A solve that began before the effort was at an end may be late.
                 if effort.over:
                     break
                 effort.spend(work)

@@ -108,7 +108,7 @@ class Tight:
         if params.paths:
             paths = Paths(self.model, outcome.duals, self.lower, self.upper)
             low, high = np.union1d(low, paths.without(room)), np.union1d(high, paths.kept(room))
-        # What is in both says that there is no such point: one of them is enough for that.
+        # A column in both says that there is no such point: one of them is enough for that.
         high = np.setdiff1d(high, low).astype(int)
         self.upper[low] = self.lower[low]
         self.lower[high] = self.upper[high]
@@ -174,7 +174,7 @@ class _Uses:
         run = np.where(self.run == NONE, 1.0, x[self.run])
         # The first event makes the tensor, and any other that does is optional.
         made = np.cumsum(np.where(self.makes, run, 0.0))
-        # What was there at the moment, and what is made from then on: the least over the moments.
+        # The tensor kept at the moment, and runs that make it from then on: the least of all.
         moment = np.where(self.keep == NONE, np.inf, keep - made)
         least = np.minimum.accumulate(moment)
         supply = write + made[1:] + least[:-1]

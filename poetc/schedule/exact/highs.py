@@ -62,7 +62,7 @@ class LinearProgram:
         self.row_lower, self.row_upper = array("d"), array("d")
         self.starts, self.index, self.value = array("i", [0]), array("i"), array("d")
         self.offset = 0.0
-        # What each row belongs to; rows are added under the present `label`.
+        # The label of each row; rows are added under the present `label`.
         self.label, self.labels = -1, array("i")
 
     @property

@@ -133,7 +133,7 @@ class Knapsacks:
     def _way(self, k: int, way: Variant) -> int:
         """Units that a way to run an operation takes beside its inputs."""
         tensors = self.model.instance.tensors
-        # What replaces a tensor takes over its buffer.
+        # The result that replaces a tensor takes over its buffer.
         made = way.resident(self.model.instance.operations[k].outputs)
         new = sum(self.size[v] for v in made if tensors[v].replaces is None)
         return self._penalty(way.workspace_bytes) + new

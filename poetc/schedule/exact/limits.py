@@ -51,7 +51,7 @@ def limit_rows(model: SlotModel) -> None:
         upper = 1e3 if problem.deadline_ns is not None else INF
         makespan = lp.column(per_tick / model.scale, 0.0, upper, integer=False)
     if apart and model.hidden:
-        # What does not overlap takes time of its own.
+        # A transfer that does not overlap takes time of its own.
         net = runs | transfers
         for c, time in model.hidden.items():
             net[c] = net.get(c, 0.0) - time

@@ -333,7 +333,7 @@ class _Machine:
             if self.inputs[k] & ~state.in_ram:
                 continue
             done = state.done | 1 << k
-            # What is still there is freed first.
+            # Tensors that are still there are freed first.
             again = self.outputs[k] & state.in_ram
             made_bytes = self.bytes_of(self.outputs[k]) + operation.workspace_bytes
             made_bytes -= self.bytes_of(again)

@@ -108,7 +108,7 @@ class SlotModel:
         # Cost of one unit of the objective; the offset is in units as well.
         self.scale = (base or 1.0) / SCALE
         self._columns()
-        # What overlaps, None where that is not counted.
+        # The model of overlap, None where it is not counted.
         overlap = overlap and problem.dma and instance.params.overlap
         self.overlap = Overlap(self) if overlap else None
         memory = Knapsacks(self)

@@ -133,7 +133,7 @@ class Overlap:
                 kept = [keep] if keep != NONE else []
                 early = [self.early[s, v]] if gap.loads else []
                 if gap.loads:
-                    # What the run before the gap had in RAM has arrived.
+                    # The tensors that the run before the gap had in RAM have arrived.
                     begun = gap.begin is not None and keep == gap.begin.keep
                     arriving.append(column(s, early if begun else early + kept))
                 if gap.writes:

@@ -33,7 +33,7 @@ def budget(tight: Tight, goal: float, effort: Effort) -> Row | None:
         if lp.lower[write] >= 1:
             continue
         price[write] = (in_cost[v] + out_cost[v]) / model.scale
-        # What is written is read.
+        # A page that is written is read.
         loads = [use.load for use in model.events[v] if use.load != NONE]
         lp.row((write, *loads), (1, *[-1] * len(loads)), upper=0)
     if not any(price.values()):

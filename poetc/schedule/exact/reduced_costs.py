@@ -34,7 +34,7 @@ class Paths:
         self, model: SlotModel, duals: np.ndarray, lower: np.ndarray, upper: np.ndarray
     ) -> None:
         self.model, self.lower, self.upper = model, lower, upper
-        # What it costs at least to have a column at 1, and at 0. What is fixed costs nothing.
+        # The least cost of a column at 1, and at 0. A fixed column costs nothing.
         one = np.where(lower >= 1, 0.0, np.maximum(duals, 0.0))
         self.one: list[float] = np.where(upper <= 0, math.inf, one).tolist()
         self.zero: list[float] = np.where(upper <= 0, 0.0, np.maximum(-duals, 0.0)).tolist()

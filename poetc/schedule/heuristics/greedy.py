@@ -86,7 +86,7 @@ class _Greedy:
         self.size = [t.bytes for t in problem.tensors]
         ram = {v for v, t in enumerate(problem.tensors) if t.start is Place.RAM}
         stored = {v for v, there in enumerate(instance.stored_at_start) if there}
-        # What must be written in the end has its place on storage from the beginning.
+        # A tensor that must be written in the end has its place on storage from the beginning.
         stored_or_must = stored | {v for v, must in enumerate(instance.must_store) if must}
         self.state = _State(
             ram, sum(self.size[v] for v in ram), stored_or_must, instance.pages_of_end()

@@ -132,7 +132,7 @@ class _Graph:
     def __init__(self, problem: Problem) -> None:
         self.operations = problem.operations
         self.inputs = [tuple(dict.fromkeys(o.inputs)) for o in problem.operations]
-        # What is on storage is fetched by each operation that reads it: no order changes that.
+        # A tensor on storage is fetched by each operation that reads it, in any order.
         self.bytes = [0 if t.start is Place.STORAGE else t.bytes for t in problem.tensors]
         self.counts = _reader_counts(problem)
         self.readers = problem.readers()

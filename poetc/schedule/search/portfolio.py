@@ -131,7 +131,7 @@ class Large:
             other.within(effort)
             if search.params.ladder:
                 checkpointed(other, search.params.ladder_counts, 1.0)
-            # What blocks say does not depend on how many are solved at a time.
+            # The bound of blocks does not depend on how many are solved at a time.
             bounding.threads = search.params.threads
 
         self._together(lambda: bounding.tighten(effort), side, race=True)

@@ -85,7 +85,7 @@ class Search:
         self.log: list[str] = []
         # Bounds are of no interest beyond this.
         self.most_nj = math.inf
-        # What `portfolio` goes on from when it is given more time.
+        # The state that `portfolio` goes on from when it is given more time.
         self.large: Large | None = None
 
     @property

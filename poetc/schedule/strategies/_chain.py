@@ -15,7 +15,7 @@ from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Place
 from poetc.schedule.model.rebuild import Event, Load, Run
 
-# What depends on at most so many operations (a mask, a one-hot label) does not keep a cut from
+# A tensor of at most so many operations (a mask, a one-hot label) does not keep a cut from
 # being an articulation point: it is kept beside the one activation.
 SIDE_OPERATIONS = 3
 
@@ -202,7 +202,7 @@ def with_checkpoints(chain: Chain, chosen: Sequence[int]) -> list[Event]:
             emitter.run(k)
         if not stuck:
             return emitter.events
-        # What such an operation makes is kept, and so need not be recomputed.
+        # The results of such an operation are kept, and so need not be recomputed.
         held = {v for j in stuck for v in instance.operations[j].outputs}
         kept |= held
         dropped -= held

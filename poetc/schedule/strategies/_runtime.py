@@ -74,7 +74,7 @@ class Runtime:
                     safe[v] = max(stage, instance.replacer.get(v, instance.n))
         return safe
 
-    # What a subclass decides.
+    # A subclass decides this.
 
     def victim(self, candidates: list[int]) -> int:
         """The tensor in RAM to evict."""
@@ -153,7 +153,7 @@ class Runtime:
             k = stack[-1]
             missing = [v for v in instance.inputs[k] if v not in self.ram]
             if missing:
-                # What has to be made comes first, as that takes room.
+                # Results come first, as they take room.
                 v = min(missing, key=lambda v: v in self.stored)
                 producer = instance.producer[v]
                 if v in self.stored:
