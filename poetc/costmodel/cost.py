@@ -163,30 +163,23 @@ def least_cost(flops: int, device: Device) -> Cost:
 
 def pagein_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of reading `size_bytes` from storage; InputError if the device has none."""
-    storage = transfer_storage(device)
-    if device.profile is not None:
-        return _profiled_transfer(False, size_bytes, device, storage)
-    rate = storage.read_bytes_per_s
-    times_s = {"storage.read_latency_s": storage.read_latency_s}
-    times_s["storage.read_bytes_per_s"] = _seconds(_moved_bytes(size_bytes, storage), rate)
-    return _transfer(device, storage, times_s)
+    return _page_cost("read", size_bytes, device)
 
 
 def pageout_cost(size_bytes: int, device: Device) -> Cost:
     """Cost of writing `size_bytes` to storage; InputError if the device has none."""
+    return _page_cost("write", size_bytes, device)
+
+
+def _page_cost(way: str, size_bytes: int, device: Device) -> Cost:
     storage = transfer_storage(device)
-    if device.profile is not None:
-        return _profiled_transfer(True, size_bytes, device, storage)
-    rate = storage.write_bytes_per_s
-    times_s = {"storage.write_latency_s": storage.write_latency_s}
-    times_s["storage.write_bytes_per_s"] = _seconds(_moved_bytes(size_bytes, storage), rate)
+    if (profile := device.profile) is not None:
+        amount = profile.transfers.expected(way == "write", content_bytes(size_bytes))
+        return _transfer(device, storage, _profiled(amount, device))
+    latency, rate = f"{way}_latency_s", f"{way}_bytes_per_s"
+    seconds = _seconds(_moved_bytes(size_bytes, storage), getattr(storage, rate))
+    times_s = {f"storage.{latency}": getattr(storage, latency), f"storage.{rate}": seconds}
     return _transfer(device, storage, times_s)
-
-
-def _profiled_transfer(out: bool, size_bytes: int, device: Device, storage: Storage) -> Cost:
-    assert device.profile is not None
-    amount = device.profile.transfers.expected(out, content_bytes(size_bytes))
-    return _transfer(device, storage, _profiled(amount, device))
 
 
 def transfer_storage(device: Device) -> Storage:

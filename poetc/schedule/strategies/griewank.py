@@ -48,12 +48,6 @@ def griewank(search: Search) -> bool:
     return True
 
 
-def forward_steps(length: int, checkpoints: int) -> int:
-    """t(l, c) above."""
-    r = _repetitions(length, checkpoints)
-    return r * length - (comb(checkpoints + r, checkpoints + 1) if r else 0)
-
-
 def _repetitions(length: int, checkpoints: int) -> int:
     """The least r with l <= β(c, r): no step runs forward more often."""
     r = 0
