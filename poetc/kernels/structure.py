@@ -1,4 +1,4 @@
-"""Which functions are equal."""
+"""Keys that equal functions share."""
 
 from __future__ import annotations
 

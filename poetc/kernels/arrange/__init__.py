@@ -27,7 +27,7 @@ class Ways:
         """By the copies of each loop; None where results may not take over buffers as before."""
 
     def best(self, price: float, keeps: bool = False) -> func.FuncOp:
-        """What `arranged` gives, which belongs to this object."""
+        """The function of `arranged`, which belongs to this object."""
         if is_sequential(self.function):
             return self.function
         plain = self.choice.plain
@@ -61,7 +61,7 @@ class KnownWays:
         self.known: dict[Hashable, Ways] = {}
 
     def of(self, function: func.FuncOp, machine: Machine) -> Ways:
-        """Those of a kernel, of which there is a copy."""
+        """The ways of a kernel, which keep a copy of it."""
         key = machine, structure(function)
         if key not in self.known:
             self.known[key] = Ways(function.clone(), machine)

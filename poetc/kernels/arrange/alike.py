@@ -14,7 +14,7 @@ get slower where time and size count the same: those that are alike share code."
 
 
 def cold(times: Sequence[float]) -> list[bool]:
-    """Which of the kernels, that take so much time in a step, may be slower."""
+    """For each kernel, from its time in a step, whether it may become slower."""
     left = COLD_SHARE * sum(times)
     found = [False] * len(times)
     for k in sorted(range(len(times)), key=lambda k: times[k]):

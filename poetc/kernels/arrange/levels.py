@@ -45,12 +45,12 @@ class Accesses:
     """Instructions of each access."""
 
     def count(self, copies: Sequence[int]) -> int:
-        """Those that remain of copies, as what is at one address is loaded once."""
+        """The accesses that remain of copies, as one address is accessed once."""
         return self.places(copies, 1)[0]
 
     def places(self, copies: Sequence[int], together: int) -> tuple[int, int]:
-        """The loads of `count`, and the instructions that they take if each loads so many
-        floats."""
+        """The accesses of `count`, and the instructions that they take if each does so many of
+        them."""
         if self.steps is None:
             count = count_of(self.loops, copies) * len(self.distances)
             return count, count

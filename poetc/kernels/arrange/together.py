@@ -75,7 +75,7 @@ def _ways(block: Block, most: int) -> Iterator[tuple[Loads, list[Operation]]]:
 
 
 def _groups(places: Iterable[Mapping[int, Access]], most: int) -> list[Sequence[Access]]:
-    """What one instruction does, of accesses by where they are."""
+    """The groups of accesses that one instruction does, from accesses by their places."""
     return [
         [accesses[first + i] for i in range(length)]
         for accesses in places
