@@ -423,12 +423,15 @@ TILES = ("stream", "block")
 
 
 def check_search(options: SearchOptions) -> None:
-    """Raises InputError for a `stop` and a number of `threads` that there are not: passes and
-    callers in Python give what they like."""
+    """Raises InputError for a `stop` and a number of `threads` that there are not, and for a time
+    limit and a gap that are none: passes and callers in Python give what they like."""
     for name in ("stop", "threads"):
         choices, given = OPTIONS[name].choices or (), getattr(options, name)
         if str(given) not in choices:
             raise InputError(f"{name} is {' or '.join(choices)}, not {given}")
+    for name, number in (("time_limit", options.time_limit_s), ("gap", options.gap)):
+        if not number >= 0:
+            raise InputError(f"{name} is a number from 0 on, not {number}")
 
 
 def search_fields(options: SearchOptions) -> dict[str, Any]:

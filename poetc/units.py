@@ -86,6 +86,16 @@ def parse_fraction(text: str, option: str) -> float:
     return value
 
 
+def check_limit(value: int, name: str) -> int:
+    """`value`, if it can be a limit in bytes or nanoseconds, as passes and callers in Python give
+    it; raises InputError naming it if not."""
+    if value <= 0:
+        raise InputError(f"{name} must be more than zero, not {value}")
+    if value > _LARGEST:
+        raise InputError(f"{name} must be at most {_LARGEST}")
+    return value
+
+
 def format_bytes(count: int) -> str:
     """`12,345 B`, with KiB or MiB beside it where that reads better."""
     for unit, size in (("MiB", 1024**2), ("KiB", 1024)):

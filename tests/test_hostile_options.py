@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from poetc.backends.plan.codec import identity_of
 from poetc.cli import compile, image, main, profile
 from poetc.cli.arguments import MAY_BE_EMPTY, Parser
+from poetc.universe import UNIVERSE
 
 ROOT = Path(__file__).parent.parent
 SMALL = """\
@@ -132,3 +134,46 @@ def test_examples_without_their_extra(script: str, lacks: str, tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1 and f"pip install 'poetc[{lacks}" in done.stderr
+
+
+NUMBERS_OF_PASSES = [
+    (name, field.name)
+    for name, of in UNIVERSE.all_passes.items()
+    for field in fields(of())
+    if any(kind in str(field.type).split(" | ") for kind in ("int", "float"))
+]
+STEP = (
+    "stablehlo-simplify,stablehlo-to-poet,poet-fuse,poet-lower-kernels,"
+    "poet-annotate{device=nrf52840},poet-order,poet-schedule{ram=4096 device=nrf52840},"
+    "poet-plan-transfers{device=nrf52840},poet-plan-memory,poet-read-ahead{device=nrf52840}"
+)
+
+
+@pytest.mark.parametrize(("name", "field"), NUMBERS_OF_PASSES)
+def test_hostile_numbers_of_passes(name: str, field: str, tmp_path: Path) -> None:
+    """Numbers that are no limit, nor an alignment, nor a time: a line says so, or it works."""
+    source = tmp_path / "step.mlir"
+    source.write_text(SMALL)
+    before = STEP.split(",")
+    if name == "poet-pair":
+        before = before[:3]
+    elif name not in ("poet-plan-memory", "poet-read-ahead"):
+        before = before[:6]
+    else:
+        before = before[: next(n for n, each in enumerate(before) if each.startswith(name))]
+    given = {"ram": 4096, "device": "nrf52840"}
+    own = {each.name for each in fields(UNIVERSE.all_passes[name]())} & given.keys()
+    refused = 0
+    for number in ("-1", "0", "3", str(2**62 + 1), str(2**80), str(10**30), "nan", "-1.0"):
+        asked = {**{key: given[key] for key in own}, field: number}
+        words = " ".join(f"{key}={value}" for key, value in asked.items())
+        passes = ",".join([*before, f"{name}{{{words}}}"])
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
+            status = main([str(source), f"--passes={passes}"])
+        assert status in (0, 2, 3, 4), (words, said.getvalue())
+        refused += status == 2
+    assert refused, "any number is accepted"
+
+
+def test_there_are_numbers_of_passes() -> None:
+    assert {("poet-pair", "ram"), ("poet-stream", "align")} <= set(NUMBERS_OF_PASSES)

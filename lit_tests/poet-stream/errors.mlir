@@ -4,7 +4,7 @@
 
 // CHECK: fits into 560 B
 // CHECK-SAME: that includes 512 B for a block of a page
-// RAM: ram is a number of bytes, not -4
+// RAM: ram must be more than zero, not -4
 // TWICE: graph @main is scheduled already
 
 // The result is in RAM at the end.

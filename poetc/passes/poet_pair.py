@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from poetc.errors import InputError
 from poetc.ir.graph import graphs
 from poetc.planning.pairs import join_pairs
+from poetc.units import check_limit
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class PoetPairPass(ModulePass):
     ram: int
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Raises InputError where kernels are lowered or scheduled already."""
+        """Raises InputError where kernels are lowered or scheduled already, and for a `ram` that
+        is none."""
+        check_limit(self.ram, "ram")
         for graph in graphs(op):
             if graph.is_scheduled or any(c.kernel is not None for c in graph.computes):
                 raise InputError("poet-pair runs before poet-lower-kernels")

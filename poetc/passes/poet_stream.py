@@ -16,12 +16,13 @@ from xdsl.passes import ModulePass
 
 from poetc.budget import Budget
 from poetc.costmodel.device import load_device
-from poetc.errors import InputError
 from poetc.ir.graph import ALIGN_BYTES, graphs
 from poetc.options import default
 from poetc.page import BLOCK_BYTES, check_block_bytes
+from poetc.planning.memory import check_align
 from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions
+from poetc.units import check_limit
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,8 @@ class PoetStreamPass(ModulePass):
     @property
     def options(self) -> ScheduleOptions:
         """The options of the schedule. Raises InputError for numbers that mean nothing."""
-        if self.ram < 0:
-            raise InputError(f"ram is a number of bytes, not {self.ram}")
-        if self.align < 1 or self.align & (self.align - 1):
-            raise InputError(f"align is a power of two, not {self.align}")
+        check_limit(self.ram, "ram")
+        check_align(self.align)
         check_block_bytes(self.block, "block")
         return ScheduleOptions(
             budget=Budget(self.ram + self.block, block_bytes=self.block),

@@ -22,6 +22,7 @@ from poetc.ir.poet import (
 from poetc.schedule.arena.check import ArenaError, check_packing
 from poetc.schedule.arena.memory import MemoryPlan, lay_out, plan_memory
 from poetc.schedule.model.errors import ScheduleError
+from poetc.units import check_limit
 
 PLANNED = "planned"
 """Attribute of a graph between poet-schedule and poet-plan-memory: the offset of each buffer, which
@@ -50,8 +51,9 @@ def plan_graph_memory(
     name = f"graph @{graph.sym_name.data}"
     if not graph.is_scheduled:
         raise InputError(f"{name} is not scheduled")
-    if align < ALIGN_BYTES or align & (align - 1):
-        raise InputError(f"align must be a power of two and at least {ALIGN_BYTES}, not {align}")
+    check_align(align)
+    if unit is not None:
+        check_limit(unit, "unit")
     given = unit is not None
     if unit is None:
         unit = graph.storage_unit or DEFAULT_WRITE_UNIT_BYTES
@@ -91,6 +93,13 @@ def plan_graph_memory(
     write_memory_plan(view, plan, unit)
     graph.attributes.pop(PLANNED, None)
     return plan
+
+
+def check_align(align: int) -> int:
+    """`align`, if tensors can have it as alignment in bytes; raises InputError if not."""
+    if align < ALIGN_BYTES or align & (align - 1):
+        raise InputError(f"align must be a power of two and at least {ALIGN_BYTES}, not {align}")
+    return check_limit(align, "align")
 
 
 def _planned(graph: GraphOp, view: GraphView, align: int) -> tuple[int, ...] | None:

@@ -22,6 +22,7 @@ from poetc.schedule.heuristics.reorder import permuted
 from poetc.schedule.model.clock import Clock, Effort
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Compute, Problem, Step
+from poetc.units import check_limit
 
 NO_LIMIT = Budget(None)
 
@@ -125,8 +126,8 @@ def problem_view(
             "poet-schedule"
         )
     for name, limit in (("ram", options.arena_bytes), ("deadline", options.deadline_ns)):
-        if limit is not None and limit <= 0:
-            raise InputError(f"{name} must be more than zero, not {limit}")
+        if limit is not None:
+            check_limit(limit, name)
     device = options.device
     store_params = options.params == "storage"
     if store_params and (device is None or device.storage is None):
