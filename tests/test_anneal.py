@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from outcomes import must_reach, reached
-from schedule_problems import problems
+from schedule_problems import problems, random_problem
 
+from poetc.schedule.exact.bounds import time_needed
 from poetc.schedule.exact.machine import in_time
 from poetc.schedule.heuristics.anneal import annealed
 from poetc.schedule.model.checker import replay
 from poetc.schedule.model.clock import Effort
+from poetc.schedule.model.errors import InfeasibleProblem
 from poetc.schedule.model.instance import Instance
 from poetc.schedule.model.problem import Problem
+from poetc.schedule.search import first
+from poetc.schedule.solve import solve
 
 LATE_NS = 10**6
 """More than any of these problems takes."""
@@ -69,3 +74,21 @@ def test_all_limits_are_kept(problem: Problem) -> None:
     if steps is not None:
         replay(instance.problem, steps)
         reached("met")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [10, 61])
+def test_what_no_schedule_meets_is_refused_before_anything_is_annealed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deadline that is a nanosecond too early for all states, in some order, and for no bound."""
+    problem = random_problem(Random(seed), max_operations=5)
+    late = replace(problem, dma=True, deadline_ns=LATE_NS, storage_bytes=None)
+    best = in_time(Instance(late, remat=False), Effort())
+    assert best.proven and best.steps is not None
+    early = replace(late, deadline_ns=replay(late, best.steps).makespan_ns - 1)
+    assert time_needed(Instance(early, remat=False)) <= early.deadline_ns
+    monkeypatch.setattr(first, "annealed", lambda *_: pytest.fail("annealed before the proof"))
+    with pytest.raises(InfeasibleProblem) as refused:
+        solve(early, remat=False, time_limit_s=400.0, effort_s=20.0)
+    assert refused.value.any_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from poetc.schedule.exact import bounds
+from poetc.schedule.exact import bounds, machine
 from poetc.schedule.heuristics.anneal import annealed
 from poetc.schedule.heuristics.greedy import greedy, priorities
 from poetc.schedule.heuristics.repair import repair
@@ -69,20 +69,29 @@ def _time_weights(instance: Instance) -> list[float]:
     return [0.0, per_ns, 10 * per_ns]
 
 
-def in_time(search: Search) -> None:
+def in_time(search: Search) -> bool:
     """Looks for any schedule that meets a deadline, in any order, where none does and transfers run
-    beside computing."""
+    beside computing; True when it is proven that there is none."""
     instance, params, problem = search.instance, search.params, search.instance.problem
-    late = search.steps is None and problem.dma and problem.deadline_ns is not None
-    if not late or not params.anneal:
-        return
-    for seed in range(params.anneal_turns):
+    if search.steps is not None or not problem.dma or problem.deadline_ns is None:
+        return False
+    if params.machine:
+        # A small part of what an impossible deadline would take otherwise.
+        found = machine.in_time(instance, search.part(params.machine_share, params.machine_work))
+        search.none_in_time = found.proven and found.steps is None
+        if found.steps is not None:
+            search.adopt(found.steps, instance.base_energy)
+            search.note(f"schedule {search.energy_nj} nJ of all states")
+        if found.steps is not None or found.proven:
+            return search.none_in_time
+    for seed in range(params.anneal_turns if params.anneal else 0):
         effort = search.part(params.anneal_share, params.anneal_work)
         steps = annealed(instance, effort, seed)
         if steps is not None:
             search.adopt(steps, instance.base_energy)
             search.note(f"schedule {search.energy_nj} nJ annealed")
-            return
+            break
+    return False
 
 
 def repaired(

@@ -299,8 +299,8 @@ def refuse(search: Search, strategy: str) -> None:
     least = least_ram(instance, _seconds(search))
     enough = problem.ram_bytes is None or (least.known or math.inf) <= problem.ram_bytes
     if enough and problem.deadline_ns is not None:
-        any_order = False
-        if strategy == "auto" and problem.dma and search.params.machine:
+        any_order = search.none_in_time
+        if strategy == "auto" and problem.dma and search.params.machine and not any_order:
             # A proof is of use however soon others want the time, but they get most of it.
             left = search.until - search.clock.work
             if search.patient_until < math.inf:

@@ -254,7 +254,8 @@ class _Orders:
         if self.small or self.paging:
             # With page-ins another order seldom saves much, and its bound takes long.
             proven = self._within(self.params.given_share, given, self._begin)
-            first.in_time(self.search)
+            if first.in_time(self.search):
+                return True
             if proven or given.optimal:
                 return self._in_further_orders(proven)
         else:

@@ -82,6 +82,8 @@ class Search:
         self.report: Report | None = None
         # The makespan of the fastest schedule known of those that miss the deadline.
         self.fastest_ns: int | None = None
+        # It is proven that no schedule in any order meets the deadline.
+        self.none_in_time = False
         self.log: list[str] = []
         # Bounds are of no interest beyond this.
         self.most_nj = math.inf
