@@ -86,8 +86,9 @@ def test_what_no_schedule_meets_is_refused_before_anything_is_annealed(
     late = replace(problem, dma=True, deadline_ns=LATE_NS, storage_bytes=None)
     best = in_time(Instance(late, remat=False), Effort())
     assert best.proven and best.steps is not None
-    early = replace(late, deadline_ns=replay(late, best.steps).makespan_ns - 1)
-    assert time_needed(Instance(early, remat=False)) <= early.deadline_ns
+    early_ns = replay(late, best.steps).makespan_ns - 1
+    early = replace(late, deadline_ns=early_ns)
+    assert time_needed(Instance(early, remat=False)) <= early_ns
     monkeypatch.setattr(first, "annealed", lambda *_: pytest.fail("annealed before the proof"))
     with pytest.raises(InfeasibleProblem) as refused:
         solve(early, remat=False, time_limit_s=400.0, effort_s=20.0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from poetc.kernels.slices import NotTileable
 from poetc.kernels.tiles import nest_loops, tile
 from poetc.options import Given
 from poetc.pipeline import front_passes, run_passes
+from poetc.planning import problem
 from poetc.planning.attempts import Attempts
 from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, problem_view
@@ -161,6 +163,32 @@ def test_what_is_known_is_enough(program: Program) -> None:
     least = least_ram_in_tiles(lowered(program.text), options(None))
     assert least.known_bytes is not None and least.bound_bytes <= least.known_bytes
     plan_graph(lowered(program.text), options(least.known_bytes - BLOCK))
+
+
+@pytest.mark.slow
+def test_each_kernel_has_a_way_when_the_time_for_ways_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kernel that does not fit as it is would be left without one, and the step without a
+    schedule, however much time there is for that."""
+    monkeypatch.setattr(problem, "VARIANTS_SHARE", 0.0)
+    asked = options(2048)
+    found = problem_view(lowered(Path(GESTURE).read_text()), asked)
+    assert found.left_out
+    streamed = 0
+    for k, operation in enumerate(found.problem.operations):
+        own = {*operation.inputs, *operation.outputs}
+        ways = [(frozenset[int](), operation.workspace_bytes)]
+        ways += [(way.streamed, way.workspace_bytes) for way in operation.variants]
+        streamed += len(ways) - 1
+        size = [tensor.bytes for tensor in found.problem.tensors]
+        saved = share(found.problem, k, set(operation.inputs), set(operation.outputs))
+        shared = sum(size[o] for o, _ in saved)
+        each = [sum(size[v] for v in own - apart) + bytes for apart, bytes in ways]
+        assert min(each[0] - shared, *each[1:], math.inf) <= 2048
+    assert streamed
+    report = plan_graph(lowered(Path(GESTURE).read_text()), asked)
+    assert report.use.peak_bytes <= 2048
 
 
 @pytest.mark.slow

@@ -85,15 +85,26 @@ def place_in_list(load: affine.LoadOp, known: Mapping[SSAValue, Index]) -> Index
     return place
 
 
-def _looked_up(
-    function: func.FuncOp, numbers: Sequence[int], streamed: frozenset[int]
-) -> Iterator[memref.LoadOp]:
-    """Loads from the `streamed` buffers at positions from memory."""
+def looked_up(nest: Nest) -> frozenset[int]:
+    """The buffers of a kernel that a nest reads at positions from memory."""
+    loads = _lookups(nest.function)
+    return frozenset(nest.buffers[buffer.index] for _, buffer in loads)
+
+
+def _lookups(function: func.FuncOp) -> Iterator[tuple[memref.LoadOp, BlockArgument]]:
+    """Loads at positions from memory, and what they read."""
     for op in function.walk():
         if not isinstance(op, memref.LoadOp) or not isinstance(op.memref, BlockArgument):
             continue
-        if numbers[op.memref.index] in streamed and not all(map(_is_affine, op.indices)):
-            yield op
+        if not all(map(_is_affine, op.indices)):
+            yield op, op.memref
+
+
+def _looked_up(
+    function: func.FuncOp, numbers: Sequence[int], streamed: frozenset[int]
+) -> Iterator[memref.LoadOp]:
+    """Those of them that read `streamed` buffers."""
+    return (op for op, buffer in _lookups(function) if numbers[buffer.index] in streamed)
 
 
 def _picked(

@@ -29,6 +29,10 @@ NO_LIMIT = Budget(None)
 VARIANTS_SHARE = 0.5
 """The share of the time limit in which ways to run kernels in tiles are looked for."""
 
+LEAST_SHARE = 0.8
+"""The same for one way to run each kernel that does not fit as it is: without it, there is no
+schedule."""
+
 
 @dataclass(frozen=True)
 class ScheduleOptions(SearchOptions):
@@ -155,8 +159,8 @@ def problem_view(
         return view
     assert device is not None
     known = options.known_tiles or KnownTiles()
-    effort = options.part(VARIANTS_SHARE)
-    return with_variants(view, device, options.arena_bytes, options.align, known, effort)
+    efforts = options.part(VARIANTS_SHARE), options.part(LEAST_SHARE)
+    return with_variants(view, device, options.arena_bytes, options.align, known, *efforts)
 
 
 def deadline_of(graph: GraphOp, deadline: Deadline | None) -> int | None:

@@ -100,10 +100,10 @@ def built_candidate(
     return candidate_of(splits, step_of(*built))
 
 
-def spend_building(module: ModuleOp, asked: ScheduleOptions) -> None:
-    """Counts the work of making poet IR."""
+def spend_building(module: ModuleOp, asked: ScheduleOptions, work: float = BUILD) -> None:
+    """Counts the work of making poet IR, of so much for each operation."""
     if asked.clock is not None:
-        asked.clock.work += BUILD * sum(1 for _ in module.walk())
+        asked.clock.work += work * sum(1 for _ in module.walk())
 
 
 def split_candidate(source: Source, splits: tuple[Split, ...]) -> Candidate:

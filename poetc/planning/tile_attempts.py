@@ -16,6 +16,10 @@ from poetc.planning.split_source import spend_building
 from poetc.planning.tiles import Step, Tiles, least_ram_in_tiles, unproven
 from poetc.planning.unscheduled import remedies
 
+BUILD = 5e-5
+"""Work of making the step that tiles are made of, whose kernels are known from the step with whole
+ones, for each operation that it has then."""
+
 LEAST_SHARE = 0.2
 """Share of the time that is left for the least RAM that kernels in tiles need."""
 
@@ -106,7 +110,7 @@ class TileAttempts:
         copy, and no work, but for the first time."""
         step = self.tiles.build(pairs)
         if not self.tiles.known[pairs].kernels:
-            spend_building(step.module, self.all.asked)
+            spend_building(step.module, self.all.asked, BUILD)
         return step
 
     def _in_pairs(self, step: Step, size: int, others: int) -> bool:

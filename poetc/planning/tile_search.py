@@ -17,7 +17,7 @@ from poetc.ir.buffers import element_bytes
 from poetc.kernels.access import STORES
 from poetc.kernels.analysis import STARTS, buffer_bytes, buffers
 from poetc.kernels.distribute import Distributed, Nest, distribute
-from poetc.kernels.positions import with_positions
+from poetc.kernels.positions import looked_up, with_positions
 from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
 from poetc.schedule.arena.pack import round_up
@@ -111,7 +111,8 @@ class KernelTiles:
         able = range(count) if self.distributed.nests else ()
         self.streamable = frozenset(able) - self._stay()
         self._nests: dict[tuple[Nest, ...], _LoopTiles] = {}
-        self._listed: dict[frozenset[int], Distributed] = {}
+        self._tables = frozenset().union(*map(looked_up, self.distributed.nests))
+        self._listed = {frozenset[int](): self.distributed}
         self._found: dict[tuple[frozenset[int], int], TiledKernel | None] = {}
 
     def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledKernel | None:
@@ -215,10 +216,11 @@ class KernelTiles:
 
     def _with_lists(self, streamed: frozenset[int]) -> Distributed:
         """The nests of the kernel, with lists of positions in what is on storage."""
-        if streamed not in self._listed:
+        tables = streamed & self._tables
+        if tables not in self._listed:
             count = len(self.kernel.body.block.args)
-            self._listed[streamed] = with_positions(self.distributed, streamed, count)
-        return self._listed[streamed]
+            self._listed[tables] = with_positions(self.distributed, tables, count)
+        return self._listed[tables]
 
     def _fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledKernel | None:
         listed = self._with_lists(streamed)

@@ -50,9 +50,7 @@ class Tiles:
     possible: bool
     block_bytes: int | None
     build: Callable[[bool], Step]
-    known: tuple[KnownTiles, KnownTiles] = field(
-        default_factory=lambda: (KnownTiles(), KnownTiles())
-    )
+    known: tuple[KnownTiles, KnownTiles] = field(default_factory=lambda: _known_of_two())
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -75,6 +73,12 @@ class Tiles:
             known_tiles=self.known[pairs],
         )
         return replace(step, asked=asked)
+
+
+def _known_of_two() -> tuple[KnownTiles, KnownTiles]:
+    """What is known of two steps with the same kernels, before anything is."""
+    one = KnownTiles()
+    return one, KnownTiles(both=one.both)
 
 
 def step_of(module: ModuleOp, asked: ScheduleOptions) -> Step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -21,6 +21,7 @@ from poetc.ir.poet import ComputeOp, CostAttr, GraphOp, RunOp, StreamOp
 from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import buffers, may_alias
 from poetc.kernels.arrange.tile_functions import lowered_kernels
+from poetc.kernels.structure import structure
 from poetc.kernels.tiles import Tiled
 from poetc.planning.tile_code import TileCode
 from poetc.planning.tile_loops import stream_of
@@ -48,10 +49,20 @@ _WAYS = 4
 @dataclass(frozen=True)
 class KnownTiles:
     """The known tiles and tile code of the kernels of a step on one device, by the names of the
-    kernels. All searches of the step share them."""
+    kernels. All searches of the step share them, and those of another step with the same kernels
+    the tiles of `both`, by the names and the structure of the kernels."""
 
     kernels: dict[str, KernelTiles] = field(default_factory=dict)
     codes: dict[str, TileCode] = field(default_factory=dict)
+    both: dict[Hashable, KernelTiles] = field(default_factory=dict)
+
+    def add(self, name: str, lowered: FuncOp, costs: SliceCosts) -> None:
+        """Adds a kernel, which stays as it is."""
+        key = name, structure(lowered)
+        if key not in self.both:
+            # The module may lose the function, once its graph is scheduled.
+            self.both[key] = KernelTiles(lowered.clone(), costs)
+        self.kernels[name] = self.both[key]
 
 
 def with_variants(
@@ -61,26 +72,35 @@ def with_variants(
     align: int,
     known: KnownTiles,
     effort: Effort,
+    least: Effort,
 ) -> GraphView:
     """`view`, of an unscheduled graph whose kernels are lowered, with variants that run within
     `ram_bytes` at the costs of `device`; without a limit with those that need as little RAM as is
     known to be possible, where it is they that need most, whatever they cost. Where the `effort` is
-    over before, some are left out. Raises InputError where it has no storage."""
+    over before, some are left out; operations that need one have one until the effort `least` is
+    over. Raises InputError where it has no storage."""
     made = _Variants(view, device, slice_costs(device), align, known, effort)
     any_tiles = made.least_problem(ram_bytes)
     instance = Instance(any_tiles)
     needed_bytes, _ = ram_needed_in_any_order(instance)
     in_time = time_needed(instance) <= (any_tiles.deadline_ns or math.inf)
-    turns: deque[Iterator[bool]] = deque()
+    turns: dict[int, Iterator[bool]] = {}
     if ram_bytes is None or (needed_bytes <= ram_bytes and in_time):
         # Else there is no schedule in any tiles.
-        turns.extend(made.offers(k, ram_bytes, needed_bytes) for k in range(instance.n))
-    while turns and not effort.over:
-        # One way of each operation after the other, so that each has some when the effort is over.
-        turn = turns.popleft()
+        turns = {k: made.offers(k, ram_bytes, needed_bytes) for k in range(instance.n)}
+    for k, turn in turns.items():
+        whole_bytes = made.resident_bytes(k, frozenset(), shared=True)
+        whole_bytes += view.problem.operations[k].workspace_bytes
+        is_large = ram_bytes is not None and whole_bytes > ram_bytes
+        if is_large and (least.over or not next(turn, False)):
+            break
+    # One way of each operation after the other, so that each has some when the effort is over.
+    waiting = deque(turns.values())
+    while waiting and not effort.over:
+        turn = waiting.popleft()
         if next(turn, False):
-            turns.append(turn)
-    made.view = replace(view, any_tiles=any_tiles, left_out=bool(turns))
+            waiting.append(turn)
+    made.view = replace(view, any_tiles=any_tiles, left_out=bool(waiting))
     return made.tiled()
 
 
@@ -224,16 +244,16 @@ class _Variants:
             self.effort.spend(kernel.work - before)
 
         every = frozenset(streamable)
-        whole_bytes = self._resident_bytes(k, frozenset(), shared=True) + operation.workspace_bytes
+        whole_bytes = self.resident_bytes(k, frozenset(), shared=True) + operation.workspace_bytes
         if every and whole_bytes > least_bytes:
-            front(every, least_bytes - self._resident_bytes(k, every, shared=True), None)
+            front(every, least_bytes - self.resident_bytes(k, every, shared=True), None)
             yield True
         if ram_bytes is None:
             return
         for streamed in self._sets(operation, positions, streamable, kernel, ram_bytes):
             # In place results take no room, where what they replace dies; or they do.
             for count, shared in ((_WAYS, True), (1, False)):
-                front(streamed, ram_bytes - self._resident_bytes(k, streamed, shared), count)
+                front(streamed, ram_bytes - self.resident_bytes(k, streamed, shared), count)
             yield True
 
     def _undominated(self, k: int, found: Sequence[_Way]) -> tuple[_Way, ...]:
@@ -242,7 +262,7 @@ class _Variants:
         tensors, operation = self.view.problem.tensors, self.view.problem.operations[k]
 
         def needed(variant: Variant) -> int:
-            resident_bytes = self._resident_bytes(k, variant.streamed, shared=False)
+            resident_bytes = self.resident_bytes(k, variant.streamed, shared=False)
             return variant.workspace_bytes + resident_bytes
 
         def better(one: Variant, other: Variant) -> bool:
@@ -278,7 +298,7 @@ class _Variants:
             tiled.written_bytes,
         )
 
-    def _resident_bytes(self, k: int, streamed: frozenset[int], shared: bool) -> int:
+    def resident_bytes(self, k: int, streamed: frozenset[int], shared: bool) -> int:
         """The bytes of the tensors of operation `k` that are not streamed. If buffers are `shared`,
         all inputs die there and results take over their buffers; else only new values of parameters
         take over buffers."""
@@ -319,8 +339,7 @@ class _Variants:
             return None
         lowered, price = self.lowered.get(name, (function, None))
         if name not in self.known.kernels:
-            # The module may lose the function, once its graph is scheduled.
-            self.known.kernels[name] = KernelTiles(lowered.clone(), self.costs)
+            self.known.add(name, lowered, self.costs)
         if name not in self.known.codes:
             whole = compute.cost or CostAttr(0)
             self.known.codes[name] = TileCode.of(function, whole, self.device, price)
