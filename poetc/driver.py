@@ -23,6 +23,7 @@ from poetc.ir.symbols import named_in
 from poetc.kernels.known import KernelContext
 from poetc.options import default
 from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass, arrange_alike, names_by_key
+from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_pair import PoetPairPass
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
@@ -479,7 +480,7 @@ class SplitSource:
         simplified = len(self._simplify_passes())
         for step in passes[simplified:-1]:
             step.apply(self.ctx, copy)
-            if isinstance(step, StableHLOSplitPass) and late(copy):
+            if isinstance(step, StableHLOSplitPass | PoetFusePass) and late(copy):
                 return None
         graph = step_of(copy, ScheduleOptions()).graph
         known = options.with_program(copy, graph)
