@@ -1,6 +1,7 @@
 """Arranged kernels against those they were made of: the same operations, in the same order, for
 each element; and the same bits from C."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from poetc.backends.c.printer import Signature, print_function
+from poetc.ir import mathlib
 from poetc.ir.text import module_text, parse_module
 from poetc.kernels.access import linear_address
 from poetc.kernels.addresses import extent
@@ -26,9 +28,9 @@ from poetc.kernels.arrange.alike import shared_code
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
-from poetc.kernels.arrange.pieces import pieces
 from poetc.kernels.lanes import lanes_of
 from poetc.kernels.lower import lower_kernel
+from poetc.kernels.pieces import pieces
 from poetc.kernels.together import Group, accesses_together
 
 MACHINE = Machine()
@@ -75,9 +77,20 @@ def test_copies_of_any_loops(seed: int, data: st.DataObject):
 
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from([1, 2, 4]), st.integers(12, 32))
-def test_what_is_chosen(seed: int, load_floats: int, registers: int):
-    machine = replace(MACHINE, load_floats=load_floats, registers=registers)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([(1, 1, 0), (2, 1, 0), (4, 1, 0), (1, 4, 10), (1, 8, 10)]),
+    st.integers(12, 32),
+)
+def test_what_is_chosen(seed: int, core: tuple[int, int, int], registers: int):
+    load_floats, lanes, latency = core
+    machine = replace(
+        MACHINE,
+        load_floats=load_floats,
+        lanes=lanes,
+        latency_instructions=latency,
+        registers=registers,
+    )
     for function in kernels(seed):
         if not any(op.name.startswith("memref.") for op in function.walk()):
             new = arranged(function, machine)
@@ -465,7 +478,7 @@ def test_pieces(addresses: list[int], expected: list[tuple[int, int]]):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (2, 5, 33), *more((3, 8, 7), (4, 32, 96))])
-@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("across", [False, True])
 def test_sums_in_lanes(m: int, n: int, k: int, lanes: int, across: bool):
     """Sums of lanes are those of one number each, whether these are side by side or not."""
@@ -477,12 +490,13 @@ def test_sums_in_lanes(m: int, n: int, k: int, lanes: int, across: bool):
         text = text.replace("%b[%r, %j]", "%b[%j, %r]")
         args[1] = floats(rng, n, k)
     function = next(op for op in parse_module(text, "x").walk() if isinstance(op, func.FuncOp))
-    new = arranged(function, replace(MACHINE, lanes=lanes))
+    new = arranged(function, replace(MACHINE, lanes=lanes, latency_instructions=10))
     assert_same(function, new)
     wide = [lanes_of(loop) for loop in loops_of(new) if lanes_of(loop) > 1]
     assert wide and all(each <= min(lanes, n) for each in wide)
     (want,) = run(compile_functions([function]), function, args)
-    for flags in (["-O2"], ["-O3", "-march=native"]):
+    assert not across or k % 4 or "POETC_PICK" in print_function(new, Signature("kernel"))
+    for flags in (["-O0"], ["-O2"], ["-O3", "-march=native"]):
         library = compile_functions([new], flags)
         for pairs in ((), [(0, 2)]):
             (found,) = run(library, new, args, pairs)
@@ -540,6 +554,85 @@ def test_what_is_not_done_in_lanes_is_done_for_each():
     signature = Signature("kernel")
     assert "lanes8 acc" in print_function(eight, signature)
     assert "lanes" not in print_function(odd, signature)
+
+
+SCALARS = """
+    %0 = arith.negf %x : f32
+    %1 = math.absf %y : f32
+    %2 = arith.maximumf %x, %y : f32
+    %3 = arith.minimumf %x, %y : f32
+    %4 = arith.maximumf %x, %zero : f32
+    %5 = arith.minimumf %two, %x : f32
+    %6 = arith.minimumf %x, %zero : f32
+    %less = arith.cmpf olt, %x, %y : f32
+    %apart = arith.cmpf one, %x, %y : f32
+    %nan = arith.cmpf uno, %x, %y : f32
+    %not_less = arith.cmpf uge, %x, %two : f32
+    %both = arith.andi %less, %apart : i1
+    %any = arith.ori %both, %nan : i1
+    %odd = arith.xori %any, %not_less : i1
+    %7 = arith.select %odd, %x, %y : f32
+    %8 = arith.select %any, %zero, %x : f32
+    %9 = arith.select %always, %x, %y : f32
+    %half = arith.select %both, %two, %y : f32
+    %10 = arith.divf %x, %half : f32
+"""
+
+
+def in_a_row(scalars: str) -> func.FuncOp:
+    """A kernel that computes the numbered values of 27 pairs of numbers, which are in rows."""
+    values = re.findall(r"%(\d+) =", scalars)
+    stores = "".join(
+        f"affine.store %{value}, %o[{row}, %j] : memref<{len(values)}x27xf32>\n"
+        for row, value in enumerate(values)
+    )
+    text = f"""
+func.func private @row(%a: memref<27xf32>, %b: memref<27xf32>, %o: memref<{len(values)}x27xf32>)
+    attributes {{poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64}} {{
+  %zero = arith.constant 0.0 : f32
+  %two = arith.constant 2.0 : f32
+  %first = affine.load %a[0] : memref<27xf32>
+  %always = arith.cmpf une, %first, %two : f32
+  affine.for %j = 0 to 27 {{
+    %x = affine.load %a[%j] : memref<27xf32>
+    %y = affine.load %b[%j] : memref<27xf32>
+{scalars}{stores}
+  }}
+  func.return
+}}"""
+    return next(op for op in parse_module(text, "row").walk() if isinstance(op, func.FuncOp))
+
+
+FUNCTIONS = [name for name in mathlib.symbols() if name not in ("pow", "rem", "atan2")]
+CALLS = "".join(
+    f'    %{i} = "math.{name}"(%x) <{{fastmath = #arith.fastmath<none>}}> : (f32) -> f32\n'
+    for i, name in enumerate(FUNCTIONS)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("scalars", [SCALARS, CALLS], ids=["operations", "functions"])
+def test_loops_without_sums_are_in_lanes(scalars: str, lanes: int):
+    """Against the same loops without lanes, for zeros, infinities, NaN and numbers of any size."""
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 2.0, -2.0], np.float32)
+    rng = np.random.default_rng(lanes)
+    function = in_a_row(scalars)
+    new = arranged(function, replace(MACHINE, lanes=lanes))
+    assert_same(function, new)
+    printed = print_function(new, Signature("kernel"))
+    assert f"*(place{lanes} *)&o" in printed
+    # Three numbers remain.
+    assert all(printed.count(f"poetc_{name}f(") <= 3 for name in FUNCTIONS)
+    plain = compile_functions([function])
+    libraries = [compile_functions([new], flags) for flags in (["-O0"], ["-O3", "-march=native"])]
+    sizes = np.exp(rng.uniform(-80, 80, (6, 27)))
+    for numbers in (special, *(rng.standard_normal((6, 27)) * sizes).astype(np.float32)):
+        args = [rng.choice(numbers, 27) for _ in range(2)]
+        (want,) = run(plain, function, args)
+        for library in libraries:
+            (found,) = run(library, new, args)
+            assert same_bits(found, want)
 
 
 def operations(function: func.FuncOp) -> int:

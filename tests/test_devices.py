@@ -94,7 +94,9 @@ def test_costs_are_sane(name: str) -> None:
     if device.clock_hz:
         # Scalar code: no more than an operation in a cycle on small cores, and four on the largest;
         # the memory of boards with caches is what a data sheet says of all cores.
-        assert device.flops_per_s <= device.clock_hz * (4 if device.core == "x86-64" else 1)
+        assert device.flops_per_s <= device.clock_hz * (
+            4 if device.core.startswith("x86-64") else 1
+        )
         assert device.memory_bytes_per_s <= 50 * device.clock_hz
     assert device.core == "" or load_core(device.core).fpu == (device.core not in NO_FPU)
     assert device.storage is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poetc.costmodel.device import Device, known_devices, load_core, load_device
+from poetc.costmodel.device import Core, Device, known_devices, load_core, load_device
 from poetc.kernels.arrange import Machine
 
 DEFAULT_DEVICE = "host"
@@ -26,6 +26,19 @@ def measured_for(device_name: str) -> str:
     return next(alike, DEFAULT_DEVICE)
 
 
+def _with_vectors(core: Core) -> Machine:
+    """A core that begins operations before others end, and whose memory has room for code."""
+    return Machine(
+        registers=core.float_registers,
+        lanes=core.vector_floats,
+        waiting=2,
+        latency_instructions=10,
+        reach=1 << 20,
+        growth=8.0,
+        least_worth=1e-6,
+    )
+
+
 def machine_of(device: Device) -> Machine:
     """The machine of a device; where its core is not known, one with floats in hardware."""
     if device.profile is not None:
@@ -33,12 +46,10 @@ def machine_of(device: Device) -> Machine:
     if not device.core:
         return Machine()
     core = load_core(device.core)
+    if core.vector_floats > 1:
+        return _with_vectors(core)
     if core.fpu:
-        return Machine(
-            registers=core.float_registers,
-            lanes=core.vector_floats,
-            load_floats=core.load_floats,
-        )
+        return Machine(registers=core.float_registers, load_floats=core.load_floats)
     return Machine(
         registers=_SOFT_REGISTERS,
         flop_instructions=_SOFT_FLOP_INSTRUCTIONS,

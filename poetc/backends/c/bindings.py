@@ -6,11 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from xdsl.dialects import affine, func, memref
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import Float32Type, IndexType
 from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from poetc.backends.c.expressions import Expression, Level, index_level, scalar_c_type, vector_type
+from poetc.backends.c.expressions import (
+    Expression,
+    Level,
+    index_level,
+    integers_type,
+    scalar_c_type,
+    spread,
+    vector_type,
+)
 from poetc.backends.c.indexing import mapped, to_c, variables_of
 from poetc.backends.c.text import INDENT, KEYWORDS, broken, c_identifier
 from poetc.errors import InputError
@@ -97,7 +105,9 @@ class Bindings:
     def c_type(self, value: SSAValue) -> str:
         """The type of a variable for a value."""
         lanes = self.vectors.get(value)
-        return scalar_c_type(value.type) if lanes is None else vector_type(lanes)
+        if lanes is None:
+            return scalar_c_type(value.type)
+        return (vector_type if isinstance(value.type, Float32Type) else integers_type)(lanes)
 
     def given(self, value: SSAValue, like: SSAValue) -> Expression:
         """The expression of an operand that is handed on to a value, which may be a vector where
@@ -106,9 +116,7 @@ class Bindings:
         lanes = self.vectors.get(like)
         if lanes is None or value in self.vectors:
             return expression
-        # Nothing changes if +0 is taken away.
-        text = f"{expression.at(Level.SUM)} - ({vector_type(lanes)}){{0.0f}}"
-        return Expression(text, Level.SUM, expression.reads)
+        return spread(expression, value.type, lanes)
 
     def assignment(self, target: str, expression: Expression) -> str:
         left, operator, right = expression.operation or ("", "", "")

@@ -164,9 +164,31 @@ def vector_type(lanes: int) -> str:
     return f"lanes{lanes}"
 
 
+def integers_type(lanes: int) -> str:
+    """The type of vectors of integers and booleans; of these, all bits of what is true are set."""
+    return f"ints{lanes}"
+
+
+def words_type(lanes: int) -> str:
+    """The type of vectors of integers without a sign, which wrap."""
+    return f"words{lanes}"
+
+
 def place_type(lanes: int) -> str:
     """The type of vectors where they are in memory, at any float."""
     return f"place{lanes}"
+
+
+def spread(expression: Expression, type_: Attribute, lanes: int) -> Expression:
+    """A vector with a number of a type in all lanes."""
+    if isinstance(type_, Float32Type):
+        # Nothing changes if +0 is taken away.
+        text = f"{expression.at(Level.SUM)} - ({vector_type(lanes)}){{0.0f}}"
+    elif type_ == IntegerType(1):
+        text = f"({integers_type(lanes)}){{0}} - (int32_t){expression.at(Level.UNARY)}"
+    else:
+        text = f"({integers_type(lanes)}){{0}} + {expression.at(Level.UNARY)}"
+    return Expression(text, Level.SUM, expression.reads)
 
 
 def render(op: Operation, parts: Sequence[Expression]) -> tuple[str, Level]:

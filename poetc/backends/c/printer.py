@@ -42,10 +42,9 @@ from poetc.backends.c.expressions import (
     integer_literal,
     place_type,
     scalar_c_type,
-    vector_type,
 )
 from poetc.backends.c.indexing import comparison, constraints_of, flat_index, to_c
-from poetc.backends.c.lanes import lanes_in
+from poetc.backends.c.lanes import lanes_in, load_vector
 from poetc.backends.c.prepare import (
     check_order,
     inline_single_iterations,
@@ -54,6 +53,7 @@ from poetc.backends.c.prepare import (
 from poetc.backends.c.scalars import define_scalar
 from poetc.backends.c.text import INDENT, WIDTH, c_identifier
 from poetc.backends.c.together import Registers, together_in
+from poetc.backends.c.vectors import define_vector, inline_functions
 from poetc.errors import InputError
 from poetc.ir.dense import to_array
 from poetc.ir.index import ZERO, Facts, Index, Variable
@@ -62,7 +62,7 @@ from poetc.ir.types import computed_dtype
 from poetc.kernels.access import tiles_of
 from poetc.kernels.addresses import extent
 from poetc.kernels.dependences import drop_dead, yielded
-from poetc.kernels.lanes import Parts, lanes_of, step_of
+from poetc.kernels.lanes import Parts, lanes_of
 from poetc.kernels.together import Group
 
 
@@ -89,6 +89,7 @@ def print_function(function: func.FuncOp, signature: Signature) -> str:
         copy = function.clone()
         together = together_in(copy)
         inline_single_iterations(copy)
+        inline_functions(copy)
         drop_dead(copy.body.block)
         tables = named_in(function, memref.GlobalOp)
         return _Function(copy, signature, tables, Registers(together)).definition()
@@ -166,8 +167,8 @@ class _Function:
         self.function, self.signature, self.tables = function, signature, tables
         self.stored = stored_arguments(function)
         self.block = self.function.body.block
-        self.bindings = Bindings(map(c_identifier, self.tables))
         self.lanes = lanes_in(function)
+        self.bindings = Bindings((*map(c_identifier, self.tables), *self.lanes.types))
         self.bindings.vectors = self.lanes.vectors
         self.registers = registers or Registers()
         # Constant tables that are stored as bits.
@@ -219,7 +220,7 @@ class _Function:
                 self.bindings.line(f"(void){self.bindings.values[argument].text};")
         self.operations(self.block.ops)
         lines = self.bindings.lines
-        types = [f"{INDENT}{line}" for line in self.lanes.types("\n".join(lines))]
+        types = [f"{INDENT}{line}" for line in self.lanes.used("\n".join(lines))]
         return "\n".join([head, "{", *types, *lines, "}"]) + "\n"
 
     # Operations
@@ -250,10 +251,11 @@ class _Function:
                     indices = [self.bindings.index(i) for i in op.indices]
                     self.store(op.value, op.memref, indices)
                 case affine.LoadOp():
-                    indices = self.bindings.map(op.map.data, op.indices)
                     if op in self.lanes.loops:
-                        _load_vector(self, op, indices)
+                        is_bits = op.memref in self.bit_tables
+                        load_vector(self.bindings, self.lanes, op, self.element, is_bits)
                     else:
+                        indices = self.bindings.map(op.map.data, op.indices)
                         self.load(op.result, op.memref, indices)
                 case memref.LoadOp():
                     self.load(op.res, op.memref, [self.bindings.index(i) for i in op.indices])
@@ -266,6 +268,8 @@ class _Function:
                     self.bindings.define_index(
                         op.result, self.bindings.map(op.map.data, op.operands)[0]
                     )
+                case _ if op.results and op.results[0] in self.lanes.vectors:
+                    define_vector(self.bindings, op)
                 case _:
                     define_scalar(self.bindings, op)
 
@@ -460,26 +464,6 @@ def _together(on: _Function, group: Group, registers: Sequence[str]) -> None:
             on.bindings.bind(op.results[0], name, changing=False)
 
 
-def _load_vector(printer: _Function, op: affine.LoadOp, indices: Sequence[Index]) -> None:
-    """A load by all lanes of a loop: of what is side by side, or number by number."""
-    loop = printer.lanes.loops[op]
-    lanes, step = lanes_of(loop), step_of(op, loop)
-    assert step is not None
-    reads = frozenset({printer.bindings.values[op.memref].text})
-    reads |= printer.bindings.changing(*indices)
-    if step == 1 and op.memref not in printer.bit_tables:
-        text = f"*(const {place_type(lanes)} *)&{printer.element(op.memref, indices)}"
-    else:
-        # In a table of bits numbers are where its elements say.
-        numbers = [printer.element(op.memref, indices, step * lane) for lane in range(lanes)]
-        if op.memref not in printer.bit_tables:
-            first = printer.bindings.fresh("first")
-            printer.bindings.line(f"const float *const {first} = &{numbers[0]};")
-            numbers = [f"{first}[{step * lane}]" for lane in range(lanes)]
-        text = f"({vector_type(lanes)}){{{', '.join(numbers)}}}"
-    printer.bindings.define(op.result, Expression(text, Level.UNARY, reads))
-
-
 def _print_lanes(printer: _Function, op: affine.ForOp, parts: Parts, first: str) -> None:
     """Prints the body of a loop in lanes, of which the variable `first` is the first one."""
     printer.operations(parts.vectors)
@@ -496,10 +480,16 @@ def _print_lanes(printer: _Function, op: affine.ForOp, parts: Parts, first: str)
         printer.bindings.indices[variable] = Index.of(Variable(name, 0, extent(op) - 1))
         # The facts of the first one hold for each.
         printer.operations(each for each in parts.vectors if isinstance(each, affine.ApplyOp))
-        for value in used & printer.lanes.vectors.keys():
+        # Of these, what is a vector in a loop inside is not known yet.
+        numbers = used & printer.bindings.values.keys() & printer.lanes.vectors.keys()
+        vectors = {value: printer.lanes.vectors.pop(value) for value in numbers}
+        for value in numbers:
             text = f"{printer.bindings.text(value)}[{name} - {first}]"
+            if value.type == IntegerType(1):
+                text = f"({text} != 0)"
             printer.bindings.values[value] = Expression(text)
         printer.operations(parts.singly)
+        printer.lanes.vectors.update(vectors)
     printer.bindings.line("}")
 
 

@@ -120,17 +120,23 @@ def compare_floats(bindings: Bindings, op: arith.CmpfOp) -> Expression:
 def limit(bindings: Bindings, op: Operation) -> Expression:
     """maximumf and minimumf; cheaper with a constant, see `poetc_at_least`."""
     maximum = isinstance(op, arith.MaximumfOp)
-    # The zero for which the comparison with -0 or +0 alone is not enough.
-    excluded = 0x80000000 if maximum else 0
     operands = list(op.operands)
     if isinstance(operands[0].owner, arith.ConstantOp):
         operands.reverse()
     name = "poetc_maximum" if maximum else "poetc_minimum"
-    constant = operands[1].owner
-    if isinstance(constant, arith.ConstantOp) and isinstance(constant.value, FloatAttr):
-        value = np.float32(constant.value.value.data)
-        if not np.isnan(value) and int(value.view(np.uint32)) != excluded:
-            name = "poetc_at_least" if maximum else "poetc_at_most"
+    if is_limit(op, operands[1]):
+        name = "poetc_at_least" if maximum else "poetc_at_most"
     parts = [bindings.expression(operand) for operand in operands]
     text = f"{name}({', '.join(part.text for part in parts)})"
     return Expression(text, Level.ATOM, parts[0].reads | parts[1].reads)
+
+
+def is_limit(op: Operation, operand: SSAValue) -> bool:
+    """Whether an operand of maximumf or minimumf is a constant with which one comparison does."""
+    constant = operand.owner
+    if not (isinstance(constant, arith.ConstantOp) and isinstance(constant.value, FloatAttr)):
+        return False
+    value = np.float32(constant.value.value.data)
+    # The zero for which the comparison with -0 or +0 alone is not enough.
+    excluded = 0x80000000 if isinstance(op, arith.MaximumfOp) else 0
+    return not np.isnan(value) and int(value.view(np.uint32)) != excluded

@@ -40,8 +40,6 @@ _MOST_WHOLE = 8
 """Iterations of several loops, one in the other, that are all one after the other."""
 _KEPT_FREE = 3
 """Registers for what is under way between loads and sums."""
-_MOST_WAITING = 8
-"""Loads that wait for their use at a time."""
 
 
 _SHARED_COPIES = (2, 4)
@@ -158,8 +156,7 @@ class Kernel:
 
     def _is_free(self, loop: int) -> bool:
         """Whether there may be copies of a parallel loop."""
-        is_one_by_one = self.lanes[loop] == 1 and self.extents[loop] > 1
-        return is_one_by_one and not self.sums[loop] and self._may_jam(loop)
+        return self.extents[loop] > 1 and not self.sums[loop] and self._may_jam(loop)
 
     def _arrange(self, start: Mapping[int, int], price: float) -> Arrangement:
         """The copies of each loop, where there are already those in `start`."""
@@ -279,7 +276,7 @@ class Kernel:
         level = self.levels[leaf]
         carried = sum(count_of(loops, copies) for loops in level.carried)
         loads = sum(load.count(copies) for load in level.loads)
-        return carried + min(loads, _MOST_WAITING) + _KEPT_FREE <= self.machine.registers
+        return carried + min(loads, self.machine.waiting) + _KEPT_FREE <= self.machine.registers
 
     def _once(
         self, loop: int, copies: Sequence[int], unroll: int, times: int

@@ -19,6 +19,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.kernels.addresses import extent
 from poetc.kernels.dependences import yielded
+from poetc.kernels.lanes import lanes_of
 
 
 @dataclass
@@ -142,12 +143,19 @@ def _moved(
 
 
 def jam(loop: affine.ForOp, copies: int) -> None:
-    """Runs `copies` iterations of a parallel loop at a time, and those that remain one by one.
+    """Runs `copies` iterations of a parallel loop at a time, and those that remain one by one: of
+    a loop in lanes `copies` vectors, each from a part of the loop of its own.
 
     The caller knows that iterations are independent (`legality.py`).
     """
-    whole, rest = divmod(extent(loop), copies)
-    made = [_parallel(loop, whole, copies, [*range(copies)])] if whole else []
+    lanes = lanes_of(loop)
+    whole = extent(loop) // lanes // copies * lanes
+    rest = extent(loop) - whole * copies
+    made: list[affine.ForOp] = []
+    if whole and lanes > 1:
+        made.append(_parallel(loop, whole, 1, [whole * part for part in range(copies)]))
+    elif whole:
+        made.append(_parallel(loop, whole, copies, [*range(copies)]))
     if rest:
         made.append(_parallel(loop, rest, 1, [whole * copies]))
     _replace(loop, made)

@@ -12,7 +12,8 @@ from xdsl.ir import Operation
 
 from poetc.ir import mathlib
 from poetc.kernels.arrange.machine import Machine
-from poetc.kernels.arrange.pieces import pieces
+from poetc.kernels.lanes import SIDE
+from poetc.kernels.pieces import pieces
 
 Loops = frozenset[int]
 """Loops by their numbers in the kernel."""
@@ -41,8 +42,8 @@ class Accesses:
     loops: tuple[int, ...]
     steps: tuple[int, ...] | None
     distances: tuple[int, ...]
-    instructions: int = 1
-    """Instructions of each access."""
+    apart: int = 1
+    """Lanes whose numbers are not side by side: each is loaded by itself, or rows of squares."""
 
     def count(self, copies: Sequence[int]) -> int:
         """The accesses that remain of copies, as one address is accessed once."""
@@ -53,9 +54,9 @@ class Accesses:
         them."""
         if self.steps is None:
             count = count_of(self.loops, copies) * len(self.distances)
-            return count, count
+            return count, count * _by_itself(self.apart)
         counts = tuple([copies[loop] for loop in self.loops])
-        return _places(self.distances, self.steps, counts, together)
+        return _places(self.distances, self.steps, counts, together, self.apart)
 
     def pointers(self, copies: Sequence[int], reach: int) -> int:
         """Pointers for copies."""
@@ -71,7 +72,11 @@ class Accesses:
 
 @cache
 def _places(
-    distances: tuple[int, ...], steps: tuple[int, ...], copies: tuple[int, ...], together: int
+    distances: tuple[int, ...],
+    steps: tuple[int, ...],
+    copies: tuple[int, ...],
+    together: int,
+    apart: int,
 ) -> tuple[int, int]:
     """How many addresses copies of loads at these distances have, and the instructions that load
     from them, of which each loads so many floats and, where it is one of several, has its address
@@ -80,10 +85,25 @@ def _places(
     for step, count in zip(steps, copies, strict=True):
         if count > 1:
             places = {place + step * i for place in places for i in range(count)}
+    if apart > 1:
+        found = pieces(sorted(places), SIDE)
+        each = {SIDE: _in_square(apart)}
+        return len(places), sum(each.get(n, n * _by_itself(apart)) for _, n in found)
     if together == 1 or len(places) == 1:
         return len(places), len(places)
     found = pieces(sorted(places), together)
     return len(places), len(found) + max(sum(count > 1 for _, count in found) - 1, 0)
+
+
+def _by_itself(apart: int) -> int:
+    """Instructions of a load of so many numbers that are not side by side: each is loaded, and put
+    to the others."""
+    return 2 * apart - 1
+
+
+def _in_square(apart: int) -> int:
+    """Instructions of `SIDE` such loads together: rows are loaded, put together and transposed."""
+    return apart + (apart - SIDE) + 2 * SIDE
 
 
 @dataclass(frozen=True)
@@ -130,9 +150,11 @@ class Level:
         pointers = sum(each.pointers(unrolled, machine.reach) for each in accesses)
         if not is_loop:
             return body + pointers / unroll, 0.0
-        moving = machine.loop_instructions + pointers
+        body += (machine.loop_instructions + pointers) / unroll
+        if self.carried:
+            body = max(body, float(machine.latency_instructions))
         begun = sum(count_of(loops, copies) for loops in self.begun)
-        return body + moving / unroll, machine.entry_instructions + 2 * pointers + begun
+        return body, machine.entry_instructions + 2 * pointers + begun
 
     def _loading(self, machine: Machine, copies: Sequence[int], carried: int) -> float:
         """Instructions that load and store, of copies of what is in a loop that carries so many
@@ -141,13 +163,13 @@ class Level:
         loads = [load.places(copies, most) for load in self.loads]
         single = [count for count, _ in loads]
         free = machine.registers - KEPT_FREE - carried
-        are_joined = self._waiting(copies, single) <= free
-        counts = [together for _, together in loads] if are_joined else single
-        counts += [store.places(copies, most)[1] for store in self.stores]
-        accesses = zip((*self.loads, *self.stores), counts, strict=True)
-        # Compilers load ahead of what needs it, and keep what there is no register for in memory.
-        spilled = 0 if are_joined else max(sum(single) - free, 0)
-        return spilled + sum(each.instructions * count for each, count in accesses)
+        taken = sum(store.places(copies, most)[1] for store in self.stores)
+        if self._waiting(copies, single) <= free:
+            return taken + sum(count for _, count in loads)
+        # Compilers load ahead of what needs it, and keep what there is no register for in memory,
+        # where an operation on vectors does not take it from.
+        spilled = max(sum(single) - free, 0) if machine.lanes == 1 else 0
+        return taken + spilled + sum(load.places(copies, 1)[1] for load in self.loads)
 
     def _waiting(self, copies: Sequence[int], places: Sequence[int]) -> int:
         """How many loaded floats wait for their use at a time, of so many for each of the loads: of

@@ -14,6 +14,11 @@ class Machine:
     lanes: int = 1
     load_floats: int = 1
     """Floats that one instruction loads from addresses that follow each other."""
+    waiting: int = 8
+    """Loads that wait for their use at a time, in registers."""
+    latency_instructions: int = 0
+    """Others that are done while an addition is under way, of what a loop carries from one
+    iteration to the next; 0 if it does one after the other."""
     flop_instructions: int = 1
     """Instructions of an addition, multiplication or comparison."""
     loop_instructions: int = 2

@@ -21,7 +21,7 @@ from poetc.ir import mathlib
 from poetc.kernels.access import linear_address
 from poetc.kernels.arrange.levels import KEPT_FREE
 from poetc.kernels.arrange.machine import Machine
-from poetc.kernels.arrange.pieces import pieces
+from poetc.kernels.pieces import pieces
 from poetc.kernels.together import TOGETHER, Group, block_in
 
 Loads = Sequence[Sequence[affine.LoadOp]]

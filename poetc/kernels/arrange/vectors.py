@@ -15,8 +15,8 @@ _FEWEST_LANES = 4
 
 
 def in_lanes(function: func.FuncOp, lanes: int) -> func.FuncOp | None:
-    """A copy of a kernel in which parallel loops around sums run so many iterations at a time, or
-    half as many where there are no more, and those that remain one by one; None if none may."""
+    """A copy of a kernel in which parallel loops run so many iterations at a time, or half as many
+    where there are no more, and those that remain one by one; None if none may."""
     copy = function.clone()
     depends = dependences(copy)
     guarded = {
@@ -26,14 +26,17 @@ def in_lanes(function: func.FuncOp, lanes: int) -> func.FuncOp | None:
         for value in op.args
         for loop in depends.get(value, ())
     }
-    chosen = [
-        (loop, count)
-        for loop in copy.walk()
-        if isinstance(loop, affine.ForOp) and not loop.inits and loop not in guarded
-        if (count := _lanes_for(extent(loop), lanes)) and parts_of(loop, depends) and may_jam(loop)
-    ]
+    chosen: dict[affine.ForOp, int] = {}
+    for loop in copy.walk(region_first=True):
+        if not isinstance(loop, affine.ForOp) or loop.inits or loop in guarded:
+            continue
+        count = _lanes_for(extent(loop), lanes)
+        if not count or (parts := parts_of(loop, depends)) is None or not may_jam(loop):
+            continue
+        if all(each not in chosen for op in parts.vectors for each in op.walk()):
+            chosen[loop] = count
     # Inner ones first: those around are copied with them.
-    for loop, count in reversed(chosen):
+    for loop, count in chosen.items():
         rest = extent(loop) % count
         whole = extent(loop) - rest
         ranges = [(whole, 1, 0), *([(rest, 1, whole)] if rest else [])]

@@ -50,6 +50,21 @@
 #define POETC_SHARED
 #endif
 
+/* Vectors of gcc and clang: two behind each other, and some numbers of two. */
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
+#define POETC_JOIN_8(type, a, b) ((type)__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7))
+#define POETC_JOIN_16(type, a, b)                                                             \
+    ((type)__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define POETC_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define POETC_JOIN_8(type, a, b)                                                \
+    ((type){(a)[0], (a)[1], (a)[2], (a)[3], (b)[0], (b)[1], (b)[2], (b)[3]})
+#define POETC_JOIN_16(type, a, b)                                                       \
+    ((type){(a)[0], (a)[1], (a)[2], (a)[3], (a)[4], (a)[5], (a)[6], (a)[7], (b)[0],     \
+        (b)[1], (b)[2], (b)[3], (b)[4], (b)[5], (b)[6], (b)[7]})
+#define POETC_PICK(a, b, ...) __builtin_shuffle(a, b, (__typeof__((a) == (b))){__VA_ARGS__})
+#endif
+
 /* Floats that follow each other in memory, loaded or stored by one instruction where the processor
  * has one for several and no vectors: Arm with registers for floats. An instruction wants registers
  * that follow each other, which a compiler does not give to separate floats by itself: r0 and so on
