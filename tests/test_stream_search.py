@@ -42,7 +42,13 @@ from poetc.planning.memory import plan_graph_memory
 from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.report import ScheduleReport
 from poetc.planning.tile_code import TileCode
-from poetc.planning.tile_search import KernelTiles, TiledKernel, TileLoop, slice_places
+from poetc.planning.tile_search import (
+    KernelTiles,
+    TiledKernel,
+    slice_places,
+    tile_loop,
+    written_over,
+)
 from poetc.request import options_of
 from poetc.schedule.model.clock import PACE, Clock
 from poetc.schedule.model.problem import Compute
@@ -140,7 +146,7 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
             tiled = tile(kernel, "tile", parted, every)
         except NotTileable:
             continue
-        loop = TileLoop((nest,), (tiled,), ((),), 0, 0, 0.0, 0.0)
+        loop = tile_loop((nest,), (tiled,), (tuple(parted),), written_over((nest,)))
         if slice_places(loop, 0)[1] <= limit_bytes:
             sizes = [tuple(sorted({n, extent})) for n, extent in zip(tiles, extents, strict=True)]
             times.append(NestSearch(model, costs, sizes, [loops]).weigh(tiles).transfer_ns)

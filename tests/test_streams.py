@@ -19,7 +19,7 @@ from poetc.costmodel.device import load_device
 from poetc.errors import InputError, UnscheduledError
 from poetc.interpreter import InterpreterError, run_graph
 from poetc.ir.graph import graphs
-from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, StreamOp, YieldOp
+from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, StreamOp, TileOp, YieldOp
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.page import BLOCK_BYTES
 from poetc.passes.poet_annotate import annotate
@@ -182,6 +182,65 @@ def test_rows_are_found_before_they_are_read():
     table, indices = np.ones((40, 8), np.float32), np.zeros((4, 1), np.int32)
     with pytest.raises(InterpreterError, match="a row from"):
         run_graph(module, [table, indices])
+
+
+def update_of(batch: int) -> ModuleOp:
+    """An update of a weight by a sum over a batch, lowered. All may be on storage."""
+    text = (LIT_TESTS / "poet-stream" / "update.mlir").read_text().replace("input", "param")
+    module = parse_module(text.replace("<4x12x", f"<{batch}x12x").replace("<4x8x", f"<{batch}x8x"))
+    lower_kernels(module)
+    annotate(module, load_device("nrf52840"))
+    return module
+
+
+@cache
+def text_of_update(batch: int, ram_bytes: int) -> str:
+    module = update_of(batch)
+    in_little_ram(module, ram_bytes)
+    return module_text(module)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch, ram_bytes", [(4, 480), (64, 1800)], ids=["at once", "in parts"])
+def test_new_values_are_written_over_slices_of_the_old_ones(batch: int, ram_bytes: int):
+    """Whether their sums are made at once or in parts."""
+    rng = np.random.default_rng(1)
+    shapes = (12, 8), (batch, 12), (batch, 8)
+    values = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    assert streamed_bits(update_of(batch), values, ram_bytes) == 1
+    module = parse_module(text_of_update(batch, ram_bytes))
+    (tile,) = (op for op in module.walk() if isinstance(op, TileOp))
+    assert tile.buffers[2] is tile.buffers[3]
+
+
+STORE = "affine.store %6, %out0[%i_start * -1 + %i, %j]"
+TILE, OUT = "poet.tile @dot_subtract_tile(", "poet.slice_out "
+
+
+@pytest.mark.parametrize(
+    "batch, ram_bytes, old, new, message",
+    [
+        (4, 480, STORE, f"{STORE[:-3]}7 - %j]", "argument 3: .* slice of which more is read"),
+        (4, 480, TILE, "", "argument 3: a tile reads later what it is written over"),
+        (4, 480, OUT, "", "argument 3: it writes to what is no result, and lost"),
+        (64, 1800, "d0 + -1) >= 0", "d0 + 0) >= 0", "a slice that later tiles have, too"),
+    ],
+    ids=["other elements", "a later tile", "not written", "in each part"],
+)
+def test_slices_that_may_not_be_written_over(
+    batch: int, ram_bytes: int, old: str, new: str, message: str
+):
+    text = text_of_update(batch, ram_bytes)
+    assert text.count(old) == 1, text
+    line = next(line for line in text.splitlines() if old in line)
+    if old == TILE:
+        text = text.replace(line, f"{line}\n{line}")
+    elif old == OUT:
+        text = text.replace(line, "")
+    else:
+        text = text.replace(old, new)
+    with pytest.raises(VerificationError, match=message):
+        verify_graph(graphs(parse_module(text))[0])
 
 
 def mutated(old: str, new: str) -> str:

@@ -44,7 +44,14 @@ from poetc.planning.plan import plan_graph
 from poetc.planning.problem import ScheduleOptions, problem_view
 from poetc.planning.report import ScheduleReport
 from poetc.planning.tile_attempts import TileAttempts
-from poetc.planning.tile_search import KernelTiles, TileLoop, outside, padded_bytes, slice_places
+from poetc.planning.tile_search import (
+    KernelTiles,
+    outside,
+    padded_bytes,
+    slice_places,
+    tile_loop,
+    written_over,
+)
 from poetc.planning.tiles import Step, least_ram_in_tiles
 from poetc.request import options_of
 from poetc.schedule.exact.bounds import ram_needed_in_any_order, time_needed
@@ -88,7 +95,7 @@ def nest_bytes(nest: Nest, streamed: frozenset[int]) -> int | None:
             tiled = tile(nest.function, "tile", tiles, here)
         except NotTileable:
             continue
-        loop = TileLoop((nest,), (tiled,), (tuple(tiles),), 0, 0, 0.0, 0.0)
+        loop = tile_loop((nest,), (tiled,), (tuple(tiles),), written_over((nest,)))
         found.append(slice_places(loop, 0)[1])
     return min(found, default=None)
 

@@ -7,7 +7,7 @@
 // are read again. With the result in RAM, nothing is written.
 // CHECK:      poet.compute "dot"
 // CHECK-SAME:   poet.variants = [{streamed = array<i64: 0, 1, 2>, workspace_bytes = 32768 : i64, time_ns = {{[0-9]+}} : i64, bus_ns = {{[0-9]+}} : i64, energy_nj = {{[0-9]+}} : i64, read_bytes = 32768 : i64, written_bytes = 16384 : i64, least_moved_bytes = 49152 : i64}
-// CHECK-SAME:   {streamed = array<i64: 0, 1, 2>, workspace_bytes = 13312 : i64, {{.*}}, read_bytes = 147456 : i64, written_bytes = 16384 : i64, least_moved_bytes = 49152 : i64}
+// CHECK-SAME:   {streamed = array<i64: 0, 1, 2>, workspace_bytes = 13184 : i64, {{.*}}, read_bytes = 98304 : i64, written_bytes = 16384 : i64, least_moved_bytes = 49152 : i64}
 // CHECK-SAME:   {streamed = array<i64: 0, 1>, {{.*}}, written_bytes = 0 : i64, least_moved_bytes = 32768 : i64}
 // SMALL:      poet.variants = []
 // COST:       poet.compute "dot" has no cost: poet-annotate comes before

@@ -3,8 +3,9 @@
 A loop that runs in tiles gets its start as an argument. A buffer that is on storage is there as
 slices: what a tile reads and makes of it. A sum that is interrupted begins from a buffer unless its
 tile is the first one, and ends there unless it is the last one; what is done to the finished sum is
-under a guard. Loop variables keep their values, so guards and tables stay as they are, and each
-element is computed by the same operations in the same order.
+under a guard. The buffer is one of its own, or that of the result (`sums_in_result`). Loop
+variables keep their values, so guards and tables stay as they are, and each element is computed by
+the same operations in the same order.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from poetc.ir.index import Condition, Index, Var, affine_map, affine_set
-from poetc.kernels.access import TILES
-from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, buffers, extent
+from poetc.kernels.access import TILES, places_of
+from poetc.kernels.addresses import all_pinned, extent_of
+from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, buffers, extent, may_alias
 from poetc.kernels.dependences import drop_dead
 from poetc.kernels.distribute import is_whole, splits
 from poetc.kernels.slices import (
@@ -127,6 +129,38 @@ def _goes_on(yielded: tuple[SSAValue, ...], carried: tuple[SSAValue, ...]) -> af
     return _goes_on(tuple(then.operands), carried)
 
 
+def sums_in_result(nest: func.FuncOp) -> int | None:
+    """The result, by its number among the arguments of a nest, in whose place sums that are
+    interrupted wait: it has an element for each of them, which the nest stores once they are
+    finished and does not read, and which is never in the place of an operand."""
+    loops = nest_loops(nest)
+    if not loops.sums or len(loops.sums[0].results) != 1:
+        return None
+    (sum_,) = loops.sums[0].results
+    results = buffers(nest, "results")
+    for number, result in enumerate(results):
+        store = next((use.operation for use in result.uses), None)
+        if not isinstance(store, affine.StoreOp) or not result.has_one_use():
+            continue
+        after = store.parent_block() is loops.sums[0].parent_block()
+        if not after or not loops.sums[0].is_before_in_block(store):
+            continue
+        assert isinstance(result.type, MemRefType)
+        (place,) = places_of([store])
+        variables: list[SSAValue] = [loop.body.block.args[0] for loop in place.loops]
+        single = {v for v in variables if extent_of(v) <= 1}
+        pinned = all_pinned([(at, at) for at in place.indices], variables, single)
+        operands = [n for n, each in enumerate(buffers(nest, "inputs")) if each.uses]
+        if (
+            result.type.element_type == sum_.type
+            and all(isinstance(index, BlockArgument) for index in store.indices)
+            and pinned.issuperset(variables)
+            and not any(may_alias(nest, number, operand) for operand in operands)
+        ):
+            return result.index
+    return None
+
+
 def tile(
     nest: func.FuncOp,
     name: str,
@@ -139,18 +173,19 @@ def tile(
     places in `nest_loops`, and the iterations in a tile. `streamed` are the arguments of the nest
     that are on storage. Raises NotTileable where that is not possible.
     """
-    return _Tiling(nest.clone(), name, tiles, streamed).run()
+    return _Tiling(nest, name, tiles, streamed).run()
 
 
 class _Tiling:
     def __init__(
         self,
-        function: func.FuncOp,
+        nest: func.FuncOp,
         name: str,
         tiles: Sequence[tuple[int, int]],
         streamed: frozenset[int],
     ) -> None:
-        self.function, self.name, self.streamed = function, name, streamed
+        self.function = function = nest.clone()
+        self.name, self.streamed = name, streamed
         self.block = function.body.block
         self.counts = [len(buffers(function, kind)) for kind in ("inputs", "results")]
         self.loops = nest_loops(function)
@@ -170,6 +205,7 @@ class _Tiling:
             for number, (n, start) in enumerate(zip(extents, starts, strict=True))
         )
         self.tiled = TiledLoops(loops, sizes, variables, self.loops.sums)
+        self.place = sums_in_result(nest) if self.tiled.before_sum < len(loops) else None
 
     def _refused(self, message: str) -> NotTileable:
         return NotTileable(f"kernel @{self.function.sym_name.data}: {message}")
@@ -209,7 +245,12 @@ class _Tiling:
         used = [bool(value.uses) for value in order]
         found, order = list(compress(found, used)), list(compress(order, used))
         if tiled.before_sum < len(tiled.loops):
-            for part, buffer in self._interrupt():
+            place = None
+            for part, buffer in zip(found, order, strict=True):
+                number = part.argument if isinstance(part, Slice) else part
+                if number == self.place and number is not None:
+                    (place,) = (use.operation for use in buffer.uses)
+            for part, buffer in self._interrupt(place):
                 found.append(part)
                 order.append(buffer)
         order += [variable.ssa for variable in tiled.variables if variable.ssa is not None]
@@ -219,8 +260,9 @@ class _Tiling:
 
     # Sums
 
-    def _interrupt(self) -> list[tuple[Sum, BlockArgument]]:
-        """Lets the sum go on from a buffer, and end there before its last tile."""
+    def _interrupt(self, place: Operation | None) -> list[tuple[Sum, BlockArgument]]:
+        """Lets the sum go on from a buffer, and end there before its last tile: the one that
+        `place` stores its result to, or new ones."""
         tiled, loop = self.tiled, self.loops.sums[0]
         block = loop.parent_block()
         assert block is not None
@@ -229,27 +271,22 @@ class _Tiling:
             for each, variable, size in zip(tiled.loops, tiled.variables, tiled.sizes, strict=True)
             if each in tiled.sums
         ]
-        # A tile of loops outside of those over its tiles has sums of its own.
-        outside = tiled.loops[: tiled.before_sum]
-        shape, indices = [], []
-        for number, outer in enumerate(self.loops.parallel, len(tiled.variables)):
-            variable = outer.body.block.args[0]
-            size, index = extent(outer), Index.of(Var(number, extent(outer), ssa=variable))
-            if outer in outside:
-                place = outside.index(outer)
-                size, index = tiled.sizes[place], index - Index.of(tiled.variables[place])
-            shape.append(size)
-            indices.append(index)
-        attribute, operands = affine_map(indices)
         sums: list[tuple[Sum, BlockArgument]] = []
-        for value in loop.results:
-            type_ = MemRefType(value.type, shape)
-            buffer = self.block.insert_arg(type_, len(self.block.args))
-            buffer.name_hint = "sums"
-            sums.append((Sum(type_, tiled.before_sum), buffer))
+        if isinstance(place, affine.StoreOp):
+            attribute, operands = place.map, list(place.indices)
+            waiting: list[SSAValue] = [place.memref]
+        else:
+            shape, indices = self._unfinished()
+            attribute, operands = affine_map(indices)
+            for value in loop.results:
+                type_ = MemRefType(value.type, shape)
+                buffer = self.block.insert_arg(type_, len(self.block.args))
+                buffer.name_hint = "sums"
+                sums.append((Sum(type_, tiled.before_sum), buffer))
+            waiting = [buffer for _, buffer in sums]
         # Begin.
         first = [Condition(Index.of(variable), equal=True) for variable, _ in interrupted]
-        loads = [affine.LoadOp(buffer, operands, attribute) for _, buffer in sums]
+        loads = [affine.LoadOp(buffer, operands, attribute) for buffer in waiting]
         begin = _guard(
             first,
             [affine.YieldOp.get(*loop.inits)],
@@ -272,11 +309,26 @@ class _Tiling:
         ]
         stores = [
             affine.StoreOp(value, buffer, operands, attribute)
-            for value, (_, buffer) in zip(loop.results, sums, strict=True)
+            for value, buffer in zip(loop.results, waiting, strict=True)
         ]
         end = _guard(last, [*after, affine.YieldOp.get()], [*stores, affine.YieldOp.get()], ())
         block.insert_op_after(end, loop)
         return sums
+
+    def _unfinished(self) -> tuple[list[int], list[Index]]:
+        """The shape of a buffer for sums that wait at a time, and where a sum is in it."""
+        tiled, shape, indices = self.tiled, list[int](), list[Index]()
+        # A tile of loops outside of those over its tiles has sums of its own.
+        outside = tiled.loops[: tiled.before_sum]
+        for number, outer in enumerate(self.loops.parallel, len(tiled.variables)):
+            variable = outer.body.block.args[0]
+            size, index = extent(outer), Index.of(Var(number, extent(outer), ssa=variable))
+            if outer in outside:
+                place = outside.index(outer)
+                size, index = tiled.sizes[place], index - Index.of(tiled.variables[place])
+            shape.append(size)
+            indices.append(index)
+        return shape, indices
 
     def _of(self, order: Sequence[SSAValue], found: Sequence[int | Slice | Sum]) -> func.FuncOp:
         final = Block(arg_types=[value.type for value in order])

@@ -83,20 +83,21 @@ def _add_loop(
         written.append([])
         for nest, tiled, own, at in zip(loop.nests, loop.tiled, numbers, starts, strict=True):
             for slot, part in zip(own, tiled.buffers, strict=True):
-                if isinstance(part, int) or slot in made or part.depth != depth:
+                if isinstance(part, int) or part.depth != depth:
                     continue
                 if isinstance(part, Slice):
                     page = whole[nest.buffers[part.argument]]
                     map, positions = affine_map([start.substitute(at) for start in part.starts])
-                if isinstance(part, Slice) and part.read:
-                    rows = part.rows and (part.rows[0], whole[nest.buffers[part.rows[1]]])
-                    op = SliceInOp(page, map.data, positions, part.type, places[slot], rows)
-                else:
-                    op = TileBufferOp(part.type, places[slot])
-                blocks[-1].add_op(op)
-                made[slot] = op.buffer
+                if slot not in made:
+                    if isinstance(part, Slice) and part.read:
+                        rows = part.rows and (part.rows[0], whole[nest.buffers[part.rows[1]]])
+                        op = SliceInOp(page, map.data, positions, part.type, places[slot], rows)
+                    else:
+                        op = TileBufferOp(part.type, places[slot])
+                    blocks[-1].add_op(op)
+                    made[slot] = op.buffer
                 if isinstance(part, Slice) and part.written:
-                    written[-1].append(SliceOutOp(op.buffer, page, map.data, positions))
+                    written[-1].append(SliceOutOp(made[slot], page, map.data, positions))
         if depth < len(first.variables):
             variable, size = first.variables[depth], first.tiles[depth]
             inner = Block(arg_types=[IndexType()])

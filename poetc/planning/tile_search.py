@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -15,11 +15,11 @@ from poetc.costmodel.slices import SliceCosts
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
 from poetc.kernels.access import STORES
-from poetc.kernels.analysis import STARTS, buffer_bytes, buffers
+from poetc.kernels.analysis import STARTS, buffer_bytes, buffers, may_alias
 from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.positions import looked_up, with_positions
 from poetc.kernels.slices import NotTileable, Slice
-from poetc.kernels.tiles import Sum, Tiled, nest_loops, tile
+from poetc.kernels.tiles import Sum, Tiled, nest_loops, sums_in_result, tile
 from poetc.schedule.arena.pack import round_up
 from poetc.variants.bounds import product_bytes, stream_bytes
 from poetc.variants.candidates import tile_sizes
@@ -47,12 +47,14 @@ _PRECISION = 32
 @dataclass(frozen=True)
 class TileLoop:
     """Nests in one loop over tiles: one, or two that read the same slices. Of each nest its tile
-    function and its tiles (places and sizes as `tile` takes them); and what all slices are: bytes
+    function and its tiles (places and sizes as `tile` takes them), and which slices are written
+    `over` others, by their places among the buffers of the function; and what all slices are: bytes
     that are moved, the time of that, and of what is written."""
 
     nests: tuple[Nest, ...]
     tiled: tuple[Tiled, ...]
     tiles: tuple[tuple[tuple[int, int], ...], ...]
+    over: tuple[Mapping[int, int], ...]
     read_bytes: int
     written_bytes: int
     transfer_ns: float
@@ -140,7 +142,8 @@ class KernelTiles:
     def least_bytes(self, tensors: Sequence[frozenset[int]]) -> int:
         """Bytes without which the kernel does not run in any tiles, beside buffers that are never
         on storage: what its nests share, and while one runs, an element of each of the `tensors`
-        (the buffers of each, all streamable) that it reads or writes, streamed or not."""
+        (the buffers of each, all streamable) that it reads or writes, streamed or not, but for
+        those that it may write over others."""
         if not self.streamable:
             return 0
         listed = self._with_lists(frozenset().union(*tensors))
@@ -152,6 +155,7 @@ class KernelTiles:
         def elements(nest: Nest) -> int:
             own = zip(nest.function.body.block.args, nest.buffers, strict=True)
             used = {buffer for argument, buffer in own if argument.uses}
+            used -= {nest.buffers[result] for result in self._tiles_of(nest).over[0]}
             return _WORD_BYTES * sum(bool(buffers & used) for buffers in tensors)
 
         if listed.between == self.distributed.between:
@@ -298,6 +302,7 @@ class _LoopTiles:
         self.pages = frozenset[int]().union(*map(_pages, nests))
         self._tiled: dict[tuple[object, ...], TileLoop | None] = {}
         self.work = 0.0
+        self.over = written_over(nests)
         if self.model is None:
             return
         # Loops that `tile` keeps whole, such as those of a block of a sum.
@@ -347,7 +352,7 @@ class _LoopTiles:
                     )
                     for nest, sizes in zip(self.nests, own, strict=True)
                 ]
-                self._tiled[key] = TileLoop(self.nests, tuple(tiled), tuple(own), 0, 0, 0.0, 0.0)
+                self._tiled[key] = tile_loop(self.nests, tiled, own, self.over)
             except NotTileable:
                 self._tiled[key] = None
         return self._tiled[key]
@@ -366,7 +371,6 @@ class _LoopTiles:
         searches = [self.search]
         if any(s.stored and s.buffer in on_storage for s in self.model.streams):
             searches.append(self.in_turn)
-        # The search takes a result for the place of its sums.
         for share in _SHARES:
             self.work += _WEIGH * len(searches)
             fronts = [s.front(limit_bytes * share, resident=resident) for s in searches]
@@ -402,9 +406,69 @@ def _model(nest: Nest) -> NestModel | None:
     model = nest_model(nest.function)
     if model is None:
         return None
-    streams = tuple(replace(s, buffer=nest.buffers[s.buffer]) for s in model.streams)
-    # Sums that are interrupted have a buffer of their own.
-    return replace(model, streams=streams, sum_in_result=0)
+    over = _may_be_over(nest.function)
+    streams = tuple(
+        replace(
+            s,
+            buffer=nest.buffers[s.buffer],
+            over=nest.buffers[over[s.buffer]] if s.stored and s.buffer in over else None,
+        )
+        for s in model.streams
+    )
+    in_result = model.sum_in_result if sums_in_result(nest.function) is not None else 0
+    return replace(model, streams=streams, sum_in_result=in_result)
+
+
+def _may_be_over(function: FuncOp) -> dict[int, int]:
+    """Of results of a nest the operand that each may be written over, no two the same: by their
+    numbers among its arguments."""
+    operands, results = (range(len(buffers(function, kind))) for kind in ("inputs", "results"))
+    found: dict[int, int] = {}
+    used = [bool(argument.uses) for argument in function.body.block.args]
+    for result in results:
+        for operand in operands:
+            free = used[operand] and operand not in found.values()
+            if free and may_alias(function, result, operand):
+                found[len(operands) + result] = operand
+                break
+    return found
+
+
+def written_over(nests: Sequence[Nest]) -> list[dict[int, int]]:
+    """The same for each of some nests that run one after the other in each tile: a later one reads
+    what was in an operand."""
+    found: list[dict[int, int]] = []
+    for number, nest in enumerate(nests):
+        later = {b for other in nests[number + 1 :] for b in _reads_and_writes(other)[0]}
+        own = _may_be_over(nest.function)
+        found.append({r: o for r, o in own.items() if nest.buffers[o] not in later})
+    return found
+
+
+def tile_loop(
+    nests: tuple[Nest, ...],
+    tiled: Sequence[Tiled],
+    tiles: Sequence[tuple[tuple[int, int], ...]],
+    over: Sequence[Mapping[int, int]],
+) -> TileLoop:
+    """Nests in one loop over tiles, where results may be written `over` operands like this
+    (`written_over`). Nothing is said of what is moved."""
+    places: list[Mapping[int, int]] = []
+    for nest, own, sizes, allowed in zip(nests, tiled, tiles, over, strict=True):
+        parallel = len(nest_loops(nest.function).parallel)
+        slices = [(n, part) for n, part in enumerate(own.buffers) if isinstance(part, Slice)]
+        # Where a parallel loop is inside, not all of a slice is written in one tile.
+        places.append(
+            {
+                at: other
+                for at, part in slices
+                if part.written and all(place >= parallel for place, _ in sizes[part.depth :])
+                for other, read in slices
+                if allowed.get(part.argument) == read.argument
+                and (read.type, read.starts, read.rows) == (part.type, part.starts, None)
+            }
+        )
+    return TileLoop(nests, tuple(tiled), tuple(tiles), tuple(places), 0, 0, 0.0, 0.0)
 
 
 def _both(one: _LoopTiles, other: _LoopTiles) -> tuple[NestModel | None, list[dict[int, int]]]:
@@ -485,10 +549,12 @@ def padded_bytes(type_: MemRefType) -> int:
 
 def slots(loop: TileLoop) -> list[list[int]]:
     """For each nest and each buffer of its tile function the number of its slice or sum among all
-    in the loop, -1 for a whole buffer. Slices that both nests read are one."""
+    in the loop, -1 for a whole buffer. Slices that both nests read are one, and so are one that is
+    written over another and that one."""
     known: dict[object, int] = {}
 
-    def slot(nest: Nest, tiled: Tiled, place: int) -> int:
+    def slot(nest: Nest, tiled: Tiled, over: Mapping[int, int], place: int) -> int:
+        place = over.get(place, place)
         part, key = tiled.buffers[place], (nest, place)
         if isinstance(part, int):
             return -1
@@ -499,8 +565,8 @@ def slots(loop: TileLoop) -> list[list[int]]:
         return known.setdefault(key, len(known))
 
     return [
-        [slot(nest, tiled, place) for place in range(len(tiled.buffers))]
-        for nest, tiled in zip(loop.nests, loop.tiled, strict=True)
+        [slot(nest, tiled, over, place) for place in range(len(tiled.buffers))]
+        for nest, tiled, over in zip(loop.nests, loop.tiled, loop.over, strict=True)
     ]
 
 

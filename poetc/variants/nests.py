@@ -60,7 +60,8 @@ class Stream:
     `buffer` is the number of an argument of the kernel, an operand or a result. The slice of a tile
     is needed in each tile of the loops in `needed_in`, and in one tile of each other loop: stores
     and what is done to a finished sum. A store that is `partial` leaves elements out, so that its
-    buffer has to be in RAM whole.
+    buffer has to be in RAM whole. A store may be `over` the slices of a buffer that the nest loads,
+    with the same elements.
     """
 
     buffer: int
@@ -70,6 +71,7 @@ class Stream:
     needed_in: frozenset[int]
     partial: bool
     accesses: tuple[Operation, ...] = field(compare=False)
+    over: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,9 @@ def together(one: Nest, other: Nest, common: Sequence[tuple[int, int]]) -> Nest:
         for stream in nest.streams:
             dims = tuple(_within(dim, nest.loops, places) for dim in stream.dims)
             new = replace(stream, dims=dims, needed_in=frozenset(range(len(common))))
+            if nest is one and any(s.buffer == stream.over for s in other.streams):
+                # The other nest is to read what was there.
+                new = replace(new, over=None)
             # One of them stores something else than the other.
             streams.setdefault((stream.buffer, side if stream.stored else None, dims), new)
     loops = tuple(Loop(n, one.loops[a].extent) for n, (a, _) in enumerate(common))

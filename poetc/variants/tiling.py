@@ -52,13 +52,15 @@ class Tiled:
 
 class _Points(NamedTuple):
     """Tilings in columns. Of each the index of the tile size of each loop, and of the order; bytes
-    of sums that are interrupted, beside results that are streamed, and beside those in RAM; and of
-    each stream, in rows, bytes of a slice, and time of transfers."""
+    of sums that are interrupted, beside results that are streamed, and beside those in RAM, and
+    whether a parallel tile loop is inside of those of the sum; and of each stream, in rows, bytes
+    of a slice, and time of transfers."""
 
     index: Numbers
     order: Numbers
     sums: Numbers
     sums_beside: Numbers
+    spread: Numbers
     box: Numbers
     ns: Numbers
 
@@ -93,6 +95,7 @@ class NestSearch:
     ) -> None:
         self.nest, self.costs, self.most = nest, costs, most
         self.streams = nest.streams
+        self._over = _in_place(nest.streams)
         self.extents = [max(1, loop.extent) for loop in nest.loops]
         self.sizes = sizes or [tile_sizes(extent) for extent in self.extents]
         self.orders = orders or list(loop_orders(nest, self.streams))
@@ -136,7 +139,10 @@ class NestSearch:
         ns = np.zeros(ram.shape)
         for number, stream in enumerate(self.streams):
             if stream.buffer not in resident:
-                ram += points.box[number]
+                box = points.box[number]
+                if number in self._over and stream.over not in resident:
+                    box = np.where(points.spread, box, 0)
+                ram += box
                 ns += points.ns[number]
         return ram, ns
 
@@ -193,9 +199,9 @@ class NestSearch:
 
     def _sum_bytes(
         self, order: Sequence[int], tiles: list[Numbers], counts: list[Numbers], columns: int
-    ) -> tuple[Numbers, Numbers]:
+    ) -> tuple[Numbers, Numbers, Numbers]:
         """RAM of sums that are interrupted, beside a result in whose place they can wait: one that
-        is streamed, or one that is in RAM whole."""
+        is streamed, or one that is in RAM whole; and where a parallel tile loop is inside."""
         loops, parallel = self.nest.loops, self.nest.parallel
         held = np.ones(columns, np.int64)
         interrupted = np.zeros(columns, bool)
@@ -212,7 +218,7 @@ class NestSearch:
             size = np.where(counts[loop] > 1, loops[loop].resumed_bytes, size)
         in_result = self.nest.sum_in_result
         more = np.where(interrupted, held * np.maximum(size - in_result, 0), 0)
-        return np.where(interrupted & spread, held * size, more), more
+        return np.where(interrupted & spread, held * size, more), more, spread
 
     def _spans(self, stream: int, dim: int, index: Numbers) -> tuple[Numbers, ...]:
         touched = self.streams[stream].dims[dim]
@@ -345,6 +351,20 @@ class NestSearch:
         """Iterations in a tile of each loop, and how many tiles."""
         tiles = [np.array(own)[index[loop]] for loop, own in enumerate(self.sizes)]
         return tiles, [-(-n // t) for n, t in zip(self.extents, tiles, strict=True)]
+
+
+def _in_place(streams: Sequence[Stream]) -> set[int]:
+    """The stores whose slices are those of loads, no two of the same."""
+    taken: set[int] = set()
+    found: set[int] = set()
+    for number, stream in enumerate(streams):
+        for other, read in enumerate(streams):
+            fits = not read.stored and read.buffer == stream.over and read.dims == stream.dims
+            if stream.stored and fits and other not in taken:
+                taken.add(other)
+                found.add(number)
+                break
+    return found
 
 
 def _times(stream: Stream, sweep: _Sweep, order: Sequence[int], counts: list[Numbers]) -> Numbers:

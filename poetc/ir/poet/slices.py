@@ -289,8 +289,8 @@ class SliceOutOp(_Slice):
         )
 
     def verify_(self) -> None:
-        if not isinstance(self.buffer.owner, TileBufferOp):
-            raise VerifyException(f"{self.name} of what is no poet.tile_buffer")
+        if not isinstance(self.buffer.owner, TileBufferOp | SliceInOp):
+            raise VerifyException(f"{self.name} of what is no buffer of tiles")
         self.verify_slice(self.buffer.type)
 
     @classmethod

@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.ir.index import ZERO, Index, Var, constant
-from poetc.ir.loops import loops_around
+from poetc.ir.loops import loops_around, parents
 from poetc.ir.poet import (
     AnySlice,
     PageType,
@@ -26,8 +26,16 @@ from poetc.ir.poet import (
     tile_starts,
 )
 from poetc.ir.symbols import named_in
-from poetc.kernels.access import Access, access_indices, map_indices, tiles_of
-from poetc.kernels.analysis import IN_ALL, STARTS, extent
+from poetc.kernels.access import (
+    Access,
+    access_indices,
+    holds,
+    map_indices,
+    starts_around,
+    tile_of,
+    tiles_of,
+)
+from poetc.kernels.analysis import IN_ALL, STARTS, buffers, extent, may_alias
 from poetc.passes.poet_verify.messages import fault
 
 _MOST_ELEMENTS = 1 << 24
@@ -88,8 +96,55 @@ def _verify_tile(stream: StreamOp, op: TileOp) -> None:
             _verify_inside(op, place, function, argument, whole)
         elif any(_slices(buffer)):
             raise fault(op, f"{place} is a whole buffer, not a slice")
-        if written and not _may_write(stream, buffer):
+        if written and isinstance(buffer.owner, SliceInOp):
+            _verify_over(op, place, function, argument, buffer.owner)
+        elif written and not _may_write(stream, buffer):
             raise fault(op, f"{place}: it writes to what is no result, and lost")
+
+
+def _verify_over(
+    op: TileOp, place: str, function: FuncOp, argument: BlockArgument, slice: SliceInOp
+) -> None:
+    """A result that is written over a slice of an operand goes to storage from there, and nothing
+    reads what was in the slice once it is written over."""
+    if all(isinstance(use.operation, SliceInOp | TileOp) for use in slice.buffer.uses):
+        raise fault(op, f"{place}: it writes to what is no result, and lost")
+    inputs, results = (list(buffers(function, kind)) for kind in ("inputs", "results"))
+    arguments = function.body.block.args
+    same = [a for a, b in zip(arguments, op.buffers, strict=False) if b is slice.buffer]
+    operands = [each for each in same if each is not argument]
+    if argument not in results or not all(
+        each in inputs and may_alias(function, results.index(argument), inputs.index(each))
+        for each in operands
+    ):
+        raise fault(op, f"{place}: it is written over a slice of which more is read")
+    around = loops_around(slice)
+    inside = [n for n, loop in enumerate(loops_around(op)) if loop not in around]
+    tiles = [use.operation for use in slice.buffer.uses if isinstance(use.operation, TileOp)]
+    others = [tile for tile in tiles if tile is not op]
+    if (inside and others) or not all(tile.is_before_in_block(op) for tile in others):
+        raise fault(op, f"{place}: a tile reads later what it is written over")
+    stores = [use.operation for use in argument.uses if _stores(use.operation, argument)]
+    if inside and not all(_in_last(store, inside) for store in stores):
+        raise fault(op, f"{place}: it is written over a slice that later tiles have, too")
+
+
+def _in_last(store: Operation, loops: Sequence[int]) -> bool:
+    """Whether guards around a store hold in the last tile of these loops over tiles alone."""
+    starts = starts_around(store)
+    ranges = [np.arange(0, *tile_of(start)) for start in starts]
+    if prod(map(len, ranges)) > _MOST_ELEMENTS:
+        return False
+    grid = np.meshgrid(*ranges, indexing="ij")
+    values: dict[SSAValue, np.ndarray] = dict(zip(starts, grid, strict=True))
+    held = np.ones(grid[0].shape, bool)
+    inner = store
+    for guard in parents(store):
+        if isinstance(guard, affine.IfOp) and all(each in values for each in guard.args):
+            here = holds(guard.condition.data, [values[each] for each in guard.args])
+            held &= here if inner.parent_region() is guard.then_region else ~here
+        inner = guard
+    return all((grid[n][held] == ranges[n][-1]).all() for n in loops)
 
 
 def _slices(buffer: SSAValue) -> Iterator[AnySlice]:
