@@ -145,7 +145,7 @@ def firmware(
     stack = re.search(r"stack: (\d+) of", said.stdout + said.stderr)
     assert stack is not None, said.stdout + said.stderr
     return Firmware(
-        step.instructions, int(sizes[6]), int(stack[1]), _results(directory), _products(module)
+        step.instructions, int(sizes[6]), int(stack[1]), results_of(directory), _products(module)
     )
 
 
@@ -159,7 +159,8 @@ def _products(module: ModuleOp) -> int:
     )
 
 
-def _results(directory: Path) -> tuple[bytes, ...]:
+def results_of(directory: Path) -> tuple[bytes, ...]:
+    """The results that a step has written."""
     files = sorted((directory / "data").glob("out*.bin"), key=lambda p: int(p.stem[3:]))
     return tuple(path.read_bytes() for path in files)
 
