@@ -381,7 +381,7 @@ class Choice:
     """The ways to arrange a kernel: its loops as they are, or with borders peeled off."""
 
     def __init__(self, function: func.FuncOp, machine: Machine) -> None:
-        self.plain = Kernel(function.clone(), machine)
+        self.plain = Kernel(function, machine)
         self.function = function
         self.machine = machine
         self.peeled: list[Kernel] | None = None
