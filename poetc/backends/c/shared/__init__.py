@@ -106,15 +106,24 @@ def build(files: Mapping[str, str]) -> Path:
     Raises InputError where there is no C compiler, where it fails, and where nothing can be kept.
     """
     found = find_compiler(os.environ.get(COMPILER), "a program in this process", COMPILER)
-    compiler = (*found, *shlex.split(os.environ.get(FLAGS, "-O2")))
+    # Vectors are fast in registers that are wide enough, which a compiler is to be told of.
+    compiler = (*found, *shlex.split(os.environ.get(FLAGS, "-O2 -march=native")))
     files = {name: text for name, text in files.items() if name.endswith((".c", ".h", ".s"))}
     files[_GLUE.name] = _GLUE.read_text(encoding="utf-8")
-    key = hashlib.sha256(repr((compiler, _REQUIRED, _version(compiler[0]))).encode())
+    about = (compiler, _REQUIRED, _version(compiler[0]), _instruction_set())
+    key = hashlib.sha256(repr(about).encode())
     for name in sorted(files):
         key.update(f"{name}\0{files[name]}\0".encode())
     directory = cache_directory()
     with _kept_in(directory):
         return _kept(files, compiler, directory, key.hexdigest()[:32])
+
+
+def _instruction_set() -> str:
+    """The line in which Linux lists what the processor can do; nothing elsewhere."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
 @contextlib.contextmanager
