@@ -21,7 +21,7 @@ from benchmarks import document
 
 ROOT = Path(__file__).parent.parent
 STEPS = {
-    "gesture_mlp, pages": ("examples/gesture_mlp.mlir", "--ram=8KB"),
+    "gesture_mlp, pages": ("examples/gesture_mlp.mlir", "--ram=8KB", "--stream=never"),
     "gesture_mlp, in RAM": ("examples/gesture_mlp.mlir", "--params=ram"),
     "lenet5, DMA": ("tests/models/lenet5.mlir", "--ram=200KB", "--gap=50%"),
 }

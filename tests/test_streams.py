@@ -382,5 +382,5 @@ def test_too_little_ram_is_told_in_the_bytes_that_were_given():
             assert error.diagnosis.ram_bytes == ram_bytes + BLOCK_BYTES
             assert module_text(module) == text
     assert refused > 0
-    with pytest.raises(InputError, match="align is a power of two, not 3"):
+    with pytest.raises(InputError, match="align must be a power of two and at least 4, not 3"):
         PoetStreamPass(1500, align=3).apply(make_context(), prepare("gesture_mlp").module)

@@ -224,7 +224,7 @@ def test_pictures_leave_kernels_in_tiles(
     pictures, but for the places in the source."""
     words = ["--emit=ir", "-q", "--device=nrf52840"]
     source = [str(MODELS / "gesture_mlp.mlir"), "--ram=8KB", "--split=off"]
-    source += ["--stop=work", "--time-limit=30"]
+    source += ["--stop=work", "--time-limit=50"]
     traces = tmp_path / "first.json", tmp_path / "second.json"
     assert main([*source, *words, f"--trace={traces[0]}"]) == 0
     text = capsys.readouterr().out

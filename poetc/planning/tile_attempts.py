@@ -121,7 +121,9 @@ class TileAttempts:
         ram_bytes = asked.budget.total_bytes
         if ram_bytes is None or not any(pairs(step.graph, partial(pays, ram_bytes))):
             return False
-        paired = self._build(pairs=True)
+        paired = self._build(pairs=True) if self.all.left_s else step
+        if not self.all.left_s:
+            return False
         self._in_blocks(self.tiles.limited(paired, asked, size, pairs=True), others)
         if size not in self.failures:
             return True
