@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from xdsl.context import Context
@@ -26,6 +27,8 @@ _HEAD = re.compile(r"^func\.func (private )?@(\w+)", re.MULTILINE)
 
 # Elements evaluated at a time: the temporaries of a block stay in the processor's cache.
 _BLOCK = 1 << 14
+
+Value = TypeVar("Value")
 
 _CMPF: tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], ...] = (
     lambda a, b: np.zeros(a.shape, bool),  # false
@@ -181,27 +184,40 @@ def evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
     return result.reshape(shape)
 
 
-def _call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
+def call(
+    symbol: str, arguments: Sequence[Value], do: Callable[[Operation, Sequence[Value]], Value]
+) -> Value:
+    """The result of a function, also of those that it calls, for values of any kind: `do` is the
+    result of one operation on them."""
     block = function(symbol).body.block
-    size = arguments[0].shape
-    values: dict[SSAValue, np.ndarray] = dict(zip(block.args, arguments, strict=True))
+    values: dict[SSAValue, Value] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:
         operands = [values[operand] for operand in op.operands]
         match op:
             case func.ReturnOp():
                 return operands[0]
             case func.CallOp():
-                result = _call(op.callee.root_reference.data, operands)
-            case arith.ConstantOp():
-                result = np.broadcast_to(_constant(op), size)
-            case arith.BitcastOp():
-                result = np.ascontiguousarray(operands[0]).view(_dtype(op.result.type))
-            case arith.SIToFPOp() | arith.FPToSIOp() | arith.ExtUIOp():
-                result = operands[0].astype(_dtype(op.results[0].type))
+                values[op.results[0]] = call(op.callee.root_reference.data, operands, do)
             case _:
-                result = arithmetic(op, operands)
-        values[op.results[0]] = result
+                values[op.results[0]] = do(op, operands)
     raise AssertionError(f"{symbol} does not return")
+
+
+def _call(symbol: str, arguments: list[np.ndarray]) -> np.ndarray:
+    size = arguments[0].shape
+
+    def do(op: Operation, operands: Sequence[np.ndarray]) -> np.ndarray:
+        match op:
+            case arith.ConstantOp():
+                return np.broadcast_to(_constant(op), size)
+            case arith.BitcastOp():
+                return np.ascontiguousarray(operands[0]).view(_dtype(op.result.type))
+            case arith.SIToFPOp() | arith.FPToSIOp() | arith.ExtUIOp():
+                return operands[0].astype(_dtype(op.results[0].type))
+            case _:
+                return arithmetic(op, operands)
+
+    return call(symbol, arguments, do)
 
 
 def arithmetic(op: Operation, operands: Sequence[np.ndarray]) -> np.ndarray:

@@ -119,9 +119,11 @@ class TileAttempts:
         without pairs, which is tried then."""
         asked = self.all.asked
         ram_bytes = asked.budget.total_bytes
-        if ram_bytes is None or not any(pairs(step.graph, partial(pays, ram_bytes))):
+        if ram_bytes is None or not self.all.left_s:
             return False
-        paired = self._build(pairs=True) if self.all.left_s else step
+        if not any(pairs(step.graph, partial(pays, ram_bytes))):
+            return False
+        paired = self._build(pairs=True)
         if not self.all.left_s:
             return False
         self._in_blocks(self.tiles.limited(paired, asked, size, pairs=True), others)

@@ -83,7 +83,7 @@ _BITWISE: Mapping[type[Operation], tuple[str, str, Level]] = {
 }
 
 # By predicate number: the operator, and whether the result is negated (true if unordered).
-_CMPF: Mapping[int, tuple[str, bool]] = {
+CMPF: Mapping[int, tuple[str, bool]] = {
     1: ("==", False),
     2: (">", False),
     3: (">=", False),

@@ -11,8 +11,8 @@ from xdsl.ir import Operation, SSAValue
 
 from poetc.backends.c.bindings import LONG, Bindings
 from poetc.backends.c.expressions import (
-    _CMPF,
     BINARY,
+    CMPF,
     Expression,
     Level,
     float_literal,
@@ -91,10 +91,10 @@ def compute(bindings: Bindings, op: Operation) -> Expression:
 
 def compare_floats(bindings: Bindings, op: arith.CmpfOp) -> Expression:
     predicate = op.predicate.value.data
-    if predicate in _CMPF:
+    if predicate in CMPF:
         parts = [bindings.expression(operand) for operand in op.operands]
         reads = parts[0].reads | parts[1].reads
-        operator, negated = _CMPF[predicate]
+        operator, negated = CMPF[predicate]
         text = f"{parts[0].at(Level.SUM)} {operator} {parts[1].at(Level.SUM)}"
         if negated:
             return Expression(f"!({text})", Level.UNARY, reads)

@@ -16,7 +16,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from poetc.backends.c.bindings import Bindings
 from poetc.backends.c.expressions import (
-    _CMPF,
+    CMPF,
     Expression,
     Level,
     integers_type,
@@ -40,7 +40,7 @@ _WORDS: Mapping[type[Operation], str] = {
 
 
 def inline_functions(function: func.FuncOp) -> None:
-    """Puts what mathematical functions do in their place, where vectors do them."""
+    """Replaces calls of mathematical functions by their operations, where vectors do these."""
     loops = [op for op in function.walk() if isinstance(op, affine.ForOp) and lanes_of(op) > 1]
     if not loops:
         return
@@ -56,19 +56,14 @@ def inline_functions(function: func.FuncOp) -> None:
 
 
 def _inlined(symbol: str, arguments: Sequence[SSAValue], at: InsertPoint) -> SSAValue:
-    """What a function returns, whose operations are put there."""
-    block = mathlib.function(symbol).body.block
-    values: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
-    for op in block.ops:
-        operands = [values[operand] for operand in op.operands]
-        match op:
-            case func.ReturnOp():
-                return operands[0]
-            case func.CallOp():
-                values[op.results[0]] = _inlined(op.callee.root_reference.data, operands, at)
-            case _:
-                Rewriter.insert_op(op.clone(values), at)
-    raise AssertionError(f"{symbol} does not return")
+    """The result of a function whose operations are put at a place."""
+
+    def put(op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
+        copy = op.clone(dict(zip(op.operands, operands, strict=True)))
+        Rewriter.insert_op(copy, at)
+        return copy.results[0]
+
+    return mathlib.call(symbol, arguments, put)
 
 
 def define_vector(bindings: Bindings, op: Operation) -> None:
@@ -158,7 +153,7 @@ class _Vectors:
             case 14:
                 text = f"(({a} != {a}) | ({b} != {b}))"
             case predicate:
-                operator, negated = _CMPF[predicate]
+                operator, negated = CMPF[predicate]
                 text = f"{'~' * negated}({a} {operator} {b})"
         return Expression(text, Level.UNARY)
 

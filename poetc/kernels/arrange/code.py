@@ -30,9 +30,7 @@ class Code:
         self._extents = extents
         self._all: Counter[tuple[tuple[int, ...], Loops, int | None]] = Counter()
         """Sizes of operations in the same loops that depend on the same, and of loops."""
-        self._of_path: dict[
-            tuple[int, ...], Sequence[tuple[tuple[_Place, ...], int | None, int]]
-        ] = {}
+        self._of_path: dict[tuple[int, ...], Sequence[_Size]] = {}
         for op, around, loops in operations:
             own = numbers[op] if isinstance(op, affine.ForOp) else None
             carried = len(op.inits) if isinstance(op, affine.ForOp) else 0
@@ -71,7 +69,7 @@ class Code:
                 more[i] += size * (times - 1)
         return more
 
-    def _sizes(self, path: tuple[int, ...]) -> Sequence[tuple[tuple[_Place, ...], int | None, int]]:
+    def _sizes(self, path: tuple[int, ...]) -> Sequence[_Size]:
         """Sizes, by where operations are as to these loops, and which of them they are, if any."""
         if path not in self._of_path:
             found: Counter[tuple[tuple[_Place, ...], int | None]] = Counter()
@@ -92,6 +90,8 @@ class _Place(Enum):
 
 
 _Size = tuple[tuple[_Place, ...], int | None, int]
+"""The places of operations as to some loops, which of these they are (None: no loop), and their
+instructions of code."""
 
 
 def _place(loop: int, around: tuple[int, ...], loops: Loops) -> _Place:
