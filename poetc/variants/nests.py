@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import prod
 
 from xdsl.dialects import affine, func, memref
@@ -115,13 +116,13 @@ def common_loops(one: Nest, other: Nest) -> list[tuple[int, int]]:
         same = [s for s in reads if s.buffer == stream.buffer and not stream.stored]
         for dims in (zip(stream.dims, s.dims, strict=True) for s in same):
             for dim, own in dims:
-                if len(dim.terms) != 1 or len(own.terms) != 1 or dim.rows or own.rows:
+                if dim.rows or own.rows:
                     continue
-                ((a, coefficient),), ((b, factor),) = dim.terms, own.terms
-                parallel = a < one.parallel and b < other.parallel
-                fits = coefficient == factor and one.loops[a].extent == other.loops[b].extent
-                if parallel and fits and a not in found and b not in found.values():
-                    found[a] = b
+                for (a, coefficient), (b, factor) in product(dim.terms, own.terms):
+                    parallel = a < one.parallel and b < other.parallel
+                    fits = coefficient == factor and one.loops[a].extent == other.loops[b].extent
+                    if parallel and fits and a not in found and b not in found.values():
+                        found[a] = b
     return sorted(found.items())
 
 
