@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
@@ -43,7 +45,7 @@ from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.planning.report import ScheduleReport
 from poetc.planning.search import POET_IR, search
 from poetc.planning.solver import ProgressCallback
-from poetc.planning.tiles import Step, Tiles, step_of
+from poetc.planning.tiles import Step, Tiles, block_sizes, step_of
 from poetc.request import Options, check_given, check_parameters
 from poetc.splits import Split
 
@@ -132,8 +134,6 @@ def compile_module(
         )
     if others and options.executor is not None:
         raise InputError("a program that runs plans, and a plan, have no other entry points")
-    has_storage = options.device.storage is not None
-    open_place = options.params == "auto" and options.ram_bytes is not None and has_storage
     spare = module.clone() if others else None
 
     def step_of_all(options: Options) -> Compiled:
@@ -156,20 +156,31 @@ def compile_module(
         )
 
     step = step_of_all(options)
-    try:
-        entries = beside(step)
-    except UnscheduledError:
-        # Parameters in RAM may leave too little for another entry point.
-        if (
-            spare is None
-            or not open_place
-            or any(map(step.graph.is_stored, range(len(step.graph.arguments))))
-        ):
-            raise
+    while True:
+        try:
+            return replace(step, entries=beside(step))
+        except UnscheduledError:
+            leaner = _for_entries(options, step.graph)
+            if spare is None or leaner is None:
+                raise
         _become(module, spare.clone())
-        step = step_of_all(replace(options, params="storage"))
-        entries = beside(step)
-    return replace(step, entries=entries)
+        step = step_of_all(leaner)
+
+
+def _for_entries(options: Options, step: GraphOp) -> Options | None:
+    """The options of a step beside which other entry points need less RAM than beside `step`, for
+    one of which there is no schedule; None where there are no such options."""
+    if options.ram_bytes is None or options.device.storage is None:
+        return None
+    stored = any(map(step.is_stored, range(len(step.arguments))))
+    if options.params == "auto" and not stored:
+        return replace(options, params="storage")
+    # An entry point can run in tiles if pages are in blocks; small ones leave more RAM.
+    block_bytes = step.block_bytes or math.inf
+    size = next((s for s in block_sizes(options.block_bytes) if s < block_bytes), None)
+    if size is None or options.why_not_stream():
+        return None
+    return replace(options, params="storage", split="off", block_bytes=size, in_blocks=True)
 
 
 def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, FuncOp]:
@@ -180,8 +191,9 @@ def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, Fu
         return {}
     copy = module.clone()
     run_passes(ctx, copy, before, lambda step, module, seconds: None)
+    # A step in tiles has lost the kernels that only they are made of.
     arranged = named_in(step.module, FuncOp)
-    return {key: arranged[name] for key, name in names_by_key(copy).items()}
+    return {key: arranged[name] for key, name in names_by_key(copy).items() if name in arranged}
 
 
 def _until(
@@ -191,23 +203,6 @@ def _until(
     such pass."""
     at = next((at for at, each in enumerate(passes) if isinstance(each, kind)), len(passes))
     return passes[:at], passes[at:]
-
-
-def _run_alike(
-    ctx: Context,
-    module: ModuleOp,
-    passes: tuple[ModulePass, ...],
-    alike: Mapping[str, FuncOp],
-    observe: Observer,
-) -> None:
-    """Runs passes, but kernels that are as `alike` has them, before their loops are arranged, are
-    arranged as there."""
-    before, rest = _until(PoetArrangeKernelsPass, passes)
-    run_passes(ctx, module, before, observe)
-    names = names_by_key(module)
-    run_passes(ctx, module, rest[:1], observe)
-    arrange_alike(module, names, alike)
-    run_passes(ctx, module, rest[1:], observe)
 
 
 def _compile_entry(
@@ -224,6 +219,7 @@ def _compile_entry(
     options = step.options
     base_bytes = kept_bytes(step.graph, alignment_of(options.device))
     stored = any(step.graph.is_stored(j) for j in binding.parameters.values())
+    in_blocks = step.graph.block_bytes is not None
     own = replace(
         options,
         ram_bytes=None if options.ram_bytes is None else options.ram_bytes - base_bytes,
@@ -233,6 +229,9 @@ def _compile_entry(
         pages=default("pages"),
         params="storage" if stored else "ram",
         split=binding.splits or "off",
+        block_bytes=step.graph.block_bytes,
+        in_blocks=in_blocks,
+        untiled=options.untiled or ("" if in_blocks else "pages of the step are in one piece"),
     )
 
     def settle(graph: GraphOp) -> Options:
@@ -265,24 +264,20 @@ def _compile(
     are arranged as there, so that they share code."""
     splits = options.split if isinstance(options.split, tuple) else ()
     passes = front_passes_of(module, options, splits)
-    others = has_entries or settle is not None
-    untiled = options.why_not_stream(others)
+    untiled = options.why_not_stream()
     # Kernels that would run in tiles if the user let them, or wanted another form of the program.
     free = replace(options, stream="auto", untiled="")
-    tileable = not untiled or not free.why_not_stream(others)
+    tileable = not untiled or not free.why_not_stream()
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
-    source = _source(ctx, module, options, observe)
+    source = _source(ctx, module, options, observe, alike or {})
     started = time.monotonic()
     unlowered, rest = _until(PoetLowerKernelsPass, passes)
     run_passes(ctx, module, unlowered, observe)
     if tileable:
         source.unlowered = module.clone()
-    if alike:
-        _run_alike(ctx, module, rest, alike, observe)
-    else:
-        run_passes(ctx, module, rest, observe)
+    source.run(module, rest, observe)
     source.front_s = time.monotonic() - started
     step = step_of(module, ScheduleOptions())
     if step.graph.is_scheduled:
@@ -294,7 +289,8 @@ def _compile(
 
     started = time.monotonic()
     try:
-        tiles = Tiles(untiled, tileable, options.block_bytes, source.in_tiles)
+        blocks = options.block_bytes, options.in_blocks
+        tiles = Tiles(untiled, tileable, *blocks, source.in_tiles)
         found = search(step, source, progress, tiles)
     except UnscheduledError as error:
         raise _for_user(error, options) from error
@@ -386,13 +382,19 @@ def _become(module: ModuleOp, other: ModuleOp) -> None:
 # Splitting
 
 
-def _source(ctx: Context, module: ModuleOp, options: Options, observe: Observer) -> SplitSource:
+def _source(
+    ctx: Context,
+    module: ModuleOp,
+    options: Options,
+    observe: Observer,
+    alike: Mapping[str, FuncOp],
+) -> SplitSource:
     """The step before its parameters are split."""
     refused = POET_IR if graphs(module) else options.why_not_split()
     if options.ram_bytes is None:
         refused = refused or "there is no --ram"
     copy = module if refused else module.clone()
-    return SplitSource(ctx, copy, options, refused, observe)
+    return SplitSource(ctx, copy, options, refused, observe, alike)
 
 
 class SplitSource:
@@ -401,6 +403,8 @@ class SplitSource:
 
     `unlowered` is the step before its kernels are lowered, `passes` are those that made each module
     that was built, `tiled` the step that tiles are made of, once it was built, and its passes.
+    Kernels that are as `alike` has them, before their loops are arranged, are arranged as there, so
+    that they share code.
     """
 
     def __init__(
@@ -410,8 +414,9 @@ class SplitSource:
         options: Options,
         refused: str = "",
         observe: Observer = lambda step, module, seconds: None,
+        alike: Mapping[str, FuncOp] = MappingProxyType({}),
     ) -> None:
-        self.ctx, self.module, self.options = ctx, module, options
+        self.ctx, self.module, self.options, self.alike = ctx, module, options, alike
         self.refused, self.observe = refused, observe
         self.size = _size(module)
         self.front_s = 0.0
@@ -423,6 +428,15 @@ class SplitSource:
         self.passes: dict[ModuleOp, tuple[ModulePass, ...]] = {}
         self.tiled: dict[bool, tuple[ModuleOp, tuple[ModulePass, ...]]] = {}
 
+    def run(self, module: ModuleOp, passes: tuple[ModulePass, ...], observe: Observer) -> None:
+        """Runs passes; what is `alike` is arranged alike."""
+        before, rest = _until(PoetArrangeKernelsPass, passes)
+        run_passes(self.ctx, module, before, observe)
+        names = names_by_key(module) if self.alike and rest else {}
+        run_passes(self.ctx, module, rest[:1], observe)
+        arrange_alike(module, names, self.alike)
+        run_passes(self.ctx, module, rest[1:], observe)
+
     def in_tiles(self, pairs: bool = False) -> Step:
         """The step with whole parameters, and with the kernels that tiles are made of, where
         `pairs` of them may be one."""
@@ -430,7 +444,7 @@ class SplitSource:
             made = self.unlowered.clone()
             passes = self.tile_passes[pairs]
             done = len(_until(PoetPairPass if pairs else PoetLowerKernelsPass, passes)[0])
-            run_passes(self.ctx, made, passes[done:], lambda step, module, seconds: None)
+            self.run(made, passes[done:], lambda step, module, seconds: None)
             self.tiled[pairs] = made, passes
         made, passes = self.tiled[pairs]
         copy = made.clone()

@@ -132,7 +132,8 @@ def schedule_pass(options: Options, asked: ScheduleOptions) -> ModulePass:
     """The pass that schedules a graph as `asked`."""
     if asked.block_bytes is not None and asked.arena_bytes is not None:
         align = alignment_of(options.device)
-        return PoetStreamPass(asked.arena_bytes, options.device_name, align, asked.block_bytes)
+        limits = asked.arena_bytes, options.device_name, align
+        return PoetStreamPass(*limits, asked.block_bytes, asked.in_blocks)
     return PoetSchedulePass(
         ram=asked.arena_bytes,
         deadline=asked.deadline_ns,

@@ -46,7 +46,9 @@ class Options(SearchOptions):
     program that `executor` makes has more static data, which depends on the model; None: the
     schedule is printed as code. Without `arrange`, loops of kernels are left as they are lowered.
     Kernels run in tiles as `stream` says, with pages in blocks of `block_bytes` (None: of a size
-    that is tried); not where what is to be written has none, which `untiled` names.
+    that is tried); not where what is to be written has none, which `untiled` names. With
+    `in_blocks`, pages are in blocks even where no kernel runs in tiles, as those of an entry point
+    are where the step has such pages.
     """
 
     device: Device
@@ -71,6 +73,7 @@ class Options(SearchOptions):
     stream: str = default("stream")
     block_bytes: int | None = default("block")
     untiled: str = ""
+    in_blocks: bool = False
 
     @property
     def budget(self) -> Budget:
@@ -130,7 +133,7 @@ class Options(SearchOptions):
             self.board if profile is None else load_board(profile.board)
         )
 
-    def why_not_stream(self, has_entries: bool = False) -> str:
+    def why_not_stream(self) -> str:
         """The reason, such as an option, why kernels do not run in tiles; nothing if they may."""
         if self.stream == "never":
             return "--stream=never"
@@ -146,8 +149,6 @@ class Options(SearchOptions):
             return self.device.why_no_storage(self.device_name)
         if self.untiled:
             return self.untiled
-        if has_entries:
-            return "there are other entry points than the step"
         return "there is no --ram" if self.ram_bytes is None else ""
 
     def with_program(self, module: ModuleOp, graph: GraphOp) -> Options:

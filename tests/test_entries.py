@@ -150,6 +150,7 @@ def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
         ["--params=ram"],
         ["--ram=9600B"],
         ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
+        ["--ram=3KB", "--stream=auto", "--split=off"],
         *more(
             ["--ram=7500B", "--split=off"],
             ["--ram=10100B", "--params=ram", "--storage=none"],
@@ -336,6 +337,41 @@ def test_too_little_ram_for_an_entry_point(
     assert "poetc: error: @predict, beside parameters of 7,256 B: no schedule fits into" in said
 
 
+@pytest.mark.slow
+def test_an_entry_point_in_tiles_beside_a_step_that_fits_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pages of the step are in blocks then, too; where tiles are not allowed, it says so."""
+    w, x = np.random.default_rng(3).normal(size=(2, 64)).astype(np.float32)
+
+    def halved(w: Any, x: Any) -> Any:
+        return w * 0.5 + x, jnp.sum(w)
+
+    def squared(w: Any, x: Any) -> Any:
+        return jnp.tanh(jnp.outer(w, x) @ jnp.outer(x, w)) @ x
+
+    predicts: dict[str, Any] = {"predict": (squared, (w, x))}
+    export(halved, (w, x), tmp_path / "m", donate_argnums=0, **predicts)
+    words = [str(tmp_path / "m.mlir"), "--ram=12KB", "--split=off", "-q"]
+    out = tmp_path / "out"
+    assert main([*words, "--stream=auto", "--emit=c", "-o", str(out)]) == 0
+    (page,) = read_layout(out / "model_image.json").tensors
+    assert page.block_bytes is not None
+    text = (out / "model.c").read_text()
+    step_text, _, predict_text = text.partition("poetc_status model_predict(")
+    assert "poetc_slice_" not in step_text and "poetc_blocks_in(" in step_text
+    assert "poetc_slice_in(" in predict_text
+    asked: dict[str, Any] = {"ram": "12KB", "stream": "auto", "split": "off"}
+    program = poetc.compile(halved, (w, x), donate_argnums=0, **predicts, **asked)
+    for _ in range(2):
+        np.testing.assert_allclose(program.predict(x), squared(w, x), rtol=2e-5, atol=1e-5)
+        program.step(x)
+        w = w * np.float32(0.5) + x
+    assert main([*words, "--emit=report"]) in (3, 4)
+    said = capsys.readouterr().err
+    assert "poetc: error: @predict: no schedule" in said and "--stream=never" in said
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
@@ -393,13 +429,15 @@ def test_a_module_of_pytorch_predicts_as_it_does_in_eval(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ram", ["9600B", "7500B"])
-def test_firmware_trains_and_predicts(tmp_path: Path, ram: str) -> None:
-    """In an emulated board: with parameters in RAM, and with their image on storage. All of its RAM
-    is what is reported."""
+@pytest.mark.parametrize(
+    ("ram", "tiles"), [(9600, []), (3072, ["--stream=auto"])], ids=["whole", "tiles"]
+)
+def test_firmware_trains_and_predicts(tmp_path: Path, ram: int, tiles: list[str]) -> None:
+    """In an emulated board: with parameters in RAM, and with kernels in tiles of the image on
+    storage. All of its RAM is what is reported."""
     export(step, (WEIGHTS, X, Y), tmp_path / "m", predict=(predict, (WEIGHTS, X)))
     out = tmp_path / "out"
-    options = ["--board=mps2-an386", f"--ram={ram}", "--split=off", "--emit=c", "-q"]
+    options = ["--board=mps2-an386", f"--ram={ram}", *tiles, "--split=off", "--emit=c", "-q"]
     assert main([str(tmp_path / "m.mlir"), *options, "-o", str(out)]) == 0
     write_data("gesture_mlp", out)
     text = (out / "firmware.c").read_text()
@@ -420,7 +458,7 @@ def test_firmware_trains_and_predicts(tmp_path: Path, ram: str) -> None:
         )
     )
     done = run(out, 2)
-    assert done.ram <= int(ram[:-1]) and done.stack_used <= done.stack
+    assert done.ram <= ram and done.stack_used <= done.stack
     assert done.ram == read_tensors(out).ram_bytes
     linked = sections(out)
     assert linked[".data"] + linked[".bss"] + linked[".stack"] <= done.ram
@@ -434,8 +472,12 @@ def test_firmware_trains_and_predicts(tmp_path: Path, ram: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{"params": "ram"}, {"ram": "7500B", "params": "storage", "io": "caller"}],
-    ids=lambda options: options["params"],
+    [
+        {"params": "ram"},
+        {"ram": "7500B", "params": "storage", "io": "caller"},
+        {"ram": "3KB", "split": "off", "stream": "auto"},
+    ],
+    ids=["ram", "storage", "tiles"],
 )
 def test_a_program_in_this_process_predicts(options: dict[str, Any]) -> None:
     """With new values of what is trained, with what is frozen, and after parameters were set."""

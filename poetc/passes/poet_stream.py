@@ -28,7 +28,8 @@ from poetc.units import check_limit
 @dataclass(frozen=True)
 class PoetStreamPass(ModulePass):
     """Schedules each graph within `ram` bytes of tensors and buffers, at the costs of `device`.
-    Pages are in blocks of `block` bytes, of which one is in RAM beside that."""
+    Pages are in blocks of `block` bytes, of which one is in RAM beside that, if any kernel runs in
+    tiles, or with `in_blocks` in any case."""
 
     name = "poet-stream"
 
@@ -36,6 +37,7 @@ class PoetStreamPass(ModulePass):
     device: str = default("device")
     align: int = ALIGN_BYTES
     block: int = BLOCK_BYTES
+    in_blocks: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Raises InfeasibleError where it is proven that no schedule fits, and TimeLimitError where
@@ -55,4 +57,5 @@ class PoetStreamPass(ModulePass):
             device=load_device(self.device),
             align=self.align,
             params="storage",
+            in_blocks=self.in_blocks,
         )

@@ -18,17 +18,18 @@ from poetc.ir.graph import ALIGN_BYTES, round_up, tensor_bytes, view_scheduled
 from poetc.ir.poet import (
     BANKED,
     NO_OFFSET,
-    ComputeOp,
     GraphOp,
     PageInOp,
     PageInStartOp,
     PageOutOp,
     PageOutStartOp,
     PageType,
+    RunOp,
     is_banked,
     offset_of,
+    runs_of,
 )
-from poetc.planning.memory import PLANNED, planned_offsets
+from poetc.planning.memory import PLANNED, is_page, planned_offsets
 from poetc.schedule.arena.memory import lay_out
 
 
@@ -114,10 +115,11 @@ def _move_arena(graph: GraphOp, base_bytes: int) -> None:
     graph.set_arg_attrs("poet.offset", places)
     for op in graph.block.ops:
         match op:
-            case ComputeOp():
+            case RunOp():
                 if op.result_offsets is not None:
                     op.result_offsets = [
-                        o if o == NO_OFFSET else o + base_bytes for o in op.result_offsets
+                        o if o == NO_OFFSET or is_page(result) else o + base_bytes
+                        for result, o in zip(op.results, op.result_offsets, strict=True)
                     ]
                 if op.workspace_offset is not None:
                     op.workspace_offset = moved(op.workspace_offset.value.data)
@@ -156,6 +158,9 @@ def _share_image(graph: GraphOp, step: GraphOp, parameters: Mapping[int, int]) -
             offset = offset_of(op.page)
             assert offset is not None
             op.offset = IntegerAttr(offset + further, i64)
+        elif isinstance(op, RunOp):
+            places = zip(op.results, op.result_offsets or (), strict=True)
+            op.result_offsets = [o + further if is_page(r) else o for r, o in places]
     assert graph.storage_bytes is not None
     for name, value in (
         ("storage_bytes", graph.storage_bytes + further),
@@ -165,11 +170,12 @@ def _share_image(graph: GraphOp, step: GraphOp, parameters: Mapping[int, int]) -
         graph.attributes[name] = IntegerAttr(value, i64)
 
 
-def _pages(graph: GraphOp) -> set[tuple[int, str, tuple[int, ...], bool]]:
-    """Places, types and shapes of the pages of parameters, and whether they are in banks."""
+def _pages(graph: GraphOp) -> set[tuple[int, str, tuple[int, ...], bool, int]]:
+    """Places, types and shapes of the pages of parameters, whether they are in banks, and the bytes
+    of their blocks (0: a page is in one piece)."""
     layout = layout_of(graph)
     tensors = () if layout is None else layout.tensors
-    return {(t.offset, t.dtype, t.shape, t.updated) for t in tensors}
+    return {(t.offset, t.dtype, t.shape, t.updated, t.block_bytes or 0) for t in tensors}
 
 
 def check_shared(graph: GraphOp, step: GraphOp, parameters: Mapping[int, int]) -> None:
@@ -187,7 +193,7 @@ def check_shared(graph: GraphOp, step: GraphOp, parameters: Mapping[int, int]) -
     callers = graph.caller_values()
     own: list[tuple[int, int]] = [
         (c.workspace_offset.value.data, c.cost.workspace)
-        for c in graph.computes
+        for c in runs_of(graph)
         if c.workspace_offset is not None and c.cost is not None
     ]
     for value in (*graph.arguments, *(r for op in graph.block.ops for r in op.results)):

@@ -136,7 +136,7 @@ def write_memory_plan(view: GraphView, plan: MemoryPlan, unit: int) -> None:
         match op:
             case RunOp():
                 in_ram, on_storage = iter(made), iter(pages)
-                places_of = [next(on_storage if _is_page(r) else in_ram) for r in op.results]
+                places_of = [next(on_storage if is_page(r) else in_ram) for r in op.results]
                 op.result_offsets = [
                     NO_OFFSET if result in callers else offset
                     for result, offset in zip(op.results, places_of, strict=True)
@@ -174,7 +174,7 @@ def take_offsets(graph: GraphOp, align: int) -> tuple[int, ...]:
         match op:
             case RunOp():
                 offsets_of = zip(op.results, op.result_offsets or (), strict=True)
-                in_ram = [offset for result, offset in offsets_of if not _is_page(result)]
+                in_ram = [offset for result, offset in offsets_of if not is_page(result)]
                 for buffer, offset in zip(made, in_ram, strict=True):
                     take(buffer, offset)
                 if op.workspace_offset is not None:
@@ -192,7 +192,8 @@ def take_offsets(graph: GraphOp, align: int) -> tuple[int, ...]:
     return tuple(offsets)
 
 
-def _is_page(value: SSAValue) -> bool:
+def is_page(value: SSAValue) -> bool:
+    """Whether a value is a page on storage."""
     return isinstance(value.type, PageType)
 
 

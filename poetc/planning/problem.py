@@ -44,7 +44,8 @@ class ScheduleOptions(SearchOptions):
     energy within the limits; parameters in shards are on storage whatever it says. `patience` is
     the share of the time limit after which a search without any schedule ends. The `clock` counts
     the work of all searches; without one each call has its own. Where the budget has a block of a
-    page, kernels may run in tiles; what is found out of them is kept in `known_tiles`.
+    page, kernels may run in tiles; what is found out of them is kept in `known_tiles`. Pages are
+    in blocks if any does, or, with `in_blocks`, in any case.
     """
 
     budget: Budget = NO_LIMIT
@@ -53,6 +54,7 @@ class ScheduleOptions(SearchOptions):
     align: int = ALIGN_BYTES
     params: str = "ram"
     patience: float = 1.0
+    in_blocks: bool = False
     clock: Clock | None = field(default=None, compare=False)
     known_tiles: KnownTiles | None = field(default=None, compare=False)
 
@@ -181,10 +183,10 @@ def idle_power_nw(device: Device | None) -> int:
 
 
 def block_bytes_of(options: ScheduleOptions, steps: Iterable[Step]) -> int | None:
-    """The size of the blocks of pages, if any of the steps runs in tiles; else a page is in one
-    piece."""
+    """The size of the blocks of pages, if any of the steps runs in tiles, or they are `in_blocks`
+    in any case; else a page is in one piece."""
     tiles = any(isinstance(step, Compute) and step.variant is not None for step in steps)
-    return options.block_bytes if tiles else None
+    return options.block_bytes if tiles or options.in_blocks else None
 
 
 def mark_cache_line(graph: GraphOp, device: Device | None) -> None:

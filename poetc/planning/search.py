@@ -123,7 +123,8 @@ class _Search(Attempts):
         least_nj = 0 if tiles is None else _least_in_tiles_nj(self.step)
         patience = 1.0 if unsplit is None else PATIENCE
         alone = unsplit is None and tiles is None
-        self._try(self.step, None, patience, 1.0 if alone else 1 - OTHERS_SHARE)
+        if tiles is None or not tiles.in_blocks:
+            self._try(self.step, None, patience, 1.0 if alone else 1 - OTHERS_SHARE)
         least_nj = max(least_nj, _least_nj(self.best, unsplit))
         ways: list[Callable[[], None]] = []
         if tiles is not None:
@@ -144,6 +145,8 @@ class _Search(Attempts):
             self._cover_shards(unsplit)
         if self.best is not None:
             return self._chosen(self.best)
+        if not self.failures:
+            raise self._in_blocks_failure()
         failure = self.failures[-1].diagnosis
         if unsplit is not None:
             failure = diagnosis_of(
@@ -168,6 +171,16 @@ class _Search(Attempts):
         if in_tiles is not None and least is not None and least.tiles:
             failure = replace(failure, reserved=in_tiles.reserved)
         raise UnscheduledError.of(replace(failure, least_ram=least))
+
+    def _in_blocks_failure(self) -> UnscheduledError:
+        """The error for a step whose pages are in blocks, so that only tiles were tried."""
+        found = self.in_tiles
+        assert found is not None
+        if found.failure is None:
+            raise InputError(found.tiles.refused)
+        seconds = self.clock.seconds
+        failure = replace(found.failure, searched_s=seconds, least_ram=found.least)
+        return UnscheduledError.of(failure)
 
     def _unsplit(self) -> Candidate | None:
         """A copy of the step as it is, which stays unscheduled; None where its parameters are not

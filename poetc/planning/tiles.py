@@ -42,21 +42,21 @@ class Step:
 class Tiles:
     """Kernels in tiles: why there are none (`refused`; empty: there may be), whether there could be
     if that were not asked for (`possible`), the bytes of a block of a page (None: of a size that is
-    tried), the step with the kernels that tiles are made of, ordered, of which pairs may be one,
-    and what is `known` of its tiles, without pairs and with
-    them."""
+    tried), whether pages are `in_blocks` even where no kernel runs in tiles, the step with the
+    kernels that tiles are made of, ordered, of which pairs may be one, and what is `known` of its
+    tiles, without pairs and with them."""
 
     refused: str
     possible: bool
     block_bytes: int | None
+    in_blocks: bool
     build: Callable[[bool], Step]
     known: tuple[KnownTiles, KnownTiles] = field(default_factory=lambda: _known_of_two())
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The bytes of blocks to try: the last ones leave most RAM."""
-        asked = self.block_bytes
-        return (BLOCK_BYTES, LEAST_BLOCK_BYTES) if asked is None else (asked,)
+        """The bytes of blocks to try."""
+        return block_sizes(self.block_bytes)
 
     def limited(
         self, step: Step, whole: ScheduleOptions, block_bytes: int, pairs: bool = False
@@ -69,10 +69,17 @@ class Tiles:
             params="storage",
             deadline_ns=whole.deadline_ns,
             time_limit_s=whole.time_limit_s,
+            in_blocks=self.in_blocks,
             clock=whole.clock,
             known_tiles=self.known[pairs],
         )
         return replace(step, asked=asked)
+
+
+def block_sizes(asked_bytes: int | None) -> tuple[int, ...]:
+    """The bytes of blocks to try, where those that were asked for are given: the last ones leave
+    most RAM."""
+    return (BLOCK_BYTES, LEAST_BLOCK_BYTES) if asked_bytes is None else (asked_bytes,)
 
 
 def _known_of_two() -> tuple[KnownTiles, KnownTiles]:

@@ -205,7 +205,7 @@ def _generate(
     found = graphs(module)
     if len(found) != 1:
         raise InputError(f"C is generated from one graph, not {len(found)}")
-    _check_tiles(found[0], compiler, entries)
+    _check_tiles(found[0], compiler)
     if board is not None and not board.dma:
         module, graph = _with_whole_transfers(module)
         found = (graph,)
@@ -289,21 +289,14 @@ def _generate(
     return with_build_id(listed, name, "Makefile", copied_by_users, line_bytes), data
 
 
-def _check_tiles(
-    graph: GraphOp, compiler: KernelCompiler | None, entries: Sequence[EntryPoint]
-) -> None:
+def _check_tiles(graph: GraphOp, compiler: KernelCompiler | None) -> None:
     """Raises InputError for what kernels that run in tiles do not go with."""
     if graph.block_bytes is None and any(isinstance(run, StreamOp) for run in runs_of(graph)):
         raise InputError(
             f"graph @{graph.sym_name.data} has poet.stream but no block_bytes; run poet-stream"
         )
-    others = {
-        "--kernels=tvm": ("--kernels=c", compiler is not None),
-        "other entry points": ("a step alone", bool(entries)),
-    }
-    for what, (instead, given) in others.items():
-        if given:
-            refuse_tiles(graph, what, instead)
+    if compiler is not None:
+        refuse_tiles(graph, "--kernels=tvm", "--kernels=c")
 
 
 def _with_whole_transfers(module: ModuleOp) -> tuple[ModuleOp, GraphOp]:
