@@ -81,6 +81,9 @@ class Pages:
     def write_slice(self, begin: int, end: int) -> int:
         return self._slice("out", begin, page(PAYLOAD[begin:end]))
 
+    def append(self, begin: int, end: int) -> int:
+        return self._slice("append", begin, page(PAYLOAD[begin:end]))
+
     def read_slice(self, begin: int, end: int) -> int:
         back = page(bytes(end - begin))
         status = self._slice("in", begin, back)
@@ -158,6 +161,38 @@ def test_only_blocks_in_parts_are_written_empty(tensor: Pages) -> None:
         rng.shuffle(slices)
         assert all(tensor.write_slice(*each) == OK for each in slices)
         assert tensor.store.bytes == page_content(PAYLOAD, TAG, BLOCK)
+
+
+def test_slices_in_order_are_written_over_what_was_there(tensor: Pages) -> None:
+    """Whatever that is, a block is read only where a slice begins within it."""
+    rng = random.Random(4)
+    for _ in range(100):
+        ends = [0, *sorted(rng.sample(range(1, 120), rng.randrange(6))), 120]
+        tensor.store.bytes[:] = rng.choice(
+            (rng.randbytes(2 * BLOCK), page_content(PAYLOAD, TAG, BLOCK))
+        )
+        tensor.store.calls.clear()
+        assert all(tensor.append(*each) == OK for each in itertools.pairwise(ends))
+        within = [f"read {BLOCK * (end // 60)} {BLOCK}" for end in ends[1:-1] if end % 60]
+        assert [call for call in tensor.store.calls if "read" in call] == within
+        assert tensor.store.bytes == page_content(PAYLOAD, TAG, BLOCK)
+
+
+def test_slices_in_order_that_do_not_follow_each_other(tensor: Pages) -> None:
+    """None is left out or written twice, and a write that was lost is found."""
+    for steps in ([(0, 20), (21, 60)], [(0, 20), (10, 60)], [(10, 60)], [(0, 60), (50, 60)]):
+        tensor.store.bytes[:] = bytes(2 * BLOCK)
+        *before, last = steps
+        assert all(tensor.append(*step) == OK for step in before)
+        assert tensor.append(*last) == CORRUPT
+    assert tensor.append(0, 20) == OK
+    before = bytes(tensor.store.bytes)
+    assert tensor.append(20, 40) == OK
+    tensor.store.bytes[:] = before
+    assert tensor.append(40, 70) == CORRUPT
+    # The same bytes of a step before.
+    tensor.store.bytes[:] = page_content(PAYLOAD, TAG - 1, BLOCK)
+    assert tensor.append(20, 60) == CORRUPT
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

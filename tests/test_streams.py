@@ -2,6 +2,7 @@
 streams that are wrong, which are refused."""
 
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kernel_harness import same_bits
 from test_kernels_bodies import random_case
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.dialects import affine
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, TensorType, f32
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from poetc.costmodel.device import load_device
 from poetc.errors import InputError, UnscheduledError
 from poetc.interpreter import InterpreterError, run_graph
 from poetc.ir.graph import graphs
-from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, StreamOp, TileOp, YieldOp
+from poetc.ir.poet import (
+    ComputeOp,
+    GraphOp,
+    PageType,
+    ReturnOp,
+    SliceOutOp,
+    StreamOp,
+    TileBufferOp,
+    TileOp,
+    YieldOp,
+)
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.page import BLOCK_BYTES
 from poetc.passes.poet_annotate import annotate
@@ -366,6 +379,38 @@ def test_slices_cover_a_tensor_once(data: st.DataObject):
         for element in np.ndindex(*shape):
             times[element] += all(b <= e < b + n for b, e, n in zip(at, element, size, strict=True))
     assert counted_once(starts, counts, size, shape) == bool((times == 1).all())
+
+
+@given(st.data())
+def test_slices_that_go_from_the_first_to_the_last_byte(data: st.DataObject):
+    """Those whose elements have the numbers from 0 on, in turn, in any order of the loops."""
+    shape = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    sizes = [data.draw(st.integers(1, extent)) for extent in shape]
+    parted = [dim for dim, size in enumerate(sizes) if size < shape[dim]]
+    outer = block = Block(arg_types=[PageType(TensorType(f32, shape))])
+    order = data.draw(st.permutations(parted))
+    positions: list[SSAValue] = []
+    for dim in order:
+        inner = Block(arg_types=[IndexType()])
+        block.add_op(
+            affine.ForOp.from_region([], [], [], [], 0, shape[dim], Region(inner), sizes[dim])
+        )
+        positions.append(inner.args[0])
+        block = inner
+    starts = [
+        AffineExpr.dimension(order.index(dim)) if dim in parted else AffineExpr.constant(0)
+        for dim in range(len(shape))
+    ]
+    buffer = TileBufferOp(MemRefType(f32, sizes), 0)
+    map = AffineMap(len(order), 0, tuple(starts))
+    block.add_ops([buffer, out := SliceOutOp(buffer.buffer, outer.args[0], map, positions)])
+    numbers = np.arange(np.prod(shape)).reshape(shape)
+    written: list[int] = []
+    for tile in product(*(range(0, shape[dim], sizes[dim]) for dim in order)):
+        at = dict(zip(order, tile, strict=True))
+        here = (slice(at.get(d, 0), at.get(d, 0) + sizes[d]) for d in range(len(shape)))
+        written += numbers[tuple(here)].ravel().tolist()
+    assert out.is_in_order == (written == list(range(numbers.size)))
 
 
 @pytest.mark.slow

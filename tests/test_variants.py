@@ -41,6 +41,9 @@ from poetc.variants.nests import Nest, Stream, nest_model, streamed_buffers
 from poetc.variants.tiling import IMPOSSIBLE_BYTES, NestSearch
 
 COSTS = slice_costs(load_device("nrf52840"))
+WRITES = SliceCosts(Rates(0.0, 0.0), Rates(1.0, 0.0), 1, 1.0)
+"""How many writes there are: whatever its size, one clears a page."""
+
 MOST_ITERATIONS = 3000
 
 
@@ -109,6 +112,15 @@ def volume(box: Box | None) -> int:
     return 0 if box is None else int(np.prod([hi - lo for lo, hi in box]))
 
 
+def written_in(boxes: list[Box], shape: Sequence[int]) -> int:
+    """How many writes of adjacent bytes these slices of a tensor are, and of clearing it: one where
+    they do not go from its first to its last byte."""
+    numbers = np.arange(prod(shape)).reshape(shape)
+    each = [numbers[tuple(slice(*along) for along in box)].reshape(-1) for box in boxes]
+    runs = sum(1 + int((np.diff(own) > 1).sum()) for own in each if own.size)
+    return runs + bool((np.diff(np.concatenate(each)) < 0).any())
+
+
 class Run:
     """A nest run tile by tile."""
 
@@ -137,8 +149,9 @@ class Run:
             found.append((slice_of(stream, self.sizes, ranges), joined(each) if each else None))
         return found
 
-    def moved(self, stream: Stream) -> int:
-        """Elements moved, if a slice is moved whenever a loop has advanced that it depends on."""
+    def moved(self, stream: Stream) -> list[Box]:
+        """The slices that are moved, in turn, if that is whenever a loop has advanced that a slice
+        depends on."""
         boxes = {
             tuple(at[n] for n in range(len(self.variables))): box
             for at, (box, _) in zip(self.tiles, self.slices(stream), strict=True)
@@ -148,15 +161,15 @@ class Run:
             for n in range(len(self.variables))
             if any(box != boxes[(*at[:n], 0, *at[n + 1 :])] for at, box in boxes.items())
         ]
-        total, last = 0, None
+        found, last = [], None
         for at in self.tiles:
             if any(at[n] for n in at if n not in stream.needed_in and n not in depends):
                 continue  # it is there from the first one, or done at the last one only
             here = tuple(at[n] for n in depends)
             if here != last:
-                total += volume(boxes[tuple(at[n] for n in range(len(self.variables)))])
+                found.append(boxes[tuple(at[n] for n in range(len(self.variables)))])
                 last = here
-        return total
+        return found
 
     def fills(self, stream: Stream) -> bool:
         """Whether the tiles store all of their slices, and each element in one tile only."""
@@ -232,7 +245,7 @@ def assert_counts(kernel: func.FuncOp, rng: Rng, exact: bool = False) -> tuple[i
         tiled = NestSearch(nest, COSTS, orders=[order]).weigh(tiles)
         run = Run(function, nest, tiles, order)
         moved = {True: 0, False: 0}
-        ram = 0
+        ram = writes = 0
         if tiled.ram_bytes >= IMPOSSIBLE_BYTES:
             assert any(s.stored and not run.fills(s) for s in nest.streams)
             continue
@@ -243,9 +256,13 @@ def assert_counts(kernel: func.FuncOp, rng: Rng, exact: bool = False) -> tuple[i
                 slices += 1
                 tight += box == inner
                 assert inner is None or joined([box, inner]) == box
-            moved[stream.stored] += run.moved(stream) * stream.element_bytes
+            slices_moved = run.moved(stream)
+            moved[stream.stored] += sum(map(volume, slices_moved)) * stream.element_bytes
+            if stream.stored:
+                writes += written_in(slices_moved, [dim.extent for dim in stream.dims])
             ram += -(-max(volume(box) for box, _ in found) * stream.element_bytes // 4) * 4
         assert moved == {False: tiled.read_bytes, True: tiled.written_bytes}
+        assert NestSearch(nest, WRITES, orders=[order]).weigh(tiles).write_ns == writes
         sums, in_tiles = run.unfinished()
         in_result = nest.sum_in_result if in_tiles == 1 else 0
         ram += sums * (run.resumed_bytes - in_result)
@@ -372,16 +389,19 @@ def test_blocks_and_runs_cost():
     assert costs.read_ns(one, np.array([1.0]), np.array([64])) == [100 + 2 * 64]
     # 32 bytes from a multiple of 16: of four places one is across the edge of a block.
     assert costs.read_ns(one, np.array([32.0]), np.array([16])) == [100 + 2 * 64 * 5 / 4]
-    assert costs.write_ns(one, np.array([128.0]), np.array([64])) == [300 + 3 * 128]
-    # What is written in part is read before.
-    assert costs.write_ns(one, np.array([32.0]), np.array([16])) > [300 + 3 * 80 + 100 + 2 * 64]
+    whole, part = (np.array([128.0]), np.array([64])), (np.array([32.0]), np.array([16]))
+    assert costs.write_ns(one, *whole, 128) == [300 + 3 * 128] == costs.append_ns(one, *whole)
+    # What is written in part is read before: where the run ends, and where it begins.
+    parts_ns = 300 + 3 * 80, 100 + 2 * 64
+    assert costs.append_ns(many, *part) == [10 * (parts_ns[0] + parts_ns[1] * 5 / 8)]
     assert costs.energy_nj(np.array([10.0])) == [5]
     assert costs.gap_bytes == 50
     # Blocks that are written in part are written empty before: one for each run that another one
-    # follows, or all in turn.
+    # follows, or all in turn; but where nothing is before what is there already.
     runs = np.array([1.0, 2.0, 5.0])
-    assert costs.clear_ns(runs, 1000).tolist() == [0, 300 + 3 * 64, 4 * (300 + 3 * 64)]
-    assert costs.clear_ns(runs, 65).tolist() == [0, 300 + 3 * 64, 300 + 3 * 128]
+    cleared = [costs.write_ns(runs, *whole, n) - costs.append_ns(runs, *whole) for n in (1000, 65)]
+    assert cleared[0].tolist() == [0, 300 + 3 * 64, 4 * (300 + 3 * 64)]
+    assert cleared[1].tolist() == [0, 300 + 3 * 64, 300 + 3 * 128]
 
 
 def test_a_result_on_storage_in_one_run_is_written_once():
@@ -392,7 +412,7 @@ def test_a_result_on_storage_in_one_run_is_written_once():
     on_storage, in_ram = found
     assert on_storage is not None and in_ram is not None
     one, size = np.array([1.0]), 4 * 64 * 64
-    (once,) = costs.write_ns(one, np.array([float(size)]), np.array([costs.block_bytes]))
+    (once,) = costs.append_ns(one, np.array([float(size)]), np.array([costs.block_bytes]))
     more_ns = on_storage.transfer_ns - in_ram.transfer_ns
     assert more_ns == pytest.approx(once, rel=1e-6)
     assert on_storage.written_bytes == size and in_ram.written_bytes == 0

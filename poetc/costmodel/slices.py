@@ -1,7 +1,8 @@
 """Time and energy of moving slices of pages, a run after another.
 
 A run is a stretch of bytes that is adjacent in the page. Each costs the latency of a transfer and
-the blocks that it touches; what is written to a part of a block, the block is read for first. Where
+the blocks that it touches; what is written to a part of a block, the block is read for first. Runs
+that are not written from the first to the last byte of a page need blocks that are cleared. Where
 runs begin at multiples of an alignment, it is not known in which place of a block: what is counted
 is the average over all places.
 """
@@ -45,16 +46,39 @@ class SliceCosts:
         moved = self._touched_bytes(run_bytes, alignment)
         return runs * (self.read.run_ns + moved * self.read.byte_ns)
 
-    def write_ns(self, runs: Numbers, run_bytes: Numbers, alignment: Numbers) -> Numbers:
-        """Time of `runs` writes, and of reading the blocks that are written in part."""
-        whole = self._touched_bytes(run_bytes, alignment)
-        # Either end is inside a block, but where it happens to be at the edge of one.
-        unaligned = 1 - np.minimum(alignment, self.block_bytes) / self.block_bytes
-        partial = np.minimum(2 * unaligned, whole / self.block_bytes)
-        again = partial * (self.read.run_ns + self.block_bytes * self.read.byte_ns)
-        return runs * (self.write.run_ns + whole * self.write.byte_ns + again)
+    def write_ns(
+        self, runs: Numbers, run_bytes: Numbers, alignment: Numbers, page_bytes: int
+    ) -> Numbers:
+        """Time of `runs` writes, which together are a page, in any order: that of clearing what
+        blocks they write in part, and of reading these blocks for both ends of a run."""
+        again_ns = 2 * self._again_ns(run_bytes, alignment)
+        return self._clear_ns(runs, page_bytes) + self._runs_ns(
+            runs, run_bytes, alignment, again_ns
+        )
 
-    def clear_ns(self, runs: Numbers, page_bytes: int) -> Numbers:
+    def append_ns(self, runs: Numbers, run_bytes: Numbers, alignment: Numbers) -> Numbers:
+        """The same where they are written from the first to the last byte of the page: nothing is
+        cleared, and a run reads the block in which the one before it has ended."""
+        again_ns = self._again_ns(run_bytes, alignment)
+        return self._runs_ns(runs, run_bytes, alignment, again_ns)
+
+    def _runs_ns(
+        self, runs: Numbers, run_bytes: Numbers, alignment: Numbers, again_ns: Numbers
+    ) -> Numbers:
+        """Time of `runs` writes of `run_bytes` each, from multiples of `alignment`; `again_ns` is
+        that of reading blocks for each."""
+        whole = self._touched_bytes(run_bytes, alignment)
+        return runs * (self.write.run_ns + whole * self.write.byte_ns + again_ns)
+
+    def _again_ns(self, run_bytes: Numbers, alignment: Numbers) -> Numbers:
+        """Time of reading the block that one end of a run is inside of, but where it happens to be
+        at the edge of one: at most half of what a run touches."""
+        whole = self._touched_bytes(run_bytes, alignment)
+        unaligned = 1 - np.minimum(alignment, self.block_bytes) / self.block_bytes
+        partial = np.minimum(unaligned, whole / self.block_bytes / 2)
+        return partial * (self.read.run_ns + self.block_bytes * self.read.byte_ns)
+
+    def _clear_ns(self, runs: Numbers, page_bytes: int) -> Numbers:
         """Time of writing empty what blocks of a page its `runs` write in part, before all of them:
         each run but the last one ends within a block at most, and all blocks are one run."""
         blocks = -(-page_bytes // self.block_bytes)

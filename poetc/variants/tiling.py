@@ -70,11 +70,15 @@ class _Points(NamedTuple):
 
 
 class _Sweep(NamedTuple):
-    """The transfers of one stream while each loop that moves it runs once."""
+    """The transfers of one stream while each loop that moves it runs once. `in_order_ns` is their
+    time where its slices go from the first to the last byte of the buffer: each is `one_run`, and
+    loops of outer dimensions are outside."""
 
     box_bytes: Numbers
     bytes: Numbers
     ns: Numbers
+    in_order_ns: Numbers
+    one_run: Numbers
     moved_by: list[Numbers | None]
 
 
@@ -190,7 +194,8 @@ class NestSearch:
         for number, order in enumerate(self.orders):
             sums = self._sum_bytes(order, tiles, counts, columns)
             ns = [
-                sweep.ns * _times(stream, sweep, order, counts)
+                np.where(_in_order(stream, sweep, order, counts), sweep.in_order_ns, sweep.ns)
+                * _times(stream, sweep, order, counts)
                 for stream, sweep in zip(self.streams, sweeps, strict=True)
             ]
             orders = np.full(columns, number)
@@ -265,13 +270,14 @@ class NestSearch:
             filled &= fills
             elements *= total
             stride *= dim.extent
-        runs, run_bytes, alignment = self._runs(stream, touched, alignment)
+        runs, run_bytes, alignment, one_run = self._runs(stream, touched, alignment)
         # Of a loop that moves two dimensions each counts all of its slices.
         runs *= elements / np.maximum(prod(total for _, total, *_ in touched), 1)
-        move = self.costs.write_ns if stream.stored else self.costs.read_ns
-        ns = move(runs, run_bytes, alignment)
         if stream.stored:
-            ns += self.costs.clear_ns(runs, stride)
+            ns = self.costs.write_ns(runs, run_bytes, alignment, stride)
+            in_order_ns = self.costs.append_ns(runs, run_bytes, alignment)
+        else:
+            ns = in_order_ns = self.costs.read_ns(runs, run_bytes, alignment)
         size = -(-box * stream.element_bytes // _WORD_BYTES) * _WORD_BYTES
         if stream.stored:
             size = np.where(filled, size, IMPOSSIBLE_BYTES)
@@ -279,13 +285,16 @@ class NestSearch:
             size,
             elements * stream.element_bytes,
             ns,
+            in_order_ns,
+            one_run,
             moved_by,
         )
 
     def _runs(
         self, stream: Stream, touched: Sequence[tuple[Numbers, ...]], alignment: Numbers
-    ) -> tuple[Numbers, Numbers, Numbers]:
-        """How many runs all slices have, of how many bytes, at multiples of what.
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """How many runs all slices have, of how many bytes, at multiples of what, and whether each
+        slice is one.
 
         Rows of which the inner dimensions are whole are one run; so are, where they are read, runs
         with gaps between them that are not worth another one.
@@ -293,9 +302,9 @@ class NestSearch:
         columns = alignment.shape[0]
         runs = np.ones(columns)
         run_bytes = np.full(columns, float(stream.element_bytes))
-        adjacent = np.ones(columns, bool)
+        adjacent, one_run = np.ones(columns, bool), np.ones(columns, bool)
         stride = stream.element_bytes
-        for dim, (_, total, slices, whole, _) in reversed(
+        for dim, (length, total, slices, whole, _) in reversed(
             list(zip(stream.dims, touched, strict=True))
         ):
             mean = total / np.maximum(slices, 1)
@@ -309,9 +318,10 @@ class NestSearch:
             runs = runs * np.where(grows | spanned, slices, total)
             strided = ~(grows | spanned | single)
             alignment = np.where(strided, np.gcd(alignment, stride), alignment)
+            one_run &= grows | (length == 1)
             adjacent &= whole
             stride *= dim.extent
-        return runs, run_bytes, alignment
+        return runs, run_bytes, alignment, one_run
 
     def _tiled(self, points: _Points, ram: Numbers, resident: frozenset[int]) -> list[Tiled]:
         _, ns = self._totals(points, resident)
@@ -380,6 +390,26 @@ def _times(stream: Stream, sweep: _Sweep, order: Sequence[int], counts: list[Num
         if moves is not None:
             inside = inside | moves
     return times
+
+
+def _in_order(
+    stream: Stream, sweep: _Sweep, order: Sequence[int], counts: list[Numbers]
+) -> Numbers:
+    """Whether the slices of a stream are moved from the first to the last byte of its buffer."""
+    moving = [
+        (loop, coefficient)
+        for dim in stream.dims
+        for loop, coefficient in sorted(dim.terms, key=lambda term: -abs(term[1]))
+    ]
+    found = sweep.one_run
+    for n, (loop, coefficient) in enumerate(moving):
+        parted = counts[loop] > 1
+        if coefficient < 0:
+            found = found & ~parted
+        for other, _ in moving[:n]:
+            if other == loop or order.index(other) > order.index(loop):
+                found = found & ~(parted & (counts[other] > 1))
+    return found
 
 
 def _rows(each: Sequence[Numbers], columns: int) -> Numbers:

@@ -76,7 +76,8 @@ class StreamPrinter:
         for argument, name in self.names.items():
             begin += self.page(own[argument], f"    const poetc_block_page {name} = ")
         outs = [op for op in self.stream.tiles.walk() if isinstance(op, SliceOutOp)]
-        body = [line for op in outs for line in self._clear(op)]
+        self.in_order = {op for op in outs if op.is_in_order}
+        body = [line for op in outs if op not in self.in_order for line in self._clear(op)]
         body += self._block(self.stream.tiles.block)
         for fields, name in self.slices.items():
             begin += wrapped(f"    static const poetc_slice {name} = {{", fields, "};")
@@ -93,7 +94,8 @@ class StreamPrinter:
                 case SliceInOp():
                     lines += self._slice(op, "in" if op.ahead is None else "in_ahead", op.buffer)
                 case SliceOutOp():
-                    lines += self._slice(op, "out", op.buffer)
+                    direction = "append" if op in self.in_order else "out"
+                    lines += self._slice(op, direction, op.buffer)
                 case TileOp():
                     lines += self._start_ahead(block, op)
                     buffers = tile_buffers(self.stream, op, self.callers)
@@ -119,11 +121,7 @@ class StreamPrinter:
         return [head, *lines, "    }"]
 
     def _clear(self, op: SliceOutOp) -> list[str]:
-        """The lines that clear a page before its result is written in slices; none where the result
-        is one slice."""
-        assert isinstance(op.page.type, PageType) and isinstance(op.buffer.type, MemRefType)
-        if op.buffer.type.get_shape() == buffer_type(op.page.type.tensor).get_shape():
-            return []
+        """The lines that clear a page before its result is written in slices."""
         loops = loops_around(op)
 
         def lines() -> list[str]:
@@ -177,7 +175,8 @@ class StreamPrinter:
         return ["    {", *_deeper(lines), "    }"]
 
     def _slice(self, op: AnySlice, direction: str, buffer: SSAValue) -> list[str]:
-        """A call of `poetc_slice_` and the direction: `in`, `out`, `clear`, `ahead`, `in_ahead`."""
+        """A call of `poetc_slice_` and the direction: `in`, `out`, `append`, `clear`, `ahead`,
+        `in_ahead`."""
         assert isinstance(op.page.type, PageType) and isinstance(buffer.type, MemRefType)
         extents = buffer_type(op.page.type.tensor).get_shape()
         if len(extents) > MOST_DIMENSIONS:

@@ -25,8 +25,15 @@ from poetc.ir.poet.attributes import (
 )
 from poetc.ir.poet.compute import ComputeOp, RunOp, YieldOp, content
 from poetc.ir.poet.graph import GraphOp, ReturnOp, is_banked, offset_of, runs_of, stays_on_storage
-from poetc.ir.poet.slices import AnySlice, SliceInOp, SliceOutOp, TileBufferOp, slices_ahead
-from poetc.ir.poet.stream import StreamOp, TileOp, tile_starts
+from poetc.ir.poet.slices import (
+    AnySlice,
+    SliceInOp,
+    SliceOutOp,
+    TileBufferOp,
+    slices_ahead,
+    tile_starts,
+)
+from poetc.ir.poet.stream import StreamOp, TileOp
 from poetc.ir.poet.transfers import (
     AnyPageIn,
     AnyPageOut,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import (
     I64,
@@ -40,6 +41,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from poetc.ir.buffers import buffer_type, element_bytes
+from poetc.ir.loops import loops_around
 from poetc.ir.poet.attributes import PageType
 
 
@@ -79,6 +81,33 @@ class _Slice(IRDLOperation):
             found.append((start, range(low, max(low, min(start + size, extent)))))
         return found
 
+    def is_run(self, type: Attribute) -> bool:
+        """Whether the slice, in a buffer of this type, is a stretch of adjacent bytes of the page,
+        wherever it begins."""
+        assert isinstance(type, MemRefType)
+        sizes = type.get_shape()
+        inner, starts = len(sizes), self.starts.data.results
+        while (
+            inner > 0
+            and sizes[inner - 1] == self.extents()[inner - 1]
+            and starts[inner - 1] == AffineConstantExpr(0)
+        ):
+            inner -= 1
+        return all(size == 1 for size in sizes[: max(inner - 1, 0)])
+
+    def starts_in_turn(self) -> list[np.ndarray]:
+        """The places where slices begin, an array for each dimension of the page, in the order in
+        which the loops around move them: each array has a dimension for each loop, of one element
+        where the loop makes no difference."""
+        loops = loops_around(self)
+        each = (np.asarray(tile_starts(loop)) for loop in loops)
+        grid = np.meshgrid(*each, indexing="ij", sparse=True)
+        variables = (loop.body.block.args[0] for loop in loops)
+        values: dict[SSAValue, np.ndarray] = dict(zip(variables, grid, strict=True))
+        arrays, map = [values[position] for position in self.positions], self.starts.data
+        split = arrays[: map.num_dims], arrays[map.num_dims :]
+        return [np.asarray(expr.eval(*split)) for expr in map.results]  # pyright: ignore[reportArgumentType]
+
     def verify_slice(self, type: Attribute) -> None:
         """Raises VerifyException unless a buffer of this type can have the slice."""
         assert isinstance(self.page.type, PageType)
@@ -95,6 +124,13 @@ class _Slice(IRDLOperation):
         if len(map.results) != len(whole.get_shape()) or inputs != len(self.positions):
             raise VerifyException(f"{self.name}: {type} needs a start in each dimension")
         verify_positions(self, self.positions)
+
+
+def tile_starts(loop: affine.ForOp) -> range:
+    """The positions at which tiles of a loop over tiles begin, up to its end."""
+    (end,) = loop.upperBoundMap.data.results
+    assert isinstance(end, AffineConstantExpr)
+    return range(0, end.value, loop.step.value.data)
 
 
 def verify_positions(op: Operation, positions: Iterable[SSAValue]) -> None:
@@ -175,18 +211,7 @@ class SliceInOp(_Slice, _Buffer):
     @property
     def is_one_run(self) -> bool:
         """Whether the slice is a stretch of adjacent bytes of the page, wherever it begins."""
-        assert isinstance(self.buffer.type, MemRefType)
-        if self.rows is not None:
-            return False
-        sizes = self.buffer.type.get_shape()
-        inner, starts = len(sizes), self.starts.data.results
-        while (
-            inner > 0
-            and sizes[inner - 1] == self.extents()[inner - 1]
-            and starts[inner - 1] == AffineConstantExpr(0)
-        ):
-            inner -= 1
-        return all(size == 1 for size in sizes[: max(inner - 1, 0)])
+        return self.rows is None and self.is_run(self.buffer.type)
 
     def ahead_place(self, block_bytes: int) -> tuple[int, int] | None:
         """The bytes of the workspace, from and to, that it is read ahead into; None if it is
@@ -287,6 +312,20 @@ class SliceOutOp(_Slice):
         super().__init__(
             operands=[buffer, page, positions], properties={"starts": AffineMapAttr(starts)}
         )
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the slices that the loops around write are the bytes of the page from its first
+        to its last one, if each is written once."""
+        assert isinstance(self.buffer.type, MemRefType)
+        sizes, extents = self.buffer.type.get_shape(), self.extents()
+        first, empty = np.zeros((), np.int64), np.zeros((), np.bool_)
+        for start, size, extent in zip(self.starts_in_turn(), sizes, extents, strict=True):
+            low, high = np.clip(start, 0, extent), np.clip(start + size, 0, extent)
+            first, empty = first * extent + low, empty | (high <= low)
+        counts = [len(tile_starts(loop)) for loop in loops_around(self)]
+        firsts = np.broadcast_to(first, counts)[~np.broadcast_to(empty, counts)]
+        return self.is_run(self.buffer.type) and bool((np.diff(firsts) > 0).all())
 
     def verify_(self) -> None:
         if not isinstance(self.buffer.owner, TileBufferOp | SliceInOp):

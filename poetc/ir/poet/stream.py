@@ -272,13 +272,6 @@ def _last_use(op: TileBufferOp | SliceInOp, ops: Sequence[Operation]) -> int:
     return last
 
 
-def tile_starts(loop: affine.ForOp) -> range:
-    """The positions at which tiles of a loop over tiles begin, up to its end."""
-    (end,) = loop.upperBoundMap.data.results
-    assert isinstance(end, AffineConstantExpr)
-    return range(0, end.value, loop.step.value.data)
-
-
 def place_type(type: Attribute) -> Attribute:
     """The type of an operand or result of that type in the tiles: a buffer, or a page."""
     return buffer_type(type) if isinstance(type, TensorType) else type

@@ -290,14 +290,7 @@ def _verify_written(stream: StreamOp, number: int, page: BlockArgument) -> None:
         frozenset(v.number for v in index.vars()) if index is not None else frozenset()
         for index in indices
     ]
-    grid = np.meshgrid(
-        *(np.asarray(tile_starts(loop)) for loop in loops), indexing="ij", sparse=True
-    )
-    values: dict[SSAValue, np.ndarray] = dict(zip(map(_variable, loops), grid, strict=True))
-    arrays = [values[position] for position in out.positions]
-    begin = out.starts.data
-    split = arrays[: begin.num_dims], arrays[begin.num_dims :]
-    starts = [np.asarray(expr.eval(*split)) for expr in begin.results]  # pyright: ignore[reportArgumentType]
+    starts = out.starts_in_turn()
     moved = [n for dims in used for n in dims]
     if len(moved) == len(set(moved)) and set(moved) == {n for n, c in enumerate(counts) if c > 1}:
         exact = all(

@@ -18,6 +18,7 @@ typedef struct {
     uint32_t number;
     uint32_t remaining; /* bytes that have not been written yet */
     bool changed;
+    bool in_order; /* bytes are written from the first to the last one */
 } place;
 
 static void copy_part(uint8_t *restrict to, const uint8_t *restrict from, uint32_t length)
@@ -121,7 +122,7 @@ static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint
         const uint32_t part = whole - begin < length ? whole - begin : length;
         if (number != at->number) {
             poetc_status status = flush_page_block(at);
-            if (status == POETC_OK && part == whole) {
+            if (status == POETC_OK && (part == whole || (at->in_order && begin == 0u))) {
                 at->number = number;
                 at->remaining = whole;
             } else if (status == POETC_OK) {
@@ -131,7 +132,7 @@ static poetc_status run_out(place *at, uint32_t first, const uint8_t *data, uint
                 return status;
             }
         }
-        if (part > at->remaining) {
+        if (at->in_order ? at->remaining != whole - begin : at->remaining < part) {
             /* What was written before is not what should be there. */
             return POETC_CORRUPT;
         }
@@ -229,7 +230,7 @@ static poetc_status move_slice(place *at, const poetc_slice *slice, const int32_
 
 static place nowhere(poetc_store *store, const poetc_block_page *page)
 {
-    const place at = {store, page, NO_BLOCK, 0, false};
+    const place at = {store, page, NO_BLOCK, 0, false, false};
     return at;
 }
 
@@ -240,12 +241,26 @@ poetc_status poetc_slice_in(poetc_store *store, const poetc_block_page *page,
     return move_slice(&at, slice, start, buffer, NULL);
 }
 
+static poetc_status slice_out(place *at, const poetc_slice *slice, const int32_t *start,
+                              const void *buffer)
+{
+    const poetc_status status = move_slice(at, slice, start, NULL, buffer);
+    return status == POETC_OK ? flush_page_block(at) : status;
+}
+
 poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
                              const poetc_slice *slice, const int32_t *start, const void *buffer)
 {
     place at = nowhere(store, page);
-    const poetc_status status = move_slice(&at, slice, start, NULL, buffer);
-    return status == POETC_OK ? flush_page_block(&at) : status;
+    return slice_out(&at, slice, start, buffer);
+}
+
+poetc_status poetc_slice_append(poetc_store *store, const poetc_block_page *page,
+                                const poetc_slice *slice, const int32_t *start, const void *buffer)
+{
+    place at = nowhere(store, page);
+    at.in_order = true;
+    return slice_out(&at, slice, start, buffer);
 }
 
 poetc_status poetc_slice_clear(poetc_store *store, const poetc_block_page *page,

@@ -36,12 +36,15 @@ typedef struct {
 /* Read, or write, what of the slice that begins at `start` is within the tensor. What of the buffer
  * is outside is left alone. A block that is corrupt is POETC_CORRUPT.
  * Each byte is written once, after poetc_slice_clear for all slices of the page, and read when all
- * of its block is written.
+ * of its block is written. Where all slices of a page are written with poetc_slice_append, the bytes
+ * from its first to its last one, nothing is cleared before.
  */
 poetc_status poetc_slice_in(poetc_store *store, const poetc_block_page *page,
                             const poetc_slice *slice, const int32_t *start, void *buffer);
 poetc_status poetc_slice_out(poetc_store *store, const poetc_block_page *page,
                              const poetc_slice *slice, const int32_t *start, const void *buffer);
+poetc_status poetc_slice_append(poetc_store *store, const poetc_block_page *page,
+                                const poetc_slice *slice, const int32_t *start, const void *buffer);
 
 /* The first blocks of a slice, at most so many, are read to `raw` beside the processor, if the store
  * can do that; poetc_slice_in_ahead, with the same arguments, waits for them and reads the rest. The
