@@ -4,6 +4,7 @@ force."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 
 import pytest
@@ -18,12 +19,21 @@ from poetc.schedule.exact import bounds
 from poetc.schedule.exact.highs import solve_mip
 from poetc.schedule.exact.milp import SlotModel
 from poetc.schedule.exact.slots import all_slots
+from poetc.schedule.heuristics.reorder import permuted
 from poetc.schedule.heuristics.streaming import stream
 from poetc.schedule.model.checker import check, replay
 from poetc.schedule.model.clock import Effort
 from poetc.schedule.model.errors import InfeasibleProblem, SolverTimeLimit
 from poetc.schedule.model.instance import Instance
-from poetc.schedule.model.problem import Operation, Place, Problem, Schedule, Tensor, Variant
+from poetc.schedule.model.problem import (
+    Operation,
+    Place,
+    Problem,
+    Schedule,
+    Tensor,
+    Variant,
+    predecessors,
+)
 from poetc.schedule.model.rebuild import Event, rebuild
 from poetc.schedule.params import DEFAULTS, SearchParams
 from poetc.schedule.search.infeasibility import fastest, least_ram
@@ -123,6 +133,24 @@ def test_solve(problem: Problem, remat: bool, paging: bool, large: bool) -> None
     if expected is not None:
         # It may be less in another order.
         assert schedule.energy_nj <= expected
+
+
+@pytest.mark.parametrize(("seed", "is_better"), [(210, True), (274, True), (1, False), (2, False)])
+def test_the_best_order_of_a_few_operations_is_found(seed: int, is_better: bool) -> None:
+    """And the bound holds for all of them."""
+    problem = random_variants(random.Random(seed), 4)
+    count, before = len(problem.operations), predecessors(problem)
+    found = [
+        cheapest(permuted(problem, order))
+        for order in itertools.permutations(range(count))
+        if all(order.index(j) < order.index(k) for k in range(count) for j in before[k])
+    ]
+    least_nj = min(each for each in found if each is not None)
+    in_order_nj = cheapest(problem)
+    assert in_order_nj is not None and (least_nj < in_order_nj) == is_better
+    schedule = solve(problem, gap=0.0, time_limit_s=30)
+    check(problem, schedule)
+    assert schedule.bound_nj == schedule.energy_nj == least_nj
 
 
 @examples(20)

@@ -192,7 +192,9 @@ class SearchParams:
     """The share by which a schedule must be better to change the order where tensors can be paged,
     as the bound of a second order takes long there."""
     further_share: float = 0.3
-    """For orders near the given one where that is settled."""
+    """For orders near the given one where that is settled, and the most work where operations have
+    variants: each order takes longer then."""
+    further_work: float = 1.0
     further_most: int = 60
     """How many of those are tried where the whole model takes no time, fewer the larger it is: so
     that their recomputes are no more than `further_recomputes`. Nearly all of what there is to gain
@@ -267,7 +269,6 @@ _WITHOUT_VARIANTS = (
     "ladder",
     "reorder",
     "polish",
-    "neighbours",
     "machine",
 )
 

@@ -49,6 +49,7 @@ def _with_variants(search: Search) -> bool:
         search.within(search.part(1 - share))
         search.time_limit_s -= share * (limit_s - search.seconds)
     proven = portfolio(search)
+    in_another = not proven and search.steps is not None and _in_other_orders(search)
     search.until, search.time_limit_s = until, limit_s
     plain = None
     if as_it_is and not proven and search.energy_nj > instance.least_energy_nj:
@@ -61,12 +62,28 @@ def _with_variants(search: Search) -> bool:
             search.offer(events, "without variants")
         elif plain.energy_nj < search.energy_nj and _continue(search, events, order):
             return False
-    while not (proven or search.optimal) and search.extend():
+    # What is proven of the given order does not hold for others.
+    while not (proven or in_another or search.optimal) and search.extend():
         work = search.clock.work
         proven = improve(search)
         if search.clock.work == work:
             break
     return proven and search.steps is None
+
+
+def _in_other_orders(search: Search) -> bool:
+    """Looks for something better in other orders than the given one, for which the bound of the
+    search holds, where the whole model of one takes no time; whether there is something."""
+    orders = _Orders(search)
+    orders.given.raise_bound(search.bound_nj)
+    if not orders.tiny:
+        return False
+    orders.further(search.params.further_share, search.params.further_work)
+    if orders.best is orders.given:
+        return False
+    orders.best.ceiling_nj = math.inf
+    orders.within(1.0, orders.best, improve)
+    return True
 
 
 def _continue(search: Search, events: Sequence[Event], order: Sequence[int]) -> bool:
@@ -131,7 +148,7 @@ class _Orders:
         self.given = self._lane(range(search.instance.n))
         self.best = self.given
         self.frontier = Frontier(search.instance.problem)
-        self.further = iter(self.frontier)
+        self.untried = iter(self.frontier)
         # Constructive strategies that have not come to an end.
         few = search.instance.n <= self.params.baselines_most
         self.waiting = list(constructive()) if few and self.params.baselines else []
@@ -199,7 +216,7 @@ class _Orders:
                 self.params.again_windows_share, self.best, functools.partial(_windows, seed=turn)
             )
             if not search.finished and search.instance.problem.ram_bytes is not None:
-                self._further(self.params.again_orders_share, more=True)
+                self.further(self.params.again_orders_share, more=True)
             # The whole model says nothing new where it has come to its end.
             lanes = [lane for lane in dict.fromkeys((self.given, self.best)) if whole]
             whole = False
@@ -236,9 +253,9 @@ class _Orders:
             self.search.adopt(found.steps, self.given.bound_nj)
 
     def _quietly(self, share: float, lane: _Lane, step: Callable[[Search], bool | None]) -> bool:
-        """Runs a step like `_within`; what it notes is kept only if it finds something better."""
+        """Runs a step like `within`; what it notes is kept only if it finds something better."""
         log, before = list(self.search.log), self.search.energy_nj
-        proven = self._within(share, lane, step)
+        proven = self.within(share, lane, step)
         if self.search.energy_nj >= before:
             self.search.log = log
         return proven
@@ -246,20 +263,20 @@ class _Orders:
     def _search(self) -> bool:
         """The main part of the search, as `run`."""
         if self.search.instance.problem.ram_bytes is None:
-            return self._within(1.0, self.given, portfolio)
+            return self.within(1.0, self.given, portfolio)
         given, problem = self.given, self.search.instance.problem
         assert problem.ram_bytes is not None
         if bounds.ram_needed(self.search.instance)[0] > problem.ram_bytes:
             return self._in_further_orders(proven=True)
         if self.small or self.paging:
             # With page-ins another order seldom saves much, and its bound takes long.
-            proven = self._within(self.params.given_share, given, self._begin)
+            proven = self.within(self.params.given_share, given, self._begin)
             if first.in_time(self.search):
                 return True
             if proven or given.optimal:
                 return self._in_further_orders(proven)
         else:
-            self._within(self.params.first_share, given, first.first_schedules)
+            self.within(self.params.first_share, given, first.first_schedules)
             if not self.search.finished:
                 self._construct()
         self._others()
@@ -268,8 +285,8 @@ class _Orders:
             # The bound is the lesser of those of both.
             bounding = improve if self.paging else relaxation
             if not self.small:
-                self._within(self.params.other_bound_share, given, bounding)
-        proven = self._within(1.0, self.best, improve)
+                self.within(self.params.other_bound_share, given, bounding)
+        proven = self.within(1.0, self.best, improve)
         if proven and self.best is given:
             return self._in_further_orders(proven)
         return False
@@ -293,29 +310,27 @@ class _Orders:
         search = self.search
         if proven:
             self.given.bound_nj = math.inf
-        self._further(self.params.further_share)
+        self.further(self.params.further_share)
         if search.steps is None:
             return True
         if not self.tiny and self.best is not self.given:
             self.best.ceiling_nj = math.inf
-            self._within(1.0, self.best, improve)
+            self.within(1.0, self.best, improve)
         return False
 
-    def _further(self, share: float, more: bool = False) -> None:
+    def further(self, share: float, most: float = math.inf, more: bool = False) -> None:
         """Looks for something better in one order after another, `more` than it found worth it."""
         search, problem = self.search, self.search.instance.problem
         if not self.params.neighbours:
             return
-        effort = search.part(share)
-        gap = 0.0 if self.tiny else min(search.gap, 1.0)
+        effort = search.part(share, most)
+        solved = self.tiny and not search.instance.has_variants
+        gap = 0.0 if solved else min(search.gap, 1.0)
         tries = self.params.further_least
-        if self.tiny:
-            tries = min(
-                self.params.further_most,
-                self.params.further_recomputes // max(search.instance.recomputes, 1),
-            )
-            tries = max(tries, self.params.further_least)
-        for count, order in enumerate(self.further):
+        if solved:
+            enough = self.params.further_recomputes // max(search.instance.recomputes, 1)
+            tries = max(tries, min(self.params.further_most, enough))
+        for count, order in enumerate(self.untried):
             least = search.energy_nj * (1 - max(gap, TOLERANCE)) <= search.instance.base_energy
             if least or search.content or count >= tries or search.stop.is_set():
                 return
@@ -327,7 +342,9 @@ class _Orders:
             lane = self._lane(order)
             if bounds.ram_needed(lane.instance)[0] > (problem.ram_bytes or 0):
                 continue
-            lane.ceiling_nj = search.energy_nj * (1 - self.margin)
+            # Variants are worth what is saved clearly.
+            margin = gap if search.instance.has_variants else self.margin
+            lane.ceiling_nj = search.energy_nj * (1 - margin)
             lane.within(effort)
             lane.gap = gap
             begin, before = len(lane.log), search.energy_nj
@@ -347,10 +364,10 @@ class _Orders:
         for order in orders(search.instance, effort, 2 if self.params.reorder else 0):
             lanes.append(self._lane(order))
             if not search.finished:
-                self._within(self.params.first_share, lanes[-1], first.first_schedules)
+                self.within(self.params.first_share, lanes[-1], first.first_schedules)
         for lane in (*lanes, self.given):
             if search.steps is None and self.params.gradual:
-                self._within(
+                self.within(
                     self.params.first_share, lane, lambda lane: first.repaired(lane, gradually=True)
                 )
 
@@ -374,7 +391,7 @@ class _Orders:
             polish(search.instance, self.best.order, self.best.events, found, effort, seed)
             seed += 1
 
-    def _within(self, share: float, lane: _Lane, step: Callable[[Search], bool | None]) -> bool:
+    def within(self, share: float, lane: _Lane, step: Callable[[Search], bool | None]) -> bool:
         """Runs a step of the search in one order, with a share of the remaining effort."""
         search = self.search
         if search.finished:
