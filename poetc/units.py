@@ -11,7 +11,7 @@ from poetc.errors import InputError
 _LARGEST = 2**62
 """Sizes and times stay well inside the 64-bit integers of the IR."""
 
-_NUMBER = re.compile(r"([+-]?[0-9]*\.?[0-9]+)\s*([A-Za-z%]*)")
+_NUMBER = re.compile(r"([+-]?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z%]*)")
 _BYTES = {"": 1, "B": 1, "KB": 1024, "KIB": 1024, "K": 1024, "MB": 1024**2, "MIB": 1024**2}
 _BYTES |= {"M": 1024**2, "GB": 1024**3, "GIB": 1024**3, "G": 1024**3}
 _TIME_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -89,6 +89,8 @@ def parse_fraction(text: str, option: str) -> float:
 def check_limit(value: int, name: str) -> int:
     """`value`, if it can be a limit in bytes or nanoseconds, as passes and callers in Python give
     it; raises InputError naming it if not."""
+    if isinstance(value, bool):
+        raise InputError(f"{name} must be a number, not {str(value).lower()}")
     if value <= 0:
         raise InputError(f"{name} must be more than zero, not {value}")
     if value > _LARGEST:
