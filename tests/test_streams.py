@@ -256,6 +256,28 @@ def test_slices_that_may_not_be_written_over(
         verify_graph(graphs(parse_module(text))[0])
 
 
+def blocked() -> ModuleOp:
+    """A product whose sums are interrupted within a partial sum, lowered."""
+    module = parse_module((LIT_TESTS / "poet-stream" / "block.mlir").read_text())
+    lower_kernels(module)
+    annotate(module, load_device("nrf52840"))
+    return module
+
+
+def test_a_partial_sum_waits_while_its_loops_run():
+    """The buffer in which it does stands before the loop over its tiles."""
+    rng = np.random.default_rng(3)
+    values = [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 64), (64, 16))]
+    module = blocked()
+    assert streamed_bits(module, values, 1000) == 1
+    text = module_text(module)
+    (line,) = (line for line in text.splitlines(True) if "poet.tile_buffer" in line)
+    (loop,) = (line for line in text.splitlines(True) if "0 to 32 step 8" in line)
+    moved = text.replace(line, "").replace(loop, loop + line)
+    with pytest.raises(VerificationError, match="argument 3: sums go on in it that are lost"):
+        verify_graph(graphs(parse_module(moved))[0])
+
+
 def mutated(old: str, new: str) -> str:
     text = text_of_dot()
     assert text.count(old) == 1, old

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from kernel_harness import Case, compile_functions, interpret, same_bits
 from test_interpreter_kernels import arguments_for, buffers_for, poisoned
 from test_kernels_bodies import random_case
+from test_kernels_ops import floats
 from xdsl.dialects import affine, func, memref
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, i32
 from xdsl.dialects.memref import GlobalOp
 from xdsl.ir import Block
 
 from poetc.interpreter.kernels import run_kernel, tables_of
+from poetc.ir import stablehlo as hlo
 from poetc.ir.graph import graphs
 from poetc.ir.index import Index, Quotient, Var
 from poetc.ir.symbols import named_in
@@ -200,6 +202,33 @@ def test_random_kernels_in_random_tiles(seed: int):
     check_tiles(rng, kernel.function, case.block, case.args, tables_of(kernel.globals))
 
 
+def blocked_case(rng: Rng) -> Case:
+    """A product of matrices whose sums are sums of partial sums."""
+    batch, terms, width = int(rng.integers(1, 4)), int(rng.integers(33, 100)), 5
+    return Case.of(
+        lambda x, w: hlo.TanhOp(hlo.DotGeneralOp(x, w, lhs_contract=(1,), rhs_contract=(0,))),
+        floats(rng, batch, terms),
+        floats(rng, terms, width),
+    )
+
+
+def within_blocks(tiled: Tiled) -> bool:
+    """Whether sums are interrupted within a partial sum."""
+    names = {start.ssa.name_hint for start in tiled.variables if start.ssa is not None}
+    return names >= {"rb_start", "r_start"}
+
+
+@pytest.mark.slow
+def test_sums_that_are_interrupted_within_a_partial_sum():
+    made: list[Tiled] = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        case = blocked_case(rng)
+        kernel = lower_kernel(case.block, "kernel")
+        check_tiles(rng, kernel.function, case.block, case.args, {}, made)
+    assert sum(map(within_blocks, made)) > 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kws_conv", *more("lenet5", "bert_micro")])
 def test_kernels_of_models_in_random_tiles(name: str):
@@ -314,8 +343,9 @@ def test_tile_functions_in_c():
     rng = np.random.default_rng(7)
     tables: list[memref.GlobalOp] = []
     tiled: list[Tiled] = []
-    for number in range(30):
-        kernel = lower_kernel(random_case(rng).block, f"kernel{number}")
+    for number in range(36):
+        make = random_case if number < 30 else blocked_case
+        kernel = lower_kernel(make(rng).block, f"kernel{number}")
         tables += kernel.globals
         for place, nest in enumerate(distribute(kernel.function).nests):
             streamable = set(range(len(buffers_of(nest.function, "inputs"))))
@@ -340,4 +370,4 @@ def test_tile_functions_in_c():
             run_kernel(found.function, other, at, tables_of(named_in(module, GlobalOp).values()))
             for a, b in zip(own, other, strict=True):
                 assert same_bits(a, b), found.function
-    assert len(tiled) > 30 and smaller > 10
+    assert len(tiled) > 30 and smaller > 10 and sum(map(within_blocks, tiled)) > 1

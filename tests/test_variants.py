@@ -186,34 +186,38 @@ class Run:
             once |= elements
         return True
 
-    def unfinished(self) -> tuple[int, int]:
-        """The most sums that are interrupted at a time, those of the tile that runs counted, and of
-        how many tiles of the parallel loops they are."""
-        parallel = self.nest.parallel
-        seen: dict[tuple[int, ...], list[int]] = {}
-        for step, at in enumerate(self.tiles):
-            seen.setdefault(tuple(at[n] for n in range(parallel)), []).append(step)
-        most = tiles = 0
-        for step in range(len(self.tiles)):
-            running = [
-                at for at, steps in seen.items() if len(steps) > 1 and steps[0] <= step <= steps[-1]
-            ]
-            sums = 0
-            for at in running:
-                sizes = [hi - lo for lo, hi in (self.ranges[n][k] for n, k in enumerate(at))]
-                sums += int(np.prod(sizes))
-            most, tiles = max(most, sums), max(tiles, len(running))
-        return most, tiles
-
-    @property
-    def resumed_bytes(self) -> int:
-        """Of each sum, where it is interrupted."""
-        parted = [
-            loop.resumed_bytes
-            for loop, ranges in zip(self.nest.loops, self.ranges, strict=True)
-            if loop.resumed_bytes and len(ranges) > 1
-        ]
-        return parted[-1] if parted else 0
+    def unfinished(self) -> list[tuple[int, int, int]]:
+        """Of a sum, and of each of its terms that is one: the bytes that it carries, how many of
+        them wait at most, those of the tile that runs counted, and of how many tiles of the
+        parallel loops these are."""
+        found: list[tuple[int, int, int]] = []
+        carried = 0
+        for size in sorted({loop.resumed_bytes for loop in self.nest.loops} - {0}):
+            within = [n for n, loop in enumerate(self.nest.loops) if loop.resumed_bytes >= size]
+            # Each run of these loops, for each iteration of those around, is a sum of its own.
+            others = [n for n in range(len(self.nest.loops)) if n not in within]
+            seen: dict[tuple[int, ...], list[int]] = {}
+            for step, at in enumerate(self.tiles):
+                seen.setdefault(tuple(at[n] for n in others), []).append(step)
+            most = tiles = 0
+            for step in range(len(self.tiles)):
+                running = [
+                    at
+                    for at, steps in seen.items()
+                    if len(steps) > 1 and steps[0] <= step <= steps[-1]
+                ]
+                sums = 0
+                for at in running:
+                    sizes = [
+                        self.ranges[n][k][1] - self.ranges[n][k][0]
+                        for n, k in zip(others, at, strict=True)
+                        if n < self.nest.parallel
+                    ]
+                    sums += int(np.prod(sizes))
+                most, tiles = max(most, sums), max(tiles, len(running))
+            found.append((size - carried, most, tiles))
+            carried = size
+        return found
 
 
 def random_tiling(rng: Rng, search: NestSearch) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -263,9 +267,10 @@ def assert_counts(kernel: func.FuncOp, rng: Rng, exact: bool = False) -> tuple[i
             ram += -(-max(volume(box) for box, _ in found) * stream.element_bytes // 4) * 4
         assert moved == {False: tiled.read_bytes, True: tiled.written_bytes}
         assert NestSearch(nest, WRITES, orders=[order]).weigh(tiles).write_ns == writes
-        sums, in_tiles = run.unfinished()
-        in_result = nest.sum_in_result if in_tiles == 1 else 0
-        ram += sums * (run.resumed_bytes - in_result)
+        in_result = nest.sum_in_result
+        for carried_bytes, sums, in_tiles in run.unfinished():
+            ram += sums * (carried_bytes - (in_result if in_tiles == 1 else 0))
+            in_result = 0
         # A slice at an edge has its place as if it were not cut off.
         assert tiled.ram_bytes == ram or (not exact and tiled.ram_bytes > ram)
         assert tiled.steps == len(run.tiles)

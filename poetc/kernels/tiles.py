@@ -3,16 +3,17 @@
 A loop that runs in tiles gets its start as an argument. A buffer that is on storage is there as
 slices: what a tile reads and makes of it. A sum that is interrupted begins from a buffer unless its
 tile is the first one, and ends there unless it is the last one; what is done to the finished sum is
-under a guard. The buffer is one of its own, or that of the result (`sums_in_result`). Loop
-variables keep their values, so guards and tables stay as they are, and each element is computed by
-the same operations in the same order.
+under a guard. The buffer is one of its own, or that of the result (`sums_in_result`). A sum of
+partial sums that is interrupted within one of these has a buffer for them, too: the tile that
+finishes one adds it to the total. Loop variables keep their values, so guards and tables stay as
+they are, and each element is computed by the same operations in the same order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, pairwise
 
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import (
@@ -29,7 +30,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from poetc.ir.index import Condition, Index, Var, affine_map, affine_set
-from poetc.kernels.access import TILES, places_of
+from poetc.kernels.access import TILES, Access, places_of
 from poetc.kernels.addresses import all_pinned, extent_of
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, buffers, extent, may_alias
 from poetc.kernels.dependences import drop_dead
@@ -47,10 +48,15 @@ from poetc.kernels.slices import (
 @dataclass(frozen=True)
 class Loops:
     """The loops of a nest that can run in tiles, outermost first: parallel ones, then those of the
-    sum in the innermost of these."""
+    sum in the innermost of these, and those of one of its terms, if that is a sum, too."""
 
     parallel: tuple[affine.ForOp, ...]
-    sums: tuple[affine.ForOp, ...]
+    total: tuple[affine.ForOp, ...] = ()
+    partial: tuple[affine.ForOp, ...] = ()
+
+    @property
+    def sums(self) -> tuple[affine.ForOp, ...]:
+        return (*self.total, *self.partial)
 
     @property
     def all(self) -> tuple[affine.ForOp, ...]:
@@ -88,12 +94,14 @@ def nest_loops(nest: func.FuncOp) -> Loops:
         whole = [op for op in block.ops if is_whole(op)]
         loops = [op for op in whole if isinstance(op, affine.ForOp)]
         if len(loops) != 1 or SEQUENTIAL in loops[0].attributes or IN_ALL in loops[0].attributes:
-            return Loops(tuple(parallel), ())
+            return Loops(tuple(parallel))
         if loops[0].inits:
-            return Loops(tuple(parallel), tuple(_sum_loops(loops[0])))
+            total = tuple(_sum_loops(loops[0]))
+            partial = _partial_sum(total)
+            return Loops(tuple(parallel), total, tuple(_sum_loops(partial)) if partial else ())
         parallel.append(loops[0])
         if len(whole) != 1 or not splits(loops[0]):
-            return Loops(tuple(parallel), ())
+            return Loops(tuple(parallel))
         block = loops[0].body.block
 
 
@@ -129,21 +137,55 @@ def _goes_on(yielded: tuple[SSAValue, ...], carried: tuple[SSAValue, ...]) -> af
     return _goes_on(tuple(then.operands), carried)
 
 
+def _partial_sum(total: Sequence[affine.ForOp]) -> affine.ForOp | None:
+    """The loop whose results are a term of the sum in these loops, and are carried as its totals
+    are, if nothing but these is needed to add them: a block of a sum."""
+    for outer, inner in pairwise(total):
+        if inner.parent_op() is not outer:
+            return None
+    inside = total[-1].body.block
+    loops = [op for op in inside.ops if any(isinstance(each, affine.ForOp) for each in op.walk())]
+    if len(loops) != 1 or not isinstance(term := loops[0], affine.ForOp):
+        return None
+    if SEQUENTIAL in term.attributes or IN_ALL in term.attributes:
+        return None
+    added, last = _behind(term), inside.last_op
+    assert last is not None
+    carried = list(inside.args[1:])
+    known = {*carried, *term.results, *(value for op in added for value in op.results)}
+    needed = [value for op in (*added, last) for value in op.operands if value not in known]
+    alone = (
+        tuple(term.result_types) == tuple(total[0].result_types)
+        and not any(op.regions or isinstance(op, Access) for op in added)
+        and not any(total[0].is_ancestor(value.owner) for value in (*needed, *term.inits))
+        and all(use.operation in (*added, last) for value in carried for use in value.uses)
+    )
+    return term if alone and any(extent(loop) > 1 for loop in total) else None
+
+
+def _behind(op: Operation) -> list[Operation]:
+    """The operations behind one, but for the last one of the block."""
+    found: list[Operation] = []
+    while (op := op.next_op) is not None and op.next_op is not None:
+        found.append(op)
+    return found
+
+
 def sums_in_result(nest: func.FuncOp) -> int | None:
     """The result, by its number among the arguments of a nest, in whose place sums that are
     interrupted wait: it has an element for each of them, which the nest stores once they are
     finished and does not read, and which is never in the place of an operand."""
     loops = nest_loops(nest)
-    if not loops.sums or len(loops.sums[0].results) != 1:
+    if not loops.total or len(loops.total[0].results) != 1:
         return None
-    (sum_,) = loops.sums[0].results
+    (sum_,) = loops.total[0].results
     results = buffers(nest, "results")
     for number, result in enumerate(results):
         store = next((use.operation for use in result.uses), None)
         if not isinstance(store, affine.StoreOp) or not result.has_one_use():
             continue
-        after = store.parent_block() is loops.sums[0].parent_block()
-        if not after or not loops.sums[0].is_before_in_block(store):
+        after = store.parent_block() is loops.total[0].parent_block()
+        if not after or not loops.total[0].is_before_in_block(store):
             continue
         assert isinstance(result.type, MemRefType)
         (place,) = places_of([store])
@@ -174,6 +216,35 @@ def tile(
     that are on storage. Raises NotTileable where that is not possible.
     """
     return _Tiling(nest, name, tiles, streamed).run()
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """The buffers in which sums wait that are interrupted, and where a sum is in them."""
+
+    buffers: Sequence[SSAValue]
+    map: AffineMapAttr
+    indices: Sequence[SSAValue]
+
+    def begin(self, first: Sequence[Condition], inits: Sequence[SSAValue]) -> affine.IfOp:
+        """From what sums go on: in the `first` tile `inits`."""
+        loads = [affine.LoadOp(buffer, self.indices, self.map) for buffer in self.buffers]
+        return _guard(
+            first,
+            [affine.YieldOp.get(*inits)],
+            [*loads, affine.YieldOp.get(*(load.result for load in loads))],
+            [init.type for init in inits],
+        )
+
+    def end(
+        self, last: Sequence[Condition], after: Sequence[Operation], values: Sequence[SSAValue]
+    ) -> affine.IfOp:
+        """What is done `after` the last tile, and with the sums before that."""
+        stores = [
+            affine.StoreOp(value, buffer, self.indices, self.map)
+            for value, buffer in zip(values, self.buffers, strict=True)
+        ]
+        return _guard(last, [*after, affine.YieldOp.get()], [*stores, affine.YieldOp.get()], ())
 
 
 class _Tiling:
@@ -263,72 +334,97 @@ class _Tiling:
     def _interrupt(self, place: Operation | None) -> list[tuple[Sum, BlockArgument]]:
         """Lets the sum go on from a buffer, and end there before its last tile: the one that
         `place` stores its result to, or new ones."""
-        tiled, loop = self.tiled, self.loops.sums[0]
+        loop = self.loops.total[0]
         block = loop.parent_block()
         assert block is not None
-        interrupted = [
-            (variable, size)
-            for each, variable, size in zip(tiled.loops, tiled.variables, tiled.sizes, strict=True)
-            if each in tiled.sums
-        ]
-        sums: list[tuple[Sum, BlockArgument]] = []
-        if isinstance(place, affine.StoreOp):
-            attribute, operands = place.map, list(place.indices)
-            waiting: list[SSAValue] = [place.memref]
-        else:
-            shape, indices = self._unfinished()
-            attribute, operands = affine_map(indices)
-            for value in loop.results:
-                type_ = MemRefType(value.type, shape)
-                buffer = self.block.insert_arg(type_, len(self.block.args))
-                buffer.name_hint = "sums"
-                sums.append((Sum(type_, tiled.before_sum), buffer))
-            waiting = [buffer for _, buffer in sums]
-        # Begin.
-        first = [Condition(Index.of(variable), equal=True) for variable, _ in interrupted]
-        loads = [affine.LoadOp(buffer, operands, attribute) for buffer in waiting]
-        begin = _guard(
-            first,
-            [affine.YieldOp.get(*loop.inits)],
-            [*loads, affine.YieldOp.get(*(load.result for load in loads))],
-            loop.result_types,
-        )
-        block.insert_op_before(begin, loop)
-        loop.operands = [*loop.operands[: -len(loop.inits)], *begin.results]
-        # End.
-        after: list[Operation] = []
-        op = loop.next_op
-        while op is not None and op is not block.last_op:
-            after.append(op)
-            op = op.next_op
+        after = _behind(loop)
         for op in after:
             op.detach()
-        last = [
-            Condition(Index.of(variable) + (size - variable.extent))
-            for variable, size in interrupted
-        ]
-        stores = [
-            affine.StoreOp(value, buffer, operands, attribute)
-            for value, buffer in zip(loop.results, waiting, strict=True)
-        ]
-        end = _guard(last, [*after, affine.YieldOp.get()], [*stores, affine.YieldOp.get()], ())
+        sums: list[tuple[Sum, BlockArgument]] = []
+        if isinstance(place, affine.StoreOp):
+            total = _Waiting([place.memref], place.map, list(place.indices))
+        else:
+            total, sums = self._unfinished(loop, self.tiled.before_sum)
+        first, last = self._ends(self.loops.total)
+        begins, ends = self._ends(self.loops.partial)
+        if not begins:
+            begin = total.begin(first, loop.inits)
+            end = total.end(last, after, loop.results)
+        else:
+            depth = next(n for n, op in enumerate(self.tiled.loops) if op in self.loops.partial)
+            partial, parts = self._unfinished(loop, depth)
+            sums += parts
+            inits = list(loop.inits)
+            begin = partial.begin(begins, self.loops.partial[0].inits)
+            resumed = total.begin(first, inits)
+            added, found = self._carry_parts(after, resumed.results)
+            finished = [resumed, *added, total.end(last, after, found)]
+            end = partial.end(ends, finished, loop.results)
+        block.insert_op_before(begin, loop)
+        _start_from(loop, begin.results)
         block.insert_op_after(end, loop)
         return sums
 
-    def _unfinished(self) -> tuple[list[int], list[Index]]:
-        """The shape of a buffer for sums that wait at a time, and where a sum is in it."""
-        tiled, shape, indices = self.tiled, list[int](), list[Index]()
+    def _carry_parts(
+        self, after: Sequence[Operation], totals: Sequence[SSAValue]
+    ) -> tuple[list[Operation], list[SSAValue]]:
+        """Lets the loops of the total, which run once in a tile, carry the partial sum alone. What
+        adds it to the `totals`, which is taken out of them, and the new totals, of which `after`
+        makes use."""
+        loop, inner, part = self.loops.total[0], self.loops.total[-1], self.loops.partial[0]
+        last = inner.body.block.last_op
+        assert last is not None
+        added = _behind(part)
+        for op in added:
+            op.detach()
+        carried = list(inner.body.block.args[1:])
+        for old, new in zip(
+            (*loop.results, *carried, *part.results),
+            (*last.operands, *totals, *loop.results),
+            strict=True,
+        ):
+            old.replace_all_uses_with(new)
+        found = list(last.operands)
+        last.operands = list(part.results)
+        _start_from(part, carried)
+        return added, found
+
+    def _ends(self, sums: Sequence[affine.ForOp]) -> tuple[list[Condition], list[Condition]]:
+        """The conditions for the first and for the last tile of those of these loops that run in
+        several tiles."""
+        tiled = self.tiled
+        interrupted = [
+            (variable, size)
+            for each, variable, size in zip(tiled.loops, tiled.variables, tiled.sizes, strict=True)
+            if each in sums
+        ]
+        first = [Condition(Index.of(variable), equal=True) for variable, _ in interrupted]
+        ends = [Index.of(variable) + (size - variable.extent) for variable, size in interrupted]
+        return first, [Condition(end) for end in ends]
+
+    def _unfinished(
+        self, loop: affine.ForOp, depth: int
+    ) -> tuple[_Waiting, list[tuple[Sum, BlockArgument]]]:
+        """New buffers for the sums in a loop that wait at a time, within the first `depth` loops
+        over tiles."""
+        shape, indices = list[int](), list[Index]()
         # A tile of loops outside of those over its tiles has sums of its own.
-        outside = tiled.loops[: tiled.before_sum]
-        for number, outer in enumerate(self.loops.parallel, len(tiled.variables)):
+        outside = self.tiled.loops[:depth]
+        for number, outer in enumerate(self.loops.parallel, len(self.tiled.variables)):
             variable = outer.body.block.args[0]
             size, index = extent(outer), Index.of(Var(number, extent(outer), ssa=variable))
             if outer in outside:
                 place = outside.index(outer)
-                size, index = tiled.sizes[place], index - Index.of(tiled.variables[place])
+                size, index = self.tiled.sizes[place], index - Index.of(self.tiled.variables[place])
             shape.append(size)
             indices.append(index)
-        return shape, indices
+        sums: list[tuple[Sum, BlockArgument]] = []
+        for value in loop.results:
+            type_ = MemRefType(value.type, shape)
+            buffer = self.block.insert_arg(type_, len(self.block.args))
+            buffer.name_hint = "sums"
+            sums.append((Sum(type_, depth), buffer))
+        return _Waiting([buffer for _, buffer in sums], *affine_map(indices)), sums
 
     def _of(self, order: Sequence[SSAValue], found: Sequence[int | Slice | Sum]) -> func.FuncOp:
         final = Block(arg_types=[value.type for value in order])
@@ -396,6 +492,11 @@ def _restrict(loop: affine.ForOp, variable: Var, size: int) -> None:
         loop.detach_region(loop.body),
     )
     replace_op(loop, new)
+
+
+def _start_from(loop: affine.ForOp, values: Sequence[SSAValue]) -> None:
+    """Lets a loop carry these values from the start."""
+    loop.operands = [*loop.operands[: -len(values)], *values]
 
 
 def _guard(

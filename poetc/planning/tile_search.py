@@ -305,7 +305,7 @@ class _LoopTiles:
         self.over = written_over(nests)
         if self.model is None:
             return
-        # Loops that `tile` keeps whole, such as those of a block of a sum.
+        # Some loops `tile` keeps whole, such as those of a partial sum under a guard.
         sizes = [
             tile_sizes(loop.extent) if loop.number in self.places[0] else (max(1, loop.extent),)
             for loop in self.model.loops

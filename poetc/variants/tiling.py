@@ -208,22 +208,25 @@ class NestSearch:
         """RAM of sums that are interrupted, beside a result in whose place they can wait: one that
         is streamed, or one that is in RAM whole; and where a parallel tile loop is inside."""
         loops, parallel = self.nest.loops, self.nest.parallel
-        held = np.ones(columns, np.int64)
-        interrupted = np.zeros(columns, bool)
+        more, whole = np.zeros((2, columns), np.int64)
         spread = np.zeros(columns, bool)
-        for loop in order:
-            if loop >= parallel:
-                interrupted |= counts[loop] > 1
-            else:
-                inside = interrupted & (counts[loop] > 1)
-                spread |= inside
-                held *= np.where(inside, self.extents[loop], tiles[loop])
-        size = np.zeros(columns, np.int64)
-        for loop in range(parallel, len(loops)):
-            size = np.where(counts[loop] > 1, loops[loop].resumed_bytes, size)
-        in_result = self.nest.sum_in_result
-        more = np.where(interrupted, held * np.maximum(size - in_result, 0), 0)
-        return np.where(interrupted & spread, held * size, more), more, spread
+        waits = sorted({loop.resumed_bytes for loop in loops[parallel:]})
+        for number, size in enumerate(waits):
+            # A sum of partial sums waits, and then one of these.
+            own = size - (waits[number - 1] if number else 0)
+            held, interrupted = np.ones(columns, np.int64), np.zeros(columns, bool)
+            for loop in order:
+                if loop >= parallel:
+                    if loops[loop].resumed_bytes >= size:
+                        interrupted |= counts[loop] > 1
+                else:
+                    inside = interrupted & (counts[loop] > 1)
+                    spread |= inside
+                    held *= np.where(inside, self.extents[loop], tiles[loop])
+            held = np.where(interrupted, held, 0)
+            more += held * (own if number else max(own - self.nest.sum_in_result, 0))
+            whole += held * own
+        return np.where(spread, whole, more), more, spread
 
     def _spans(self, stream: int, dim: int, index: Numbers) -> tuple[Numbers, ...]:
         touched = self.streams[stream].dims[dim]

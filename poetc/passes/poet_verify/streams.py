@@ -12,6 +12,7 @@ from xdsl.dialects import affine, memref
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineConstraintKind, AffineSet
 
 from poetc.ir.index import ZERO, Index, Var, constant
 from poetc.ir.loops import loops_around, parents
@@ -96,10 +97,36 @@ def _verify_tile(stream: StreamOp, op: TileOp) -> None:
             _verify_inside(op, place, function, argument, whole)
         elif any(_slices(buffer)):
             raise fault(op, f"{place} is a whole buffer, not a slice")
+        _verify_waiting(op, place, function, argument, buffer)
         if written and isinstance(buffer.owner, SliceInOp):
             _verify_over(op, place, function, argument, buffer.owner)
         elif written and not _may_write(stream, buffer):
             raise fault(op, f"{place}: it writes to what is no result, and lost")
+
+
+def _verify_waiting(
+    op: TileOp, place: str, function: FuncOp, argument: BlockArgument, buffer: SSAValue
+) -> None:
+    """Sums that go on from a buffer, but in the first tile of some loops, wait there while these
+    run: it is there before them."""
+    if isinstance(buffer, BlockArgument):
+        return
+    starts = starts_around(function.body.block.first_op or function)
+    around = loops_around(buffer.owner) if isinstance(buffer.owner, Operation) else []
+    for use in argument.uses:
+        inner = use.operation
+        for guard in () if _stores(inner, argument) else parents(inner):
+            resumed = isinstance(guard, affine.IfOp) and inner.parent_region() is guard.else_region
+            if resumed and _in_first(guard.condition.data) and set(guard.args) <= set(starts):
+                loops = loops_around(op)
+                if any(loops[starts.index(start)] in around for start in guard.args):
+                    raise fault(op, f"{place}: sums go on in it that are lost before")
+            inner = guard
+
+
+def _in_first(condition: AffineSet) -> bool:
+    """Whether a condition says of all of its operands that they are 0."""
+    return all(each.kind is AffineConstraintKind.eq for each in condition.constraints)
 
 
 def _verify_over(
