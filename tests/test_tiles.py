@@ -343,7 +343,7 @@ def test_tile_functions_in_c():
     rng = np.random.default_rng(7)
     tables: list[memref.GlobalOp] = []
     tiled: list[Tiled] = []
-    for number in range(36):
+    for number in range(42):
         make = random_case if number < 30 else blocked_case
         kernel = lower_kernel(make(rng).block, f"kernel{number}")
         tables += kernel.globals

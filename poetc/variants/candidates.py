@@ -18,6 +18,9 @@ Sizes = Sequence[tuple[int, ...]]
 MOST_SIZES = 24
 """Tile sizes of a loop that are considered at all."""
 
+MOST_WITHIN = 12
+"""Places within a partial sum at which the first tilings interrupt it."""
+
 
 def loop_orders(nest: Nest, streams: Sequence[Stream]) -> Iterator[tuple[int, ...]]:
     """Orders of the tile loops, from the outermost on.
@@ -74,17 +77,29 @@ def _thinned(length: int, most: int) -> list[int]:
     return sorted({round(i * (length - 1) / (most - 1)) for i in range(most)})
 
 
-def grid(sizes: Sizes, parallel: int, most: int) -> Numbers:
-    """At most about `most` tilings over all tile sizes, a column each."""
-    sums = list(_sum_tiles(sizes[parallel:]))
+def grid(nest: Nest, sizes: Sizes, most: int) -> Numbers:
+    """Tilings over all tile sizes, a column each: at most about `most` whose sums are interrupted
+    between partial sums, if at all, and as many where they are within these."""
+    parallel, blocks = nest.parallel, nest.blocks
+    whole = tuple(len(own) - 1 for own in sizes[blocks:])
+    every = list(_sum_tiles(sizes[parallel:]))
+    between = [sums for sums in every if sums[blocks - parallel :] == whole]
+    within = every[len(between) :]
+    within = [within[i] for i in _thinned(len(within), MOST_WITHIN)]
+    found = [_in_grid(sizes[:parallel], sums, most) for sums in (between, within) if sums]
+    return np.concatenate(found).T
+
+
+def _in_grid(parallel: Sizes, sums: Sequence[tuple[int, ...]], most: int) -> Numbers:
+    """At most about `most` tilings with these tiles of the `sums`, a row each."""
     room = max(1.0, most / len(sums))
-    counts = [len(own) for own in sizes[:parallel]]
+    counts = [len(own) for own in parallel]
     # The longest lists are thinned out until the grid is small enough.
     while prod(counts) > room and max(counts) > 2:
         counts[counts.index(max(counts))] -= 1
-    chosen = [_thinned(len(own), count) for own, count in zip(sizes, counts, strict=False)]
-    rows = np.array([[*p, *s] for p, s in product(product(*chosen), sums)], np.int64)
-    return rows.reshape(len(rows), len(sizes)).T
+    chosen = [_thinned(len(own), count) for own, count in zip(parallel, counts, strict=True)]
+    rows = [(*p, *s) for p, s in product(product(*chosen), sums)]
+    return np.array(rows, np.int64).reshape(len(rows), len(parallel) + len(sums[0]))
 
 
 def _sum_tiles(sizes: Sizes) -> Iterator[tuple[int, ...]]:

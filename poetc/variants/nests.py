@@ -92,6 +92,12 @@ class Nest:
         """How many loops are parallel: the first ones."""
         return sum(not loop.resumed_bytes for loop in self.loops)
 
+    @property
+    def blocks(self) -> int:
+        """How many loops are outside of those of a partial sum: the first ones."""
+        least = min((loop.resumed_bytes for loop in self.loops if loop.resumed_bytes), default=0)
+        return sum(loop.resumed_bytes <= least for loop in self.loops)
+
 
 def nest_model(function: func.FuncOp) -> Nest | None:
     """The model of a nest (`distribute`), or of a whole kernel whose loops are in one; None where

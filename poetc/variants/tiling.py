@@ -117,12 +117,17 @@ class NestSearch:
         `resident` buffers of the kernel are in RAM whole, which does not count here.
         """
         if self._weighed is None:
-            self._add(grid(self.sizes, self.nest.parallel, self.most))
+            self._add(grid(self.nest, self.sizes, self.most))
         assert self._weighed is not None
         best, ram = self._best(self._weighed, limit_bytes, resident)
         rounds = 1 if resident else ROUNDS
         for _ in range(rounds if self.sizes else 0):
-            if not self._add(neighbours(best.index, self.sizes, self.nest.parallel)):
+            near = best.index
+            if self.nest.blocks < len(self.sizes):
+                # Those with whole partial sums may lead further, though others are better so far.
+                whole = self._best(self._with_whole_blocks(), limit_bytes, resident)[0].index
+                near = np.concatenate([near, whole], axis=1)
+            if not self._add(neighbours(near, self.sizes, self.nest.parallel)):
                 break
             best, ram = self._best(self._weighed, limit_bytes, resident)
         return self._tiled(best, ram, resident)
@@ -181,6 +186,13 @@ class NestSearch:
                 chosen.append(k)
                 last = time
         return points.take(np.array(chosen, np.int64)), ram[chosen]
+
+    def _with_whole_blocks(self) -> _Points:
+        """The points whose sums are interrupted between partial sums, if at all."""
+        assert self._weighed is not None
+        index, blocks = self._weighed.index, self.nest.blocks
+        whole = np.array([len(own) - 1 for own in self.sizes[blocks:]], np.int64)
+        return self._weighed.take((index[blocks:] == whole.reshape(-1, 1)).all(axis=0))
 
     # Weighing
 
