@@ -60,9 +60,7 @@ def random_step(rng: Generator, layer: str) -> tuple[str, list[np.ndarray]]:
     elif layer == "flat":
         x = (1, *(int(n) for n in rng.integers(3, 6, 3)))
         shapes = [x, (prod(x), int(rng.integers(10, 40)))]
-
-        def forward(x, w):
-            return x.reshape(1, -1) @ w
+        forward = lambda x, w: x.reshape(1, -1) @ w  # noqa: E731
     else:
         size, taps = int(rng.integers(2, 5)), int(rng.integers(1, 4))
         groups = int(rng.integers(1, 3))

@@ -166,9 +166,10 @@ def _partial_sum(total: Sequence[affine.ForOp]) -> affine.ForOp | None:
 def _behind(op: Operation) -> list[Operation]:
     """The operations behind one, but for the last one of the block."""
     found: list[Operation] = []
-    while (op := op.next_op) is not None and op.next_op is not None:
+    while op.next_op is not None:
+        op = op.next_op
         found.append(op)
-    return found
+    return found[:-1]
 
 
 def sums_in_result(nest: func.FuncOp) -> int | None:

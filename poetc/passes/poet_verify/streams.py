@@ -111,16 +111,19 @@ def _verify_waiting(
     run: it is there before them."""
     if isinstance(buffer, BlockArgument):
         return
-    starts = starts_around(function.body.block.first_op or function)
+    starts = function.body.block.args[len(op.buffers) :]
+    loops: dict[SSAValue, affine.ForOp] = dict(zip(starts, loops_around(op), strict=True))
     around = loops_around(buffer.owner) if isinstance(buffer.owner, Operation) else []
     for use in argument.uses:
         inner = use.operation
         for guard in () if _stores(inner, argument) else parents(inner):
-            resumed = isinstance(guard, affine.IfOp) and inner.parent_region() is guard.else_region
-            if resumed and _in_first(guard.condition.data) and set(guard.args) <= set(starts):
-                loops = loops_around(op)
-                if any(loops[starts.index(start)] in around for start in guard.args):
-                    raise fault(op, f"{place}: sums go on in it that are lost before")
+            if (
+                isinstance(guard, affine.IfOp)
+                and inner.parent_region() is guard.else_region
+                and _in_first(guard.condition.data)
+                and any(loops.get(start) in around for start in guard.args)
+            ):
+                raise fault(op, f"{place}: sums go on in it that are lost before")
             inner = guard
 
 
