@@ -32,7 +32,7 @@ def test_numbers_that_differ_are_parameters() -> None:
     """Those that go together are one, those that are the same are none."""
     kernels = [kernel("k", 4, 3), kernel("k_1", 8, 5), kernel("k_2", 8, 3)]
     first, second, third = share(kernels, [True] * 3)
-    assert first.startswith("static POETC_SHARED void k_sized(")
+    assert first.startswith("static POETC_APART void k_sized(")
     assert "int32_t n0, int32_t n1)" in first and "i < n0" in first
     assert "in0[n1 * i + n0]" in first
     assert first.endswith("{\n    k_sized(in0, out0, 4, 3);\n}\n")
@@ -111,6 +111,6 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     source = str(Path(__file__).parent / "models" / "gesture_mlp.mlir")
     words = [source, "--emit=c", "-q", "-o", str(tmp_path / "out"), "--ram=16KB"]
     assert main([*words, "--optimise=size"]) == 0
-    assert "POETC_SHARED" in (tmp_path / "out" / "model_kernels.c").read_text()
+    assert "POETC_APART" in (tmp_path / "out" / "model_kernels.c").read_text()
     assert main([source, "--optimise=size", "-o", str(tmp_path / "out.mlir")]) == 2
     assert "--emit=c" in capsys.readouterr().err

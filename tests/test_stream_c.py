@@ -18,9 +18,12 @@ from kernel_harness import same_bits
 from power import OK, Fault, Loss, Machine, parameters
 from test_c_runtime import CORRUPT
 from test_power_loss import Trial
+from test_stack import COMPILED, painted
 
 import poetc
+from poetc.backends.c.compiler import find_compiler
 from poetc.backends.c.layout import static_ram_bytes
+from poetc.backends.c.stack import measure_stack
 from poetc.backends.plan.source import PlanExecutor
 from poetc.cli import main
 from poetc.errors import InputError
@@ -113,6 +116,26 @@ def small():
 def machine(request: pytest.FixtureRequest, small, tmp_path_factory: pytest.TempPathFactory):
     """A step in tiles on a store that loses power, and what is in its image at the start."""
     return machine_of(small, tmp_path_factory.mktemp("tiles") / "out", request.param)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_stacks_of_kernels_in_tiles_do_not_add_up(compiler: str, small, tmp_path: Path):
+    """Each has a function, and so a frame, of its own, of which one is in use at a time."""
+    model, module = small
+    used = painted(model, module, tmp_path, compiler)
+    for source in ("model.c", "poetc_slice.c", "poetc_store.c", "store_memory.c"):
+        subprocess.run([compiler, *COMPILED, "-c", source], cwd=tmp_path, check=True)
+    frames = {
+        line.split("\t")[0].rsplit(":", 1)[1]: int(line.split("\t")[1])
+        for path in tmp_path.glob("*.su")
+        for line in path.read_text().splitlines()
+    }
+    streams = {name for name in frames if name.startswith("model_stream_")}
+    assert len(streams) == sum(isinstance(op, StreamOp) for op in graphs(module)[0].block.ops) > 4
+    measured = measure_stack(module, find_compiler(compiler))
+    assert 0 < used <= measured.bytes
+    assert measured.chain[0] == "model_step" and len(streams.intersection(measured.chain)) == 1
 
 
 def machine_of(step, directory: Path, executor: PlanExecutor | None):

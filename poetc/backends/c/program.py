@@ -233,7 +233,12 @@ class Program:
 
     def prototype(self, end: str) -> list[str]:
         """The head of the function that does a step."""
-        pointers = [
+        start = f"poetc_status {self.function}("
+        return wrapped(start, [*self.first(), "poetc_store *store", *self.pointers()], f"){end}")
+
+    def pointers(self) -> list[str]:
+        """The parameters of that function that are buffers of the caller."""
+        return [
             f"{const}{element_c_type(place.type.element_type)} *{kind}{i}"
             for kind, const, places in (
                 ("argument", "const ", self.arguments),
@@ -242,8 +247,6 @@ class Program:
             for i, place in enumerate(places)
             if place.of_caller
         ]
-        start = f"poetc_status {self.function}("
-        return wrapped(start, [*self.first(), "poetc_store *store", *pointers], f"){end}")
 
     def first(self) -> list[str]:
         """The first parameter of functions that need the arena."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,13 +16,22 @@ from poetc.backends.c.buffers import kernel_buffers
 from poetc.backends.c.layout import TensorPlace, arena_offset, block_offset
 from poetc.backends.c.program import Program
 from poetc.backends.c.streams import (
+    Shapes,
     StreamPrinter,
     most_ahead,
+    shapes_lines,
     slots_begin,
     slots_end,
-    whole_page,
 )
-from poetc.backends.c.text import WIDTH, c_comment, c_identifier, indented, local_table, wrapped
+from poetc.backends.c.text import (
+    WIDTH,
+    c_comment,
+    c_identifier,
+    indented,
+    local_table,
+    unique,
+    wrapped,
+)
 from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import ImageLayout
@@ -132,6 +142,12 @@ class ScheduledProgram(Program):
         self.transfers = max(self.slots.values(), default=-1) + 1
         streams = [op for op in graph.block.ops if isinstance(op, StreamOp)]
         self.transfers = max([self.transfers, *map(most_ahead, streams)])
+        taken: set[str] = set()
+        self.shapes: Shapes = {}
+        self.streams = {
+            op: self._stream(op, unique(f"{name}_stream_{c_identifier(op.label.data)}", taken))
+            for op in streams
+        }
 
     def memory(self) -> str:
         first = "".join(f"{each}, " for each in self.first())
@@ -149,7 +165,53 @@ class ScheduledProgram(Program):
         body = [*self._unread(), *self.check(), *self._steps()]
         if self.instances and not any("instance" in line for line in body):
             body.insert(0, "    (void)instance;")
-        return [*self._before(), *self.prototype(""), "{", *body, "}", ""]
+        streams = [line for function, _ in self.streams.values() for line in function]
+        pages = self._pages([*streams, *body]) if self.graph.block_bytes is not None else []
+        return [
+            *pages,
+            *shapes_lines(self.shapes),
+            *streams,
+            *self._before(),
+            *self.prototype(""),
+            "{",
+            *body,
+            "}",
+            "",
+        ]
+
+    def _pages(self, lines: Sequence[str]) -> list[str]:
+        """The functions that give a page in blocks, and transfer all of one, as `lines` need
+        them."""
+        fields = ["offset", "bytes", "tag"]
+        given = [f"uint32_t {each}" for each in fields]
+        transfers: list[str] = []
+        for verb, tensor in (("in", "void *"), ("out", "const void *")):
+            if any(f"page_{verb}(" in line for line in lines):
+                transfers += [
+                    *wrapped(
+                        f"static POETC_APART poetc_status page_{verb}(",
+                        [*self.first(), "poetc_store *store", *given, f"{tensor}tensor"],
+                        ")",
+                    ),
+                    "{",
+                    *self._block_page("    const poetc_block_page page = ", fields),
+                    f"    return poetc_blocks_{verb}(store, &page, tensor);",
+                    "}",
+                    "",
+                ]
+        if not any("block_page(" in line for line in (*transfers, *lines)):
+            return []
+        block = [f"{self.graph.block_bytes}u", self.at(block_offset(self.graph))]
+        return [
+            *wrapped(
+                "static POETC_APART poetc_block_page block_page(", [*self.first(), *given], ")"
+            ),
+            "{",
+            *wrapped("    return (poetc_block_page){", [*fields, *block], "};"),
+            "}",
+            "",
+            *transfers,
+        ]
 
     def hook(self) -> str:
         macro, computes = self.macro, len(runs_of(self.graph))
@@ -220,7 +282,8 @@ const char *{self.name}_compute_name(uint32_t compute);
                     pages = True
                     before = f"    BEFORE({computes});"
                     computes += 1
-                    lines += ["", *indented(self._comment(op)), before, *self._stream(op)]
+                    call = self.streams[op][1]
+                    lines += ["", *indented(self._comment(op)), before, *call]
                 case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp():
                     pages = True
                     lines += ["", *indented(self._comment(op)), *self._transfer(op)]
@@ -316,37 +379,63 @@ const char *{self.name}_compute_name(uint32_t compute);
         places = [buffer.name or self.at(buffer.offset) for buffer in buffers]
         return wrapped(f"    {kernel.signature.name}(", places, ");")
 
-    def _stream(self, stream: StreamOp) -> list[str]:
+    def _stream(self, stream: StreamOp, name: str) -> tuple[list[str], list[str]]:
+        """The function `name` that runs a kernel in tiles, and its call in the step."""
         functions = {symbol: k.signature.name for symbol, k in self.by_symbol.items()}
 
         def page(value: SSAValue, start: str) -> list[str]:
-            return wrapped(f"{start}{{", self._block_page(value), "};")
+            return self._block_page(start, self._fields(value, "state->"))
 
-        return StreamPrinter(stream, functions, page, self.callers, self.at, self._checked).lines()
+        def checked(function: str, arguments: Sequence[str]) -> list[str]:
+            return [*wrapped(f"    status = {function}(", arguments, ");"), *_RETURN_FAILURE]
 
-    def _block_page(self, page: SSAValue) -> list[str]:
-        """The fields of a `poetc_block_page`."""
+        printer = StreamPrinter(
+            stream, functions, page, self.callers, self.at, checked, self.shapes
+        )
+        body = ["    poetc_status status = POETC_OK;", *printer.lines(), "    return status;"]
+        own = {
+            "const poetc_state *state": "&state",
+            "uint32_t old_bank": "old_bank",
+            "uint32_t new_bank": "new_bank",
+            "poetc_transfer *transfer": "transfer",
+        }
+        given = [*self.first(), "poetc_store *store", *own, *self.pointers()]
+        used = set(re.findall(r"\w+", "\n".join(body)))
+        given = [each for each in given if re.split(r"\W", each)[-1] in used]
+        arguments = [own.get(each, re.split(r"\W", each)[-1]) for each in given]
+        head = wrapped(f"static POETC_APART poetc_status {name}(", given, ")")
+        return [*head, "{", *body, "}", ""], self._checked(name, arguments)
+
+    def _block_page(self, start: str, fields: Sequence[str]) -> list[str]:
+        """The definition of a `poetc_block_page`, which begins with `start`."""
+        return wrapped(f"{start}block_page({self.instance}", fields, ");")
+
+    def _fields(self, page: SSAValue, state: str) -> list[str]:
+        """The fields of a `poetc_block_page` that pages differ in; tags are fields of `state`."""
         offset = offset_of(page)
         if offset is None:
             raise InputError("a page has no place in storage; run poet-plan-memory first")
         assert isinstance(page.type, PageType)
         bank, tag = "", "0"
         if page in self.old_pages:
-            bank, tag = " + old_bank", "state.old_tag"
+            bank, tag = " + old_bank", f"{state}old_tag"
         elif page in self.new_pages:
-            bank, tag = " + new_bank", "state.new_tag"
+            bank, tag = " + new_bank", f"{state}new_tag"
         elif page in self.own_pages:
             tag = f"{self.own_pages[page]}u"
             if self.image is not None:
                 _verify_outside_image(offset, self.image)
-                tag = f"state.new_tag + {tag}"
-        return [
-            f"{offset}u{bank}",
-            f"{tensor_bytes(page.type.tensor)}u",
-            tag,
-            f"{self.graph.block_bytes}u",
-            self.at(block_offset(self.graph)),
-        ]
+                tag = f"{state}new_tag + {tag}"
+        return [f"{offset}u{bank}", f"{tensor_bytes(page.type.tensor)}u", tag]
+
+    def _whole(self, op: AnyPageOut | AnyPageIn) -> tuple[str, list[str]]:
+        """The call that transfers all of a page in blocks."""
+        if not isinstance(op, PageOutOp | PageInOp):
+            raise InputError(f"{op.name}: pages in blocks are transferred by one operation")
+        verb = "out" if isinstance(op, PageOutOp) else "in"
+        instance = ["instance"] if self.instances else []
+        fields = self._fields(op.page, "state.")
+        return f"page_{verb}", [*instance, "store", *fields, self.at(arena_offset(op.tensor))]
 
     def _checked(self, function: str, arguments: Sequence[str]) -> list[str]:
         """A call whose failure ends the step."""
@@ -359,7 +448,7 @@ const char *{self.name}_compute_name(uint32_t compute);
     def _transfer(self, op: AnyPageOut | AnyPageIn) -> list[str]:
         page, tensor = op.page, op.tensor
         if self.graph.block_bytes is not None:
-            return whole_page(op, self._block_page(page), self.at, self._checked)
+            return self._checked(*self._whole(op))
         offset = offset_of(page)
         if offset is None:
             raise InputError("a page has no place in storage; run poet-plan-memory first")

@@ -118,7 +118,7 @@ def _shared(function: _Printed, name: str, places: dict[int, tuple[int, ...]]) -
     lines = [f"{parameter}," for parameter in function.parameters]
     lines += wrapped("", [f"int32_t\xa0{n}" for n in names.values()], "") if names else []
     listed = "\n".join(f"{INDENT}{line.strip()}" for line in lines).replace("\xa0", " ")
-    head = f"static POETC_SHARED void {name}(\n{listed.rstrip(',')})"
+    head = f"static POETC_APART void {name}(\n{listed.rstrip(',')})"
 
     def texts() -> Iterator[str]:
         for place, (piece, number) in enumerate(

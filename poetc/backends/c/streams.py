@@ -12,18 +12,13 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.backends.c.buffers import tile_buffers
 from poetc.backends.c.indexing import mapped, to_c
-from poetc.backends.c.layout import arena_offset
 from poetc.backends.c.text import wrapped
 from poetc.errors import InputError
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.index import NO_FACTS, ZERO, Index, Variable
 from poetc.ir.loops import loops_around
 from poetc.ir.poet import (
-    AnyPageIn,
-    AnyPageOut,
     AnySlice,
-    PageInOp,
-    PageOutOp,
     PageType,
     SliceInOp,
     SliceOutOp,
@@ -38,13 +33,26 @@ MOST_DIMENSIONS = 8
 """The most dimensions of a slice: `POETC_SLICE_DIMENSIONS` in `poetc_slice.h`."""
 
 
+Shapes = dict[tuple[str, ...], str]
+"""The shapes of the slices of a file: the fields of each `poetc_slice`, and its name."""
+
+
+def shapes_lines(shapes: Shapes) -> list[str]:
+    """The definitions of the shapes of slices, with an empty line behind them if there are any."""
+    lines: list[str] = []
+    for fields, name in shapes.items():
+        lines += wrapped(f"static const poetc_slice {name} = {{", fields, "};")
+    return [*lines, ""] if lines else []
+
+
 @dataclass
 class StreamPrinter:
     """Prints one stream.
 
     `functions` are the C names of tile functions by their symbols. `page` gives the initialiser of
     a `poetc_block_page` for an operand or result on storage, in lines, `at` a place in the arena,
-    and `checked` a call whose failure ends the step.
+    and `checked` a call whose failure ends the step. `shapes` are those of slices that the file
+    has, to which its own are added.
     """
 
     stream: StreamOp
@@ -53,12 +61,12 @@ class StreamPrinter:
     callers: Mapping[SSAValue, str]
     at: Callable[[int], str]
     checked: Callable[[str, Sequence[str]], list[str]]
+    shapes: Shapes
     indices: dict[SSAValue, Index] = field(default_factory=dict)
-    slices: dict[tuple[str, ...], str] = field(default_factory=dict)
     depth: int = 0
 
     def lines(self) -> list[str]:
-        """The stream, as a block of the step."""
+        """The stream, as statements of a function."""
         own: dict[SSAValue, SSAValue] = dict(
             zip(
                 self.stream.tiles.block.args,
@@ -79,9 +87,7 @@ class StreamPrinter:
         self.in_order = {op for op in outs if op.is_in_order}
         body = [line for op in outs if op not in self.in_order for line in self._clear(op)]
         body += self._block(self.stream.tiles.block)
-        for fields, name in self.slices.items():
-            begin += wrapped(f"    static const poetc_slice {name} = {{", fields, "};")
-        return ["    {", *_deeper([*begin, *body]), "    }"]
+        return [*begin, *body]
 
     def _block(self, block: Block) -> list[str]:
         lines: list[str] = []
@@ -194,7 +200,7 @@ class StreamPrinter:
             _numbers(extents),
             _numbers(sizes),
         )
-        slice_ = self.slices.setdefault(fields, f"slice{len(self.slices)}")
+        slice_ = self.shapes.setdefault(fields, f"slice{len(self.shapes)}")
         indices = [self.indices[position] for position in op.positions]
         starts = [to_c(index) for index in mapped(op.starts.data, indices, NO_FACTS)]
         owner = buffer.owner
@@ -252,23 +258,6 @@ class StreamPrinter:
             "        }",
             "    }",
         ]
-
-
-def whole_page(
-    op: AnyPageOut | AnyPageIn,
-    page: Sequence[str],
-    at: Callable[[int], str],
-    checked: Callable[[str, Sequence[str]], list[str]],
-) -> list[str]:
-    """The transfer of all of a page in blocks, whose fields are `page`."""
-    if not isinstance(op, PageOutOp | PageInOp):
-        raise InputError(f"{op.name}: pages in blocks are transferred by one operation")
-    verb = "out" if isinstance(op, PageOutOp) else "in"
-    lines = [
-        *wrapped("    const poetc_block_page page = {", page, "};"),
-        *checked(f"poetc_blocks_{verb}", ["store", "&page", at(arena_offset(op.tensor))]),
-    ]
-    return ["    {", *_deeper(lines), "    }"]
 
 
 def most_ahead(stream: StreamOp) -> int:

@@ -20,7 +20,14 @@ from poetc.backends.c.buffers import overlapping_arguments, tile_buffers, worksp
 from poetc.backends.c.layout import MAX_BYTES, TensorPlace
 from poetc.backends.c.printer import Signature
 from poetc.backends.c.program import Kernel, Program
-from poetc.backends.c.streams import StreamPrinter, most_ahead, slots_begin, slots_end
+from poetc.backends.c.streams import (
+    Shapes,
+    StreamPrinter,
+    most_ahead,
+    shapes_lines,
+    slots_begin,
+    slots_end,
+)
 from poetc.backends.c.text import c_comment, c_identifier, defines, local_table, unique, wrapped
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
@@ -226,9 +233,10 @@ static void *made(const poetc_operation *operation, uint32_t i)
         """For each kernel, a function that finds its buffers."""
         names = {k.function.sym_name.data: k.signature.name for k in self.kernels}
         lines: list[str] = []
+        shapes: Shapes = {}
         for entry, adapter in zip(self.numbered.table.kernels, self.adapters, strict=True):
             if isinstance(entry.run, StreamOp):
-                lines += _in_tiles(entry.run, adapter, names)
+                lines += _in_tiles(entry.run, adapter, names, shapes)
                 continue
             (function,) = entry.functions
             places = [f"operand(operation, {i})" for i in range(entry.operands)]
@@ -239,7 +247,7 @@ static void *made(const poetc_operation *operation, uint32_t i)
             call = wrapped(f"    {names[function.sym_name.data]}(", places, ");")
             head = "(const poetc_operation *operation, uint32_t workspace)"
             lines += [f"static void {adapter}{head}", "{", *_unused(call), *call, "}", ""]
-        return lines
+        return [*shapes_lines(shapes), *lines]
 
     @cached_property
     def adapters(self) -> list[str]:
@@ -376,7 +384,9 @@ def _shared(kernel: Entry, function: FuncOp) -> frozenset[int]:
     return overlapping_arguments(function, calls)
 
 
-def _in_tiles(stream: StreamOp, name: str, functions: Mapping[str, str]) -> list[str]:
+def _in_tiles(
+    stream: StreamOp, name: str, functions: Mapping[str, str], shapes: Shapes
+) -> list[str]:
     """The function that runs a kernel in tiles, wherever its tensors are."""
     callers: dict[SSAValue, str] = {}
     tensors: dict[SSAValue, str] = {}
@@ -399,7 +409,7 @@ def _in_tiles(stream: StreamOp, name: str, functions: Mapping[str, str]) -> list
         call = wrapped(f"    status = {function}(", arguments, ");")
         return [*call, "    if (status != POETC_OK) {", f"        {end}", "    }"]
 
-    body = StreamPrinter(stream, functions, page, callers, at, checked).lines()
+    body = StreamPrinter(stream, functions, page, callers, at, checked, shapes).lines()
     return [
         *wrapped(
             f"static poetc_status {name}(",

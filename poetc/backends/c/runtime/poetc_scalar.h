@@ -41,15 +41,6 @@
 #pragma GCC optimize("fp-contract=off,no-strict-aliasing")
 #endif
 
-/* For functions that several kernels share, of which there is to be one. */
-#if defined(__clang__)
-#define POETC_SHARED __attribute__((noinline))
-#elif defined(__GNUC__)
-#define POETC_SHARED __attribute__((noinline, noclone))
-#else
-#define POETC_SHARED
-#endif
-
 /* Vectors of gcc and clang: two behind each other, and some numbers of two. */
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
 #define POETC_JOIN_8(type, a, b) ((type)__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7))

@@ -67,6 +67,17 @@ enum { POETC_TRANSFER_NONE = 0, POETC_TRANSFER_IN, POETC_TRANSFER_OUT };
 #define POETC_ON_LINES
 #endif
 
+/* For functions of generated code that are to stay apart, and there once: what several kernels
+ * share, and kernels in tiles, whose stack and instructions would add up in the step.
+ */
+#if defined(__clang__)
+#define POETC_APART __attribute__((noinline))
+#elif defined(__GNUC__)
+#define POETC_APART __attribute__((noinline, noclone))
+#else
+#define POETC_APART
+#endif
+
 /* A page on its way between its start and the wait for it. Before its first use it is all zeros, or
  * poetc_transfers_init has seen it.
  */
