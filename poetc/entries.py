@@ -43,7 +43,7 @@ is."""
 _TAKEN = re.compile(
     r"(step|check|argument|result|compute|arena|static|stack|ram|storage|bank|layout|caller|build|"
     r"arg|plan|hook|kernel|frozen|shared|load|section|set|get|init|version|size|align|save|open|"
-    r"instance|parameter|image)"
+    r"instance|parameter|image|page|slice|stream)"
     r"s?([_\d].*)?"
 )
 """Words with which names of other symbols of a model begin."""

@@ -358,7 +358,7 @@ def test_an_entry_point_in_tiles_beside_a_step_that_fits_whole(
     (page,) = read_layout(out / "model_image.json").tensors
     assert page.block_bytes is not None
     text = (out / "model.c").read_text()
-    step_text, _, predict_text = text.partition("poetc_status model_predict(")
+    step_text, _, predict_text = text.partition("poetc_block_page model_predict_page(")
     assert "poetc_slice_" not in step_text and "poetc_blocks_in(" in step_text
     assert "poetc_slice_in(" in predict_text
     asked: dict[str, Any] = {"ram": "12KB", "stream": "auto", "split": "off"}

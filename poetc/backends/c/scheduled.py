@@ -5,36 +5,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from poetc.backends.c.block_pages import RETURN_FAILURE, BlockPages, verify_outside_image
 from poetc.backends.c.buffers import kernel_buffers
-from poetc.backends.c.layout import TensorPlace, arena_offset, block_offset
+from poetc.backends.c.layout import TensorPlace, arena_offset
 from poetc.backends.c.program import Program
-from poetc.backends.c.streams import (
-    Shapes,
-    StreamPrinter,
-    most_ahead,
-    shapes_lines,
-    slots_begin,
-    slots_end,
-)
+from poetc.backends.c.streams import most_ahead, slots_begin, slots_end
 from poetc.backends.c.text import (
     WIDTH,
     c_comment,
     c_identifier,
     indented,
     local_table,
-    unique,
     wrapped,
 )
 from poetc.budget import Budget
 from poetc.errors import InputError
-from poetc.image import ImageLayout
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import (
     AnyPageIn,
@@ -80,7 +71,6 @@ static void *at({first}uint32_t offset)
 }}
 """
 
-_RETURN_FAILURE = ("    if (status != POETC_OK) {", "        return status;", "    }")
 _END_FAILED_STEP = ("    if (status != POETC_OK) {", "        goto failed;", "    }")
 
 
@@ -142,12 +132,6 @@ class ScheduledProgram(Program):
         self.transfers = max(self.slots.values(), default=-1) + 1
         streams = [op for op in graph.block.ops if isinstance(op, StreamOp)]
         self.transfers = max([self.transfers, *map(most_ahead, streams)])
-        taken: set[str] = set()
-        self.shapes: Shapes = {}
-        self.streams = {
-            op: self._stream(op, unique(f"{name}_stream_{c_identifier(op.label.data)}", taken))
-            for op in streams
-        }
 
     def memory(self) -> str:
         first = "".join(f"{each}, " for each in self.first())
@@ -162,56 +146,12 @@ class ScheduledProgram(Program):
         return self.arena() + _AT.format(first=first, arena=arena)
 
     def functions(self) -> list[str]:
-        body = [*self._unread(), *self.check(), *self._steps()]
+        blocks = BlockPages(self)
+        body = [*self._unread(), *self.check(), *self._steps(blocks)]
         if self.instances and not any("instance" in line for line in body):
             body.insert(0, "    (void)instance;")
-        streams = [line for function, _ in self.streams.values() for line in function]
-        pages = self._pages([*streams, *body]) if self.graph.block_bytes is not None else []
-        return [
-            *pages,
-            *shapes_lines(self.shapes),
-            *streams,
-            *self._before(),
-            *self.prototype(""),
-            "{",
-            *body,
-            "}",
-            "",
-        ]
-
-    def _pages(self, lines: Sequence[str]) -> list[str]:
-        """The functions that give a page in blocks, and transfer all of one, as `lines` need
-        them."""
-        fields = ["offset", "bytes", "tag"]
-        given = [f"uint32_t {each}" for each in fields]
-        transfers: list[str] = []
-        for verb, tensor in (("in", "void *"), ("out", "const void *")):
-            if any(f"page_{verb}(" in line for line in lines):
-                transfers += [
-                    *wrapped(
-                        f"static POETC_APART poetc_status page_{verb}(",
-                        [*self.first(), "poetc_store *store", *given, f"{tensor}tensor"],
-                        ")",
-                    ),
-                    "{",
-                    *self._block_page("    const poetc_block_page page = ", fields),
-                    f"    return poetc_blocks_{verb}(store, &page, tensor);",
-                    "}",
-                    "",
-                ]
-        if not any("block_page(" in line for line in (*transfers, *lines)):
-            return []
-        block = [f"{self.graph.block_bytes}u", self.at(block_offset(self.graph))]
-        return [
-            *wrapped(
-                "static POETC_APART poetc_block_page block_page(", [*self.first(), *given], ")"
-            ),
-            "{",
-            *wrapped("    return (poetc_block_page){", [*fields, *block], "};"),
-            "}",
-            "",
-            *transfers,
-        ]
+        before = [*blocks.definitions(), *self._before()]
+        return [*before, *self.prototype(""), "{", *body, "}", ""]
 
     def hook(self) -> str:
         macro, computes = self.macro, len(runs_of(self.graph))
@@ -269,7 +209,7 @@ const char *{self.name}_compute_name(uint32_t compute);
             found = f"offset[i] == UINT32_MAX ? NULL : {found}"
         return [*local_table("uint32_t", "offset", offsets), f"    return {found};"]
 
-    def _steps(self) -> list[str]:
+    def _steps(self, blocks: BlockPages) -> list[str]:
         lines: list[str] = []
         pages, computes = False, 0
         for op in self.graph.block.ops:
@@ -282,11 +222,13 @@ const char *{self.name}_compute_name(uint32_t compute);
                     pages = True
                     before = f"    BEFORE({computes});"
                     computes += 1
-                    call = self.streams[op][1]
+                    call = self._checked(*blocks.stream(op))
                     lines += ["", *indented(self._comment(op)), before, *call]
                 case PageOutOp() | PageInOp() | PageOutStartOp() | PageInStartOp():
                     pages = True
-                    lines += ["", *indented(self._comment(op)), *self._transfer(op)]
+                    lines += ["", *indented(self._comment(op))]
+                    whole = self.graph.block_bytes is not None
+                    lines += self._checked(*blocks.whole(op)) if whole else self._transfer(op)
                 case WaitOp():
                     lines += ["", *indented(self._comment(op)), *self._wait(op)]
                 case FreeOp():
@@ -314,7 +256,7 @@ const char *{self.name}_compute_name(uint32_t compute);
                 ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "&state"],
                 ");",
             ),
-            *_RETURN_FAILURE,
+            *RETURN_FAILURE,
         ]
         if self.new_pages or self.own_pages:
             lines += self._new_tag()
@@ -379,67 +321,9 @@ const char *{self.name}_compute_name(uint32_t compute);
         places = [buffer.name or self.at(buffer.offset) for buffer in buffers]
         return wrapped(f"    {kernel.signature.name}(", places, ");")
 
-    def _stream(self, stream: StreamOp, name: str) -> tuple[list[str], list[str]]:
-        """The function `name` that runs a kernel in tiles, and its call in the step."""
-        functions = {symbol: k.signature.name for symbol, k in self.by_symbol.items()}
-
-        def page(value: SSAValue, start: str) -> list[str]:
-            return self._block_page(start, self._fields(value, "state->"))
-
-        def checked(function: str, arguments: Sequence[str]) -> list[str]:
-            return [*wrapped(f"    status = {function}(", arguments, ");"), *_RETURN_FAILURE]
-
-        printer = StreamPrinter(
-            stream, functions, page, self.callers, self.at, checked, self.shapes
-        )
-        body = ["    poetc_status status = POETC_OK;", *printer.lines(), "    return status;"]
-        own = {
-            "const poetc_state *state": "&state",
-            "uint32_t old_bank": "old_bank",
-            "uint32_t new_bank": "new_bank",
-            "poetc_transfer *transfer": "transfer",
-        }
-        given = [*self.first(), "poetc_store *store", *own, *self.pointers()]
-        used = set(re.findall(r"\w+", "\n".join(body)))
-        given = [each for each in given if re.split(r"\W", each)[-1] in used]
-        arguments = [own.get(each, re.split(r"\W", each)[-1]) for each in given]
-        head = wrapped(f"static POETC_APART poetc_status {name}(", given, ")")
-        return [*head, "{", *body, "}", ""], self._checked(name, arguments)
-
-    def _block_page(self, start: str, fields: Sequence[str]) -> list[str]:
-        """The definition of a `poetc_block_page`, which begins with `start`."""
-        return wrapped(f"{start}block_page({self.instance}", fields, ");")
-
-    def _fields(self, page: SSAValue, state: str) -> list[str]:
-        """The fields of a `poetc_block_page` that pages differ in; tags are fields of `state`."""
-        offset = offset_of(page)
-        if offset is None:
-            raise InputError("a page has no place in storage; run poet-plan-memory first")
-        assert isinstance(page.type, PageType)
-        bank, tag = "", "0"
-        if page in self.old_pages:
-            bank, tag = " + old_bank", f"{state}old_tag"
-        elif page in self.new_pages:
-            bank, tag = " + new_bank", f"{state}new_tag"
-        elif page in self.own_pages:
-            tag = f"{self.own_pages[page]}u"
-            if self.image is not None:
-                _verify_outside_image(offset, self.image)
-                tag = f"{state}new_tag + {tag}"
-        return [f"{offset}u{bank}", f"{tensor_bytes(page.type.tensor)}u", tag]
-
-    def _whole(self, op: AnyPageOut | AnyPageIn) -> tuple[str, list[str]]:
-        """The call that transfers all of a page in blocks."""
-        if not isinstance(op, PageOutOp | PageInOp):
-            raise InputError(f"{op.name}: pages in blocks are transferred by one operation")
-        verb = "out" if isinstance(op, PageOutOp) else "in"
-        instance = ["instance"] if self.instances else []
-        fields = self._fields(op.page, "state.")
-        return f"page_{verb}", [*instance, "store", *fields, self.at(arena_offset(op.tensor))]
-
     def _checked(self, function: str, arguments: Sequence[str]) -> list[str]:
         """A call whose failure ends the step."""
-        end = _END_FAILED_STEP if self.transfers else _RETURN_FAILURE
+        end = _END_FAILED_STEP if self.transfers else RETURN_FAILURE
         return [*wrapped(f"    status = {function}(", arguments, ");"), *end]
 
     def _wait(self, op: WaitOp) -> list[str]:
@@ -447,8 +331,6 @@ const char *{self.name}_compute_name(uint32_t compute);
 
     def _transfer(self, op: AnyPageOut | AnyPageIn) -> list[str]:
         page, tensor = op.page, op.tensor
-        if self.graph.block_bytes is not None:
-            return self._checked(*self._whole(op))
         offset = offset_of(page)
         if offset is None:
             raise InputError("a page has no place in storage; run poet-plan-memory first")
@@ -459,7 +341,7 @@ const char *{self.name}_compute_name(uint32_t compute);
         elif page in self.new_pages:
             what, bank, tag = "parameter", " + new_bank", "state.new_tag"
         elif self.image is not None and transfer_of(page) is not None:
-            _verify_outside_image(offset, self.image)
+            verify_outside_image(offset, self.image)
             # Pages that another step left there, or this one before, have another tag.
             tag = f"state.new_tag + {self.own_pages[page]}u"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
@@ -473,12 +355,3 @@ const char *{self.name}_compute_name(uint32_t compute);
             return self._checked(f"poetc_{what}_{verb}", ["store", *where])
         tagged = "_tagged" if what == "page" else ""
         return self._checked(f"poetc_{what}_{verb}{tagged}", ["store", *where, tag])
-
-
-def _verify_outside_image(offset: int, image: ImageLayout) -> None:
-    """A page of the step must not even share a write unit with parameters."""
-    if offset < image.pages_start:
-        raise InputError(
-            f"a page of the step at {offset} is within the parameters on storage, "
-            f"which end at {image.pages_start}"
-        )

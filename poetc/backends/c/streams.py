@@ -51,8 +51,8 @@ class StreamPrinter:
 
     `functions` are the C names of tile functions by their symbols. `page` gives the initialiser of
     a `poetc_block_page` for an operand or result on storage, in lines, `at` a place in the arena,
-    and `checked` a call whose failure ends the step. `shapes` are those of slices that the file
-    has, to which its own are added.
+    and `checked` a call whose failure ends the step. `shapes` are those of slices that are there
+    already, to which its own are added, with names that begin with `prefix`.
     """
 
     stream: StreamOp
@@ -62,6 +62,7 @@ class StreamPrinter:
     at: Callable[[int], str]
     checked: Callable[[str, Sequence[str]], list[str]]
     shapes: Shapes
+    prefix: str
     indices: dict[SSAValue, Index] = field(default_factory=dict)
     depth: int = 0
 
@@ -200,7 +201,7 @@ class StreamPrinter:
             _numbers(extents),
             _numbers(sizes),
         )
-        slice_ = self.shapes.setdefault(fields, f"slice{len(self.shapes)}")
+        slice_ = self.shapes.setdefault(fields, f"{self.prefix}_slice{len(self.shapes)}")
         indices = [self.indices[position] for position in op.positions]
         starts = [to_c(index) for index in mapped(op.starts.data, indices, NO_FACTS)]
         owner = buffer.owner

@@ -236,7 +236,7 @@ static void *made(const poetc_operation *operation, uint32_t i)
         shapes: Shapes = {}
         for entry, adapter in zip(self.numbered.table.kernels, self.adapters, strict=True):
             if isinstance(entry.run, StreamOp):
-                lines += _in_tiles(entry.run, adapter, names, shapes)
+                lines += _in_tiles(entry.run, adapter, names, shapes, self.name)
                 continue
             (function,) = entry.functions
             places = [f"operand(operation, {i})" for i in range(entry.operands)]
@@ -385,7 +385,7 @@ def _shared(kernel: Entry, function: FuncOp) -> frozenset[int]:
 
 
 def _in_tiles(
-    stream: StreamOp, name: str, functions: Mapping[str, str], shapes: Shapes
+    stream: StreamOp, name: str, functions: Mapping[str, str], shapes: Shapes, prefix: str
 ) -> list[str]:
     """The function that runs a kernel in tiles, wherever its tensors are."""
     callers: dict[SSAValue, str] = {}
@@ -409,7 +409,7 @@ def _in_tiles(
         call = wrapped(f"    status = {function}(", arguments, ");")
         return [*call, "    if (status != POETC_OK) {", f"        {end}", "    }"]
 
-    body = StreamPrinter(stream, functions, page, callers, at, checked, shapes).lines()
+    body = StreamPrinter(stream, functions, page, callers, at, checked, shapes, prefix).lines()
     return [
         *wrapped(
             f"static poetc_status {name}(",
