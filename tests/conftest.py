@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from hypothesis import Phase, settings
 from ml_dtypes import bfloat16
 from xdsl.dialects.builtin import ModuleOp
 
+from poetc.kernels.known import KnownKernels
 from poetc.options import OPTIONS
 
 # Whoever runs the tests in the background has them ignore Ctrl-C, which some of them press.
@@ -54,6 +55,12 @@ TRAINED = (
 ALL = bool(os.environ.get("POETC_ALL_STEPS"))
 """Whether tests that take some of many like cases, or small ones, are to take all."""
 
+
+KERNELS = KnownKernels()
+"""The kernels that tests have made."""
+
+MOST_KERNELS = 500
+"""More are not kept from one module of tests to the next: each takes up to a megabyte."""
 
 CACHED = ("cc", "gcc", "g++", "clang", "arm-none-eabi-gcc", "aarch64-linux-gnu-gcc")
 """Compilers whose objects are kept for other tests of the run."""
@@ -97,20 +104,56 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_collectstart() -> None:
+    """What the frameworks load, millions of objects, is never garbage: not to be looked through
+    again and again, neither while that goes on nor later."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What the frameworks have loaded, millions of objects, is never garbage: not to be looked
-    through again and again."""
+    """Looks for garbage again, but not in what is there."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=not ALL)
+def kernels_made_once() -> Iterator[None]:
+    """All compilations of a worker share the kernels that they make, as the steps of one do: most
+    tests compile the same few models. Not with POETC_ALL_STEPS=1."""
+    from poetc.passes import poet_arrange_kernels, poet_lower_kernels
+
+    if len(KERNELS.lowered) + len(KERNELS.ways.known) > MOST_KERNELS:
+        KERNELS.lowered.clear()
+        KERNELS.ways.known.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (poet_arrange_kernels, poet_lower_kernels):
+            patch.setattr(module, "known_kernels", lambda _: KERNELS)
+        yield
+
+
+@contextmanager
+def default(option: str, text: str) -> Iterator[None]:
+    """A default other than that of the table, until the end of the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(OPTIONS, option, replace(OPTIONS[option], default=text))
+        yield
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[None]:
     """Without --stream kernels stay whole, for modules of tests that tiles are not the point of:
     looking for tiles takes longest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(OPTIONS, "stream", replace(OPTIONS["stream"], default="never"))
+    with default("stream", "never"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def near() -> Iterator[None]:
+    """Without --gap a schedule within half of the best will do, for modules of tests that the best
+    is not the point of: most of a search goes into the last percents."""
+    with default("gap", "50%"):
         yield
 
 

@@ -14,7 +14,7 @@ from conftest import MODELS, load_arrays
 from poetc.cli import main
 from poetc.tensors import read_tensors
 
-QUICK = ("--time-limit=20", "--gap=10%", "--stream=never", "-q")
+QUICK = ("--time-limit=20", "--gap=50%", "--stream=never", "-q")
 """For quick tests any schedule that fits will do; the search for tiles takes longest."""
 
 WARNINGS = "-Werror -Wshadow -Wundef -Wdouble-promotion -Wmissing-prototypes -Wstrict-prototypes"

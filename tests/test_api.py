@@ -24,7 +24,7 @@ from poetc.options import OPTIONS
 
 jax = pytest.importorskip("jax")
 
-pytestmark = pytest.mark.usefixtures("whole")
+pytestmark = pytest.mark.usefixtures("whole", "near")
 jnp = jax.numpy
 
 ROOT = Path(__file__).parent.parent

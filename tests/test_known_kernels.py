@@ -21,6 +21,12 @@ from poetc.kernels.structure import structure
 from poetc.pipeline import front_passes, run_passes, unobserved
 from poetc.request import Options
 
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels_made_once() -> None:
+    """Here each compilation makes its own."""
+
+
 DEVICE = load_device("nrf52840")
 
 TABLES = """
