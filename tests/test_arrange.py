@@ -478,7 +478,7 @@ def test_pieces(addresses: list[int], expected: list[tuple[int, int]]):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (2, 5, 33), *more((3, 8, 7), (4, 32, 96))])
-@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("lanes", [4, 16, *more(8)])
 @pytest.mark.parametrize("across", [False, True])
 def test_sums_in_lanes(m: int, n: int, k: int, lanes: int, across: bool):
     """Sums of lanes are those of one number each, whether these are side by side or not."""

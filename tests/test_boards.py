@@ -34,7 +34,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.text import module_text
 from poetc.ir.types import BOOL, FLOAT32, INT32
 
-pytestmark = pytest.mark.usefixtures("whole")
+pytestmark = pytest.mark.usefixtures("whole", "near")
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 STEPS = 5
@@ -104,7 +104,7 @@ def test_all_element_types_have_the_bits_of_the_interpreter(board: str, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gesture_mlp", *more("kws_conv")])
-@pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4"])
+@pytest.mark.parametrize("cpu", ["cortex-m0", *more("cortex-m4")])
 def test_training_on_a_memory_card(model: str, cpu: str, tmp_path: Path, host: Path) -> None:
     """Parameters and pages on the card; the image is read afterwards."""
     ram = LITTLE[model] + 1024
@@ -184,7 +184,7 @@ def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "ram", "stack", "executor"),
-    [("kws_conv", 4608, 640, "code"), ("gesture_mlp", 5 * 1024, 1200, "plan")],
+    [("kws_conv", 4608, 640, "code"), *more(("gesture_mlp", 5 * 1024, 1200, "plan"))],
 )
 def test_microbit_trains_in_tiles(
     model: str, ram: int, stack: int, executor: str, tmp_path: Path, host: Path
@@ -379,8 +379,13 @@ def portable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return compile_board(request.param, output, "generic", *options)
 
 
+LIKE_OTHERS = CORES.keys() - {"cortex-m0", "cortex-m4", "x86-64"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(
+    "core", [*(core for core in CORES if core not in LIKE_OTHERS), *more(*sorted(LIKE_OTHERS))]
+)
 def test_core_is_freestanding(portable: Path, core: str, tmp_path: Path) -> None:
     """No C library, no libm, no 64-bit float, no fused operations, no copies, no warnings."""
     directory = portable
@@ -433,10 +438,19 @@ def test_functions_have_names_of_their_own() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("portable", ["kws_conv", *more("gesture_mlp")], indirect=True)
-@pytest.mark.parametrize("storage", ["BOARD_CARD", "BOARD_FRAM", "BOARD_FLASH"])
-def test_the_template_compiles(portable: Path, storage: str) -> None:
-    for cpu in ("cortex-m0", "cortex-m7"):
-        make_well(portable, "-B", f"CPU={cpu}", flags=f"-O2 -DBOARD_STORAGE={storage}")
+@pytest.mark.parametrize(
+    ("storage", "cpu"),
+    [
+        ("BOARD_CARD", "cortex-m7"),
+        ("BOARD_FRAM", "cortex-m0"),
+        ("BOARD_FLASH", "cortex-m0"),
+        *more(
+            ("BOARD_CARD", "cortex-m0"), ("BOARD_FRAM", "cortex-m7"), ("BOARD_FLASH", "cortex-m7")
+        ),
+    ],
+)
+def test_the_template_compiles(portable: Path, storage: str, cpu: str) -> None:
+    make_well(portable, "-B", f"CPU={cpu}", flags=f"-O2 -DBOARD_STORAGE={storage}")
 
 
 @pytest.mark.slow

@@ -226,7 +226,9 @@ QUICK = (
 """Builds that `./test.sh --fast` tries."""
 
 LIKE = (
+    ("gcc", "-O0 -std=c11"),
     ("gcc", "-O2 -std=c11"),
+    ("gcc", "-O2 -std=gnu99 -flto -march=native"),
     ("gcc", "-Os -std=c99 -march=native"),
     ("gcc", "-O3 -funroll-loops -frounding-math -fno-trapping-math -march=native"),
     ("gcc", "-O2 -std=gnu11 -mfma -ffp-contract=fast"),
@@ -234,11 +236,15 @@ LIKE = (
     ("clang", "-O0 -std=c99"),
     ("clang", "-O1 -std=c11"),
     ("clang", "-Os -std=c99 -flto -fuse-ld=lld-14"),
+    ("clang", "-O3 -std=gnu17 -march=native"),
     ("clang", "-Oz -std=c99 -march=native"),
     ("clang", "-O2 -flto -fuse-ld=lld-14 -march=native"),
     ("gcc32", "-O3 -std=c99 -mfma -mfpmath=sse -ffp-contract=fast"),
     ("aarch64", "-O2 -std=c99 -ffp-contract=fast"),
+    ("clang", "-O2 -fno-signed-zeros"),
     ("clang", "-O2 -fassociative-math -fno-signed-zeros"),
+    ("m4", "-O2 -std=c99 -ffp-contract=fast"),
+    ("riscv32", "-O3"),
 )
 """Builds of programs that are much like others, which POETC_ALL_STEPS=1 tries."""
 

@@ -115,7 +115,7 @@ went_wrong: dict[str, bool] = {}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["gesture_mlp", "kws_conv", *more("ae_mnist", "mlp_mnist", "lenet5", "resnet8")]
+    "name", ["gesture_mlp", *more("kws_conv", "ae_mnist", "mlp_mnist", "lenet5", "resnet8")]
 )
 def test_models(name: str, tmp_path: Path) -> None:
     """With whole lines the bits are those of the unlimited program."""

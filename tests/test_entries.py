@@ -29,7 +29,7 @@ from poetc.tensors import read_tensors
 
 jax = pytest.importorskip("jax")
 
-pytestmark = pytest.mark.usefixtures("whole")
+pytestmark = pytest.mark.usefixtures("whole", "near")
 jnp = jax.numpy
 
 DRIVER = Path(__file__).parent / "entries_driver.c"
@@ -147,11 +147,11 @@ def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--params=ram"],
         ["--ram=9600B"],
         ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
         ["--ram=3KB", "--stream=auto", "--split=off"],
         *more(
+            ["--params=ram"],
             ["--ram=7500B", "--split=off"],
             ["--ram=10100B", "--params=ram", "--storage=none"],
             ["--ram=5200B", "--split=1:8,3:2", "--remat=off"],
@@ -179,14 +179,10 @@ def head_step(head: Any, body: Any, x: Any, y: Any) -> Any:
     "options",
     [
         ["--ram=4KB"],
-        *more(["--ram=7KB", "--params=storage"]),
-        [
-            "--ram=4KB",
-            "--frozen=storage",
-            "--params=storage",
-            "--split=body.l1.w@1:8",
-            "--stream=never",
-        ],
+        *more(
+            ["--ram=7KB", "--params=storage"],
+            ["--ram=4KB", "--frozen=storage", "--params=storage", "--split=body.l1.w@1:8"],
+        ),
     ],
     ids=" ".join,
 )

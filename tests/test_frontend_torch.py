@@ -99,7 +99,7 @@ TRAININGS: dict[str, Callable[[], tuple[Any, ...]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet", "transformer", *more("mlp", "resnet8", "dscnn")])
+@pytest.mark.parametrize("name", ["transformer", *more("mlp", "lenet", "resnet8", "dscnn")])
 def test_training(name: str, tmp_path: Path) -> None:
     """Exported, scheduled for less RAM than all of it takes, and trained: loss, parameters, state
     of the optimiser and running statistics are what PyTorch gets without poetc."""

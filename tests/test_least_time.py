@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 import schedule_dma_oracle as oracle
-from conftest import MODELS, read_model
+from conftest import MODELS, more, read_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
@@ -211,7 +211,7 @@ def test_parameters_that_stay_as_they_are(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("deadline", "ram_bytes"), [(1.2, 1000), (1.7, 84), (2.5, 1000)])
+@pytest.mark.parametrize(("deadline", "ram_bytes"), [(1.2, 1000), (1.7, 84), *more((2.5, 1000))])
 def test_all_splits_that_may_be_in_time(deadline: float, ram_bytes: int) -> None:
     """The search over the splits of one parameter after the other leaves those that a look at each
     combination does."""
@@ -260,7 +260,7 @@ def test_nothing_is_faster(splits: tuple[Split, ...]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ram", ["5KB", "6KB", "8KB"])
+@pytest.mark.parametrize("ram", ["6KB", *more("5KB", "8KB")])
 def test_no_parts_meet_a_deadline_that_is_too_short(
     ram: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

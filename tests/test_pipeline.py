@@ -34,9 +34,8 @@ CASES = [
         ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--split=off", "--stream=never"),
     ),
     ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host", "--stop=work")),
-    ("mlp_mnist", ("--ram=700KB", "--gap=10%")),
     *more(*((name, ()) for name in LARGE)),
-    *more(*((name, ("--ram=700KB", "--gap=10%")) for name in ("lenet5", "dscnn"))),
+    *more(*((name, ("--ram=700KB", "--gap=10%")) for name in ("mlp_mnist", "lenet5", "dscnn"))),
 ]
 
 

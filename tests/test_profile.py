@@ -224,9 +224,9 @@ def test_the_suggested_command_adds_parts(
     ("model", "board", "cpu", "options"),
     [
         ("gesture_mlp", "microbit", "cortex-m0", ("--ram=32KB",)),
-        ("gesture_mlp", LM3S, "cortex-m3", CARD),
         ("kws_conv", LM3S, "cortex-m4", CARD),
         *more(
+            ("gesture_mlp", LM3S, "cortex-m3", CARD),
             ("kws_conv", "microbit", "cortex-m0", ("--ram=5300", "--stack=448")),
             ("gesture_mlp", LM3S, "cortex-m0", CARD),
             ("gesture_mlp", LM3S, "cortex-m4", CARD),

@@ -213,8 +213,15 @@ def test_pages_are_written_as_soon_as_there_is_something_to_write():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("params", ["ram", "storage"])
-@pytest.mark.parametrize("name", ["gesture_mlp", "kws_conv", *more("lenet5", "dscnn")])
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("gesture_mlp", "ram"),
+        ("kws_conv", "storage"),
+        *more(("gesture_mlp", "storage"), ("kws_conv", "ram")),
+        *more(*((name, params) for name in ("lenet5", "dscnn") for params in ("ram", "storage"))),
+    ],
+)
 def test_least_live_bytes_are_enough_for_the_arena(name: str, params: str):
     model = prepare(name)
     graph = graphs(model.module)[0]

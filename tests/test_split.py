@@ -13,7 +13,7 @@ import numpy as np
 import optimiser_steps
 import pytest
 from compiled import SANITIZE, build
-from conftest import MODELS, load_arrays, more, read_model
+from conftest import ALL, MODELS, load_arrays, more, read_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
@@ -220,7 +220,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20 if ALL else 8, deadline=None)
 @given(programs())
 def test_random_steps_keep_their_bits(program: Program) -> None:
     """On StableHLO, and as the kernels of the graph."""
@@ -241,7 +241,7 @@ def test_random_steps_keep_their_bits(program: Program) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("splits", ["0@0:3,1@1:2", "2@1:5", "1@0:16"])
+@pytest.mark.parametrize("splits", ["0@0:3,1@1:2", *more("2@1:5", "1@0:16")])
 @pytest.mark.parametrize(
     "text",
     [
