@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from conftest import MODELS, load_arrays, more, read_model
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block
 
 from poetc.interpreter import run_func, run_graph
 from poetc.ir import stablehlo as hlo
 from poetc.ir.graph import graphs
 from poetc.ir.poet import ComputeOp, GraphOp
+from poetc.ir.stablehlo.bodies import body_key
 from poetc.ir.text import make_context, parse_module
+from poetc.kernels import lower
+from poetc.kernels.known import KernelContext
 from poetc.passes.poet_fuse import PoetFusePass
+from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
-from poetc.pipeline import front_passes, run_passes
+from poetc.pipeline import front_passes, run_passes, unobserved
 from poetc.planning.plan import schedule_and_plan
 from poetc.planning.problem import ScheduleOptions
 
@@ -227,3 +234,21 @@ def test_entangled_updates(case: str) -> None:
     schedule_and_plan(graphs(module)[0], ScheduleOptions())
     got = run_graph(graphs(module)[0], arguments, arena=True).results
     assert [a.tobytes() for a in got] == [a.tobytes() for a in expected]
+
+
+def test_a_kernel_is_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    plan = lower._plan  # pyright: ignore[reportPrivateUsage]
+
+    def counted(block: Block, *rest: Any) -> Any:
+        made.append(str(body_key(block)))
+        return plan(block, *rest)
+
+    monkeypatch.setattr(lower, "_plan", counted)
+    module = parse_module(ENTANGLED["sums of the new and the old"])
+    context = KernelContext.of(make_context())
+    run_passes(context, module, (StableHLOSimplifyPass(), StableHLOToPoetPass()), unobserved)
+    run_passes(context, module, (PoetFusePass(),), unobserved)
+    assert made  # to see whether its updates are legal
+    run_passes(context, module, (PoetLowerKernelsPass(),), unobserved)
+    assert len(made) == len(set(made)) >= len(list(graphs(module)[0].computes))

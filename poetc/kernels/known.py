@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, fields
 from xdsl.context import Context
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
+from xdsl.ir import Block
 
+from poetc.ir.stablehlo.bodies import body_key
 from poetc.kernels.arrange import KnownWays
-from poetc.kernels.lower import Kernel
+from poetc.kernels.lower import Kernel, lower_kernel
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,12 @@ class KnownKernels:
     lowered: dict[Hashable, Kernel] = field(default_factory=dict)
     ways: KnownWays = field(default_factory=KnownWays)
 
-    def lower(self, body: Hashable, name: str, make: Callable[[], Kernel]) -> Kernel:
-        """A copy of the kernel of a `body`, called `name`, which is made where it is not known."""
-        if body not in self.lowered:
-            self.lowered[body] = make()
-        return _named(self.lowered[body], name)
+    def of(self, body: Block, lower: Callable[[Block], Kernel] = lower_kernel) -> Kernel:
+        """The kernel of a body, for which `lower` is called where it is not known."""
+        key = body_key(body)
+        if (kernel := self.lowered.get(key)) is None:
+            kernel = self.lowered[key] = lower(body)
+        return kernel
 
 
 @dataclass
@@ -49,7 +52,7 @@ def known_kernels(ctx: Context) -> KnownKernels:
     return ctx.kernels if isinstance(ctx, KernelContext) else KnownKernels()
 
 
-def _named(kernel: Kernel, name: str) -> Kernel:
+def named(kernel: Kernel, name: str) -> Kernel:
     """A copy of a kernel with another name, which those of its tables begin with, too."""
     old = kernel.function.sym_name.data
     names = {

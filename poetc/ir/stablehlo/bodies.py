@@ -79,15 +79,16 @@ def lower_body(b: ScalarBuilder, block: Block, scalars: Sequence[Scalar]) -> lis
     raise AssertionError("unreachable: a body ends with its return")
 
 
-def body_key(region: Region) -> Hashable:
-    """Equal for bodies that do the same operations."""
-    numbers: dict[SSAValue, int] = {}
-    for value in region.block.args:
-        numbers[value] = len(numbers)
-    found: list[Hashable] = [tuple(region.block.arg_types)]
-    for op in region.block.ops:
+def body_key(block: Block) -> Hashable:
+    """Equal for bodies that do the same operations in the same order, whatever their values are
+    called."""
+    numbers: dict[SSAValue, int] = {arg: number for number, arg in enumerate(block.args)}
+    found: list[Hashable] = [tuple(block.arg_types)]
+    for op in block.ops:
         operands = tuple(numbers[operand] for operand in op.operands)
-        found.append((op.name, operands, op.result_types, frozenset(op.properties.items())))
+        inside = tuple(body_key(inner) for region in op.regions for inner in region.blocks)
+        properties = frozenset(op.properties.items())
+        found.append((op.name, operands, tuple(op.result_types), properties, inside))
         for value in op.results:
             numbers[value] = len(numbers)
     return tuple(found)

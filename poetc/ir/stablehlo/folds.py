@@ -122,7 +122,7 @@ class FoldOp(ReductionOp):
         return (Along(kept[dim]),) * len(self.inputs) + (None,) * len(self.inits)
 
     def bodies_key(self) -> Hashable:
-        return body_key(self.body)
+        return body_key(self.body.block)
 
     def evaluate(self, *operands: Array) -> Array:
         count = len(self.inputs)

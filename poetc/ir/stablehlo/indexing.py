@@ -350,7 +350,7 @@ class ScatterOp(ReductionOp):
         return Along(dim), None, Along(update)
 
     def bodies_key(self) -> Hashable:
-        return body_key(self.body)
+        return body_key(self.body.block)
 
     def evaluate(self, *operands: Array) -> Array:
         x, indices, updates = operands

@@ -40,7 +40,7 @@ from poetc.errors import InputError, PoetcError
 from poetc.ir.poet import ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo.base import Fuses
 from poetc.kernels.analysis import may_alias
-from poetc.kernels.lower import lower
+from poetc.kernels.known import KnownKernels, known_kernels
 from poetc.passes.poet_fuse.facts import ALONE, MOVES, SUMS, fuses, is_elementwise
 from poetc.passes.poet_fuse.flat import Flat
 from poetc.passes.poet_fuse.grouping import Group, Grouping, UnsafeError
@@ -55,17 +55,18 @@ class PoetFusePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for graph in [g for g in op.walk() if isinstance(g, GraphOp)]:
-            fuse_graph(graph)
+            fuse_graph(graph, known_kernels(ctx))
 
 
-def fuse_graph(graph: GraphOp) -> None:
-    """Rewrite an unscheduled graph in place so that each compute is one kernel."""
+def fuse_graph(graph: GraphOp, known: KnownKernels) -> None:
+    """Rewrite an unscheduled graph in place so that each compute is one kernel. Kernels that are
+    lowered for it are `known` from then on."""
     for op in graph.block.ops:
         if not isinstance(op, ComputeOp | ReturnOp):
             raise InputError(f"poet-fuse runs before poet-schedule, but found {op.name}")
     flat = Flat(graph)
     try:
-        computes = _legal_kernels(Storing(flat))
+        computes = _legal_kernels(Storing(flat), known)
     except UnsafeError:
         # Parameters whose updates read each other, or that are read other than element by element,
         # or beside their new value: what reads one is stored, in program order, and copies stay
@@ -77,7 +78,7 @@ def fuse_graph(graph: GraphOp) -> None:
             for op in flat.ops
             if op in flat.live and updated.intersection(flat.operands(op))
         }
-        computes = _legal_kernels(Storing(flat, forced))
+        computes = _legal_kernels(Storing(flat, forced), known)
     block = graph.body.block
     value_of: dict[SSAValue, SSAValue] = {a: a for a in block.args}
     for compute, values in computes.items():
@@ -91,7 +92,7 @@ def fuse_graph(graph: GraphOp) -> None:
         op.drop_all_references()
 
 
-def _legal_kernels(storing: Storing) -> dict[ComputeOp, list[SSAValue]]:
+def _legal_kernels(storing: Storing, known: KnownKernels) -> dict[ComputeOp, list[SSAValue]]:
     """Kernels whose updates in place are legal, in order, with the stored values they yield.
 
     Raises `UnsafeError` where no way to share kernels is legal.
@@ -102,7 +103,7 @@ def _legal_kernels(storing: Storing) -> dict[ComputeOp, list[SSAValue]]:
         computes = _computes(storing, groups)
         clashes: set[frozenset[SSAValue]] = set()
         for group, (compute, results) in zip(groups, computes.items(), strict=True):
-            clashes |= _clashes(storing, group, compute, results)
+            clashes |= _clashes(storing, group, compute, results, known)
         if not clashes:
             return computes
         for compute in reversed(computes):
@@ -112,7 +113,11 @@ def _legal_kernels(storing: Storing) -> dict[ComputeOp, list[SSAValue]]:
 
 
 def _clashes(
-    storing: Storing, group: Group, compute: ComputeOp, results: list[SSAValue]
+    storing: Storing,
+    group: Group,
+    compute: ComputeOp,
+    results: list[SSAValue],
+    known: KnownKernels,
 ) -> set[frozenset[SSAValue]]:
     """Pairs of an update and another value that cannot both be in the kernel of `group`."""
     if fuses(group.members[0].owner) is Fuses.LOOP:
@@ -129,13 +134,13 @@ def _clashes(
     if not doubtful:
         return set()
     try:
-        kernel = lower(compute)
+        function = known.of(compute.block).function
     except PoetcError:
         # Not supported, whatever it is merged with: poet-lower-kernels says what and where.
         return set()
     clashes: set[frozenset[SSAValue]] = set()
     for result, operand in doubtful:
-        if may_alias(kernel, result, operand):
+        if may_alias(function, result, operand):
             continue
         update = results[result]
         others = [member for member in group.members if member is not update]

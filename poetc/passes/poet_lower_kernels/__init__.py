@@ -7,7 +7,7 @@ A function is named after the label of its first compute, with a number where th
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -21,9 +21,8 @@ from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
 from poetc.ir.poet import ComputeOp, YieldOp
 from poetc.kernels.analysis import may_alias
-from poetc.kernels.known import KnownKernels, known_kernels
-from poetc.kernels.lower import lower_kernel
-from poetc.passes.poet_lower_kernels.keys import body_key
+from poetc.kernels.known import KnownKernels, known_kernels, named
+from poetc.kernels.lower import Kernel, lower_kernel
 from poetc.passes.poet_lower_kernels.repeat import loop_of, lower_loop
 
 
@@ -45,17 +44,16 @@ def lower_kernels(module: ModuleOp, known: KnownKernels | None = None) -> None:
     known = known or KnownKernels()
     symbols = (op.properties.get("sym_name") for op in module.ops)
     names = {symbol.data for symbol in symbols if isinstance(symbol, StringAttr)}
-    functions: dict[Hashable, FuncOp] = {}
+    functions: dict[tuple[Kernel, Sequence[tuple[int, int]]], FuncOp] = {}
     faults: list[InputError] = []
     for graph in graphs(module):
         for compute in graph.computes:
             if compute.kernel is not None:
                 continue
-            body = body_key(compute.block)
-            key = (body, compute.inplace_pairs)
             try:
+                key = _kernel_of(compute, known), compute.inplace_pairs
                 if key not in functions:
-                    functions[key] = _lower(module, compute, names, known, body)
+                    functions[key] = _add(module, key[0], compute.label.data, names)
                 _check_inplace(compute, functions[key])
             except InputError as error:
                 faults += _refused_alone(compute) or [error]
@@ -109,22 +107,24 @@ def _is_constant(value: SSAValue) -> bool:
     return isinstance(value, OpResult) and all(map(_is_constant, value.op.operands))
 
 
-def _lower(
-    module: ModuleOp, compute: ComputeOp, names: set[str], known: KnownKernels, body: Hashable
-) -> FuncOp:
-    name = _free_name(compute.label.data, names)
-    make = lower_kernel if loop_of(compute.block) is None else lower_loop
+def _kernel_of(compute: ComputeOp, known: KnownKernels) -> Kernel:
     try:
-        kernel = known.lower(body, name, lambda: make(compute.block, name))
+        return known.of(compute.block, lower_loop if loop_of(compute.block) else lower_kernel)
     except PoetcError as error:
         if error.location is not None:
             raise
         raise type(error)(
             f'poet.compute "{compute.label.data}": {error.message}', source_location(compute)
         ) from error
-    names |= {name, *(table.sym_name.data for table in kernel.globals)}
-    module.body.block.add_ops([*kernel.globals, kernel.function])
-    return kernel.function
+
+
+def _add(module: ModuleOp, kernel: Kernel, label: str, names: set[str]) -> FuncOp:
+    """A copy of a kernel, which is in the module from then on, under a name that is free there."""
+    name = _free_name(label, names)
+    copy = named(kernel, name)
+    names |= {name, *(table.sym_name.data for table in copy.globals)}
+    module.body.block.add_ops([*copy.globals, copy.function])
+    return copy.function
 
 
 def _free_name(label: str, names: set[str]) -> str:
@@ -151,4 +151,4 @@ def _check_inplace(compute: ComputeOp, function: FuncOp) -> None:
                 )
 
 
-__all__ = ["PoetLowerKernelsPass", "body_key", "lower_kernels"]
+__all__ = ["PoetLowerKernelsPass", "lower_kernels"]

@@ -34,10 +34,11 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import ALIASING
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
+from poetc.ir.stablehlo.bodies import body_key
 from poetc.kernels.analysis import ITERATION, SEQUENTIAL, buffers, may_alias
+from poetc.kernels.known import KnownKernels
 from poetc.kernels.lower import Kernel, kernel_function, lower_kernel
 from poetc.passes.poet_fuse import fuse_graph
-from poetc.passes.poet_lower_kernels.keys import body_key
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.planning.order import order_graph
 from poetc.schedule.arena.pack import Buffer, pack
@@ -51,7 +52,7 @@ def loop_of(block: Block) -> hlo.RepeatOp | None:
     return next((op for op in block.ops if isinstance(op, hlo.RepeatOp)), None)
 
 
-def lower_loop(block: Block, name: str) -> Kernel:
+def lower_loop(block: Block, name: str = "kernel") -> Kernel:
     """The kernel of a compute whose body is a loop. InputError where an operation in the loop is
     not supported."""
     loop = loop_of(block)
@@ -331,7 +332,7 @@ def _graph_of(loop: hlo.RepeatOp) -> GraphOp:
     module = ModuleOp([main])
     StableHLOToPoetPass(frozen="off").apply(Context(), module)
     (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
-    fuse_graph(graph)
+    fuse_graph(graph, KnownKernels())
     return graph
 
 
