@@ -8,8 +8,8 @@ of them as symbols; hence dimensions and symbols are the same here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -108,7 +108,12 @@ def index_value(value: SSAValue, known: Mapping[SSAValue, Index]) -> Index | Non
 
 @dataclass(frozen=True)
 class Linear:
-    """`Σ coefficient · loop variable + const`."""
+    """`Σ coefficient · loop variable + const`.
+
+    The variables are values of the function, so that accesses are compared wherever each was read.
+    An `Index` has variables of its own making, with ranges, and quotients of them, which would not
+    be told from variables here.
+    """
 
     const: int = 0
     terms: Mapping[SSAValue, int] = field(default_factory=dict)
@@ -150,9 +155,18 @@ def linear_indices(op: Access) -> list[Linear | None]:
 def linear_address(op: Access) -> Linear | None:
     """The address of a load or store in its row-major buffer, in elements; None where one of the
     `linear_indices` is."""
+    return _address(op, linear_indices(op))
+
+
+def linear_addresses(ops: Iterable[Access]) -> dict[Operation, Linear | None]:
+    """The `linear_address` of each of some loads and stores, most of which are in a few blocks."""
+    return {place.op: _address(place.op, place.indices) for place in places_of(ops)}
+
+
+def _address(op: Access, indices: Sequence[Linear | None]) -> Linear | None:
     assert isinstance(op.memref.type, MemRefType)
     address, stride = Linear(), 1
-    for index, size in zip(linear_indices(op)[::-1], op.memref.type.get_shape()[::-1], strict=True):
+    for index, size in zip(indices[::-1], op.memref.type.get_shape()[::-1], strict=True):
         if index is None:
             return None
         address += index * stride
@@ -185,15 +199,16 @@ class Place:
 def places_of(ops: Iterable[Access]) -> list[Place]:
     """The places of loads and stores that are compared with many others."""
     found: list[Place] = []
-    known: dict[Block | None, tuple[Place, Reader[Linear]]] = {}
+    known: dict[Block | None, tuple[Callable[..., Place], Reader[Linear]]] = {}
     for op in ops:
         if (block := op.parent_block()) not in known:
             around = tuple(parents(op))
             loops = tuple(each for each in around[::-1] if isinstance(each, affine.ForOp))
             starts = starts_around(around[-1] if around else op)
-            known[block] = Place(op, around, loops, starts, ()), _reader_in(loops, starts)
+            place = partial(Place, parents=around, loops=loops, starts=starts)
+            known[block] = place, _reader_in(loops, starts)
         place, reader = known[block]
-        found.append(replace(place, op=op, indices=tuple(reader.access(op))))
+        found.append(place(op, indices=tuple(reader.access(op))))
     return found
 
 

@@ -83,12 +83,11 @@ def all_pinned(
     """The common loop variables that are equal where two accesses have one address: those that are
     the `same` anyway, and those that follow. `maps` are the indices of both in each dimension."""
     found = set(same)
-    grown = True
-    while grown:
+    before = -1
+    while before < len(found) and not found.issuperset(variables):
         before = len(found)
         for stored, loaded in maps:
             found |= _pins(stored, loaded, variables, found)
-        grown = len(found) > before
     return found
 
 

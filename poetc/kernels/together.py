@@ -13,7 +13,7 @@ from xdsl.dialects import affine
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type
 from xdsl.ir import Block, BlockArgument, Operation
 
-from poetc.kernels.access import linear_address
+from poetc.kernels.access import linear_addresses
 from poetc.kernels.guards import only_guard
 
 TOGETHER = "poet.together"
@@ -49,12 +49,13 @@ def accesses_together(loop: affine.ForOp) -> list[Group]:
 
 def _follow(group: Group) -> bool:
     first = group[0]
-    begin = linear_address(first)
+    addresses = linear_addresses(group)
+    begin = addresses[first]
     if begin is None or not isinstance(first.memref, BlockArgument):
         return False
     before: Operation | None = None
     for number, access in enumerate(group):
-        address = linear_address(access)
+        address = addresses[access]
         value = access.result if isinstance(access, affine.LoadOp) else access.value
         if (
             access.memref is not first.memref

@@ -1,4 +1,7 @@
-"""Kernels that are alike but for sizes, and so share code while their loops are as they are."""
+"""Kernels that are alike but for sizes, and so share code while their loops are as they are.
+
+They are different to `kernels.structure`, whose key has all that a kernel is: each size, too.
+"""
 
 from __future__ import annotations
 

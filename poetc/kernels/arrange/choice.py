@@ -17,7 +17,7 @@ from math import prod
 from xdsl.dialects import affine, func
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from poetc.kernels.access import LOADS, Access, linear_address
+from poetc.kernels.access import LOADS, Access, Linear, linear_addresses
 from poetc.kernels.addresses import IN_ALL, extent
 from poetc.kernels.arrange.code import Code, Unrolled
 from poetc.kernels.arrange.legality import may_jam
@@ -253,6 +253,7 @@ class Kernel:
         for each of some numbers of iterations that loops have one after the other."""
         path = self.paths[leaf]
         counts = [*self.ones]
+        factors = {loop: [unroll.get(loop, 1) for unroll in unrolled] for loop in path}
 
         def run(depth: int) -> list[float]:
             loop = path[depth]
@@ -263,8 +264,9 @@ class Kernel:
                 if times:
                     counts[loop] = factor
                     inside = [0.0] * len(unrolled) if loop == leaf else run(depth + 1)
-                    for i, unroll in enumerate(unrolled):
-                        each, entry = self._once(loop, counts, unroll.get(loop, 1), times)
+                    of = {n: self._once(loop, counts, n, times) for n in {*factors[loop]}}
+                    for i, n in enumerate(factors[loop]):
+                        each, entry = of[n]
                         totals[i] += times * (each + inside[i]) + entry
             counts[loop] = 1
             return totals
@@ -285,7 +287,7 @@ class Kernel:
         and of entering it."""
         level = self.levels[loop]
         is_loop = times > unroll
-        key = (unroll, is_loop, *(copies[other] for other in level.loops))
+        key = (unroll, is_loop, *[copies[other] for other in level.loops])
         if key not in level.known:
             counts = copies
             if self.sums[loop] and unroll > 1:
@@ -299,11 +301,13 @@ class Kernel:
         loads: dict[object, _Steps] = {}
         stores: dict[object, _Steps] = {}
         guard = only_guard(self.loops[number])
-        for op in self.inside[number]:
+        inside = self.inside[number]
+        addresses = linear_addresses(op for op in inside if isinstance(op, Access))
+        for op in inside:
             loops = self._loops_of(op.results or op.operands)
             if isinstance(op, Access):
                 found = loads if isinstance(op, LOADS) else stores
-                steps, at, tile = self._address(op)
+                steps, at, tile = self._steps(addresses[op])
                 if steps is None:
                     found[op] = tuple(loops), None, {at}
                 else:
@@ -342,11 +346,12 @@ class Kernel:
             self.lanes[around] for around in self.paths[loop] if apart.get(around, 0) not in (0, 1)
         )
 
-    def _address(self, op: Access) -> tuple[Mapping[int, int] | None, int, Mapping[SSAValue, int]]:
+    def _steps(
+        self, address: Linear | None
+    ) -> tuple[Mapping[int, int] | None, int, Mapping[SSAValue, int]]:
         """The steps of an access in elements for each loop variable, its address when all of them
         are 0, and its steps for the starts of a tile. The first is None if the address is not
         linear."""
-        address = linear_address(op)
         if address is None:
             return None, 0, {}
         steps: dict[int, int] = {}

@@ -18,13 +18,16 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from poetc.ir import mathlib
-from poetc.kernels.access import linear_address
+from poetc.kernels.access import linear_addresses
 from poetc.kernels.arrange.levels import KEPT_FREE
 from poetc.kernels.arrange.machine import Machine
 from poetc.kernels.pieces import pieces
 from poetc.kernels.together import TOGETHER, Group, block_in
 
 Loads = Sequence[Sequence[affine.LoadOp]]
+Places = Mapping[Operation, tuple[object, int]]
+"""Where accesses to floats in arguments are: the same for all that are at fixed distances from each
+other, and the distance."""
 Access = TypeVar("Access", affine.LoadOp, affine.StoreOp)
 
 
@@ -35,15 +38,16 @@ def bring_together(function: func.FuncOp, machine: Machine) -> None:
         block = block_in(loop)
         if any(op.regions or mathlib.symbol_of(op) for op in block.ops):
             continue
-        _load_once(block)
+        places = _places(block)
+        _load_once(block, places)
         free = machine.registers - KEPT_FREE - sum(map(_is_float, loop.body.block.args))
         groups: list[Group] = []
-        for loads, order in _ways(block, machine.load_floats):
+        for loads, order in _ways(block, places, machine.load_floats):
             if _most_loaded(order) <= free:
                 groups += loads
                 _put(block, order)
                 break
-        stores = _groups(_stores(block), machine.load_floats)
+        stores = _groups(_stores(block, places), machine.load_floats)
         _put(block, _at_the_last(block.ops, stores))
         groups += stores
         if groups:
@@ -56,10 +60,10 @@ def _put(block: Block, order: Sequence[Operation]) -> None:
     block.add_ops(order)
 
 
-def _ways(block: Block, most: int) -> Iterator[tuple[Loads, list[Operation]]]:
+def _ways(block: Block, known: Places, most: int) -> Iterator[tuple[Loads, list[Operation]]]:
     """Loads to bring together, and the operations of a block in the order that this makes: those
     ways first that save most."""
-    places = [{at: loads[0] for at, loads in of.items()} for of in _loads(block)]
+    places = [{at: loads[0] for at, loads in of.items()} for of in _loads(block, known)]
     are_sums = not any(isinstance(op, affine.StoreOp) for op in block.ops)
     for count in range(most, 1, -1):
         groups = _groups(places, count)
@@ -84,15 +88,15 @@ def _groups(places: Iterable[Mapping[int, Access]], most: int) -> list[Sequence[
     ]
 
 
-def _load_once(block: Block) -> None:
+def _load_once(block: Block, places: Places) -> None:
     """Loads what is at one address once, if nothing is stored in between."""
-    for accesses in _loads(block):
+    for accesses in _loads(block, places):
         for first, *others in accesses.values():
             for other in others:
                 Rewriter.replace_op(other, [], [first.result])
 
 
-def _loads(block: Block) -> list[Mapping[int, Sequence[affine.LoadOp]]]:
+def _loads(block: Block, places: Places) -> list[Mapping[int, Sequence[affine.LoadOp]]]:
     """Loads of floats from arguments, between which nothing is stored, that are at fixed distances
     from each other, by where they are."""
     found: dict[object, dict[int, list[affine.LoadOp]]] = {}
@@ -100,13 +104,13 @@ def _loads(block: Block) -> list[Mapping[int, Sequence[affine.LoadOp]]]:
     for op in block.ops:
         if not op.results:
             part += 1
-        elif isinstance(op, affine.LoadOp) and (place := _place(op, op.result)) is not None:
+        elif isinstance(op, affine.LoadOp) and (place := places.get(op)) is not None:
             key, at = place
             found.setdefault((part, key), {}).setdefault(at, []).append(op)
     return list(found.values())
 
 
-def _stores(block: Block) -> list[Mapping[int, affine.StoreOp]]:
+def _stores(block: Block, places: Places) -> list[Mapping[int, affine.StoreOp]]:
     """Stores of floats to arguments, between which nothing is loaded from there, that are at fixed
     distances from each other, by where they are."""
     found: dict[object, dict[int, affine.StoreOp]] = {}
@@ -114,19 +118,25 @@ def _stores(block: Block) -> list[Mapping[int, affine.StoreOp]]:
     for op in block.ops:
         if isinstance(op, affine.LoadOp):
             read[op.memref] += 1
-        elif isinstance(op, affine.StoreOp) and (place := _place(op, op.value)) is not None:
+        elif isinstance(op, affine.StoreOp) and (place := places.get(op)) is not None:
             key, at = place
             found.setdefault((read[op.memref], key), {})[at] = op
     return list(found.values())
 
 
-def _place(op: affine.LoadOp | affine.StoreOp, value: SSAValue) -> tuple[object, int] | None:
-    """Where an access to a float in an argument is: the same for all that are at fixed distances,
-    and the distance."""
-    address = linear_address(op) if isinstance(op.memref, BlockArgument) else None
-    if address is None or not _is_float(value):
-        return None
-    return (op.memref, frozenset(address.terms.items())), address.const
+def _places(block: Block) -> Places:
+    accesses = (
+        op
+        for op in block.ops
+        if isinstance(op, affine.LoadOp | affine.StoreOp)
+        and isinstance(op.memref, BlockArgument)
+        and _is_float(op.result if isinstance(op, affine.LoadOp) else op.value)
+    )
+    return {
+        op: ((op.operands[not op.results], frozenset(address.terms.items())), address.const)
+        for op, address in linear_addresses(accesses).items()
+        if address is not None
+    }
 
 
 def _in_order(

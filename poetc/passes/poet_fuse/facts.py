@@ -34,7 +34,7 @@ UNIT, OPAQUE = -1, -2
 
 def fuses(owner: Operation | Block) -> Fuses | None:
     """How the operation that makes a value fuses; None for an argument."""
-    return owner.FUSES if isinstance(owner, hlo.StablehloOp | hlo.RepeatOp) else None
+    return getattr(owner, "FUSES", None)
 
 
 def flops_of(op: Operation) -> int:
