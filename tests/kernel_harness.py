@@ -58,6 +58,11 @@ def body(build: Callable[..., Any], args: Sequence[Array]) -> Block:
     return block
 
 
+def lower(block: Block) -> func.FuncOp:
+    """The function of a body that reads no tables."""
+    return lower_kernel(block).function
+
+
 @dataclass(repr=False)
 class Case:
     """A body and arguments for it."""

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from conftest import read_model
-from kernel_harness import Case, alias_pairs
+from kernel_harness import Case, alias_pairs, lower
 from test_kernels_bodies import random_case
 from test_kernels_ops import (
     conv_case,
@@ -32,7 +32,6 @@ from poetc.kernels.analysis import Work, buffers, may_alias, work, workspace_byt
 from poetc.kernels.arrange import Machine
 from poetc.kernels.arrange.tile_functions import arranged_tile
 from poetc.kernels.distribute import distribute
-from poetc.kernels.lower import lower
 from poetc.pipeline import front_passes, run_passes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_harness import Case, check, interpret, same_bits
+from kernel_harness import Case, check, interpret, lower, same_bits
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp
 
@@ -17,7 +17,6 @@ from poetc.ir.index import Condition, Index, Quotient, Var, constant
 from poetc.ir.stablehlo_attributes import ConvDims, ScatterDims
 from poetc.ir.text import module_text, parse_module
 from poetc.kernels.analysis import IN_ALL, may_alias, work, workspace_bytes
-from poetc.kernels.lower import lower
 from poetc.kernels.solving import solve
 
 Rng = np.random.Generator

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernel_harness import Array, Case, check
+from kernel_harness import Array, Case, check, lower
 from test_kernels_analysis import softmax
 from test_kernels_ops import floats, scalar
 from xdsl.context import Context
@@ -15,7 +15,7 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import GatherDims
 from poetc.ir.text import parse_module
 from poetc.kernels.analysis import work, workspace_bytes
-from poetc.kernels.lower import lower, lower_kernel, plan
+from poetc.kernels.lower import lower_kernel, plan
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_harness import Case, elements_touched
+from kernel_harness import Case, elements_touched, lower
 from test_kernels_bodies import random_case
 from test_kernels_ops import (
     Rng,
@@ -33,7 +33,6 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo_attributes import ConvDims, GatherDims
 from poetc.ir.text import parse_module
 from poetc.kernels.distribute import distribute
-from poetc.kernels.lower import lower
 from poetc.kernels.tiles import nest_loops, tile
 from poetc.planning.tile_search import KernelTiles
 from poetc.variants.bounds import product_bytes

@@ -30,7 +30,6 @@ from poetc.errors import PoetcError
 from poetc.ir import stablehlo
 from poetc.ir.buffers import buffer_type, type_in_kernel
 from poetc.ir.index import Index, Var
-from poetc.ir.poet import ComputeOp
 from poetc.ir.stablehlo import element_count, element_type_of, shape_of, tensor_type
 from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
@@ -60,30 +59,19 @@ class Kernel:
     globals: tuple[memref.GlobalOp, ...] = ()
 
 
-def lower(body: Block | ComputeOp, name: str = "kernel") -> func.FuncOp:
+def lower_kernel(block: Block, name: str = "kernel", iteration: SSAValue | None = None) -> Kernel:
     """The body as a function named `name`, with attributes `poet.inputs`, `poet.results` and
-    `poet.workspace` (numbers of arguments). InputError where an operation is not supported.
-
-    A body with constant tables needs the globals that `lower_kernel` returns beside it.
-    """
-    return lower_kernel(body, name).function
-
-
-def lower_kernel(
-    body: Block | ComputeOp, name: str = "kernel", iteration: SSAValue | None = None
-) -> Kernel:
-    """The body as a function named `name`, and its constant tables.
+    `poet.workspace` (numbers of arguments), and its constant tables. InputError where an operation
+    is not supported.
 
     In the body of a loop, `iteration` is the argument that is the number of its step: the function
     then takes that as an index, too, as its last argument, and has the attribute `poet.iteration`.
     """
-    block = body.block if isinstance(body, ComputeOp) else body
     return _plan(block, name, iteration)[1]
 
 
-def plan(body: Block | ComputeOp) -> Plan:
+def plan(block: Block) -> Plan:
     """How the body is lowered; `Plan.kept` has the intermediates that need a workspace."""
-    block = body.block if isinstance(body, ComputeOp) else body
     return _plan(block, "kernel")[0]
 
 
