@@ -14,7 +14,7 @@ from symbolic_kernels import Recorder
 from test_kernels_bodies import random_case
 from test_kernels_ops import conv_case, dot_case, floats, pool_gradient_case
 from xdsl.dialects import affine, func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from poetc.backends.c.printer import Signature, print_function
@@ -28,6 +28,7 @@ from poetc.kernels.arrange.alike import shared_code
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
+from poetc.kernels.arrange.together import bring_together
 from poetc.kernels.lanes import lanes_of
 from poetc.kernels.lower import lower_kernel
 from poetc.kernels.pieces import pieces
@@ -79,7 +80,7 @@ def test_copies_of_any_loops(seed: int, data: st.DataObject):
 @settings(max_examples=10, deadline=None)
 @given(
     st.integers(0, 10_000),
-    st.sampled_from([(1, 1, 0), (2, 1, 0), (4, 1, 0), (1, 4, 10), (1, 8, 10)]),
+    st.sampled_from([(1, 1, 0), (2, 1, 0), (4, 1, 0), (8, 1, 0), (1, 4, 10), (1, 8, 10)]),
     st.integers(12, 32),
 )
 def test_what_is_chosen(seed: int, core: tuple[int, int, int], registers: int):
@@ -633,6 +634,45 @@ def test_loops_without_sums_are_in_lanes(scalars: str, lanes: int):
         for library in libraries:
             (found,) = run(library, new, args)
             assert same_bits(found, want)
+
+
+@pytest.mark.slow
+def test_as_many_together_as_there_are_macros_for():
+    """Loads and stores of 2 to 8 floats, also where the new weights are in the buffer of the old
+    ones."""
+    made: dict[int, tuple[func.FuncOp, func.FuncOp]] = {}
+    for count in range(2, 9):
+        text = UPDATE.format(m=2, n=count).replace("@update", f"@update{count}")
+        (function,) = parse_module(text, "update").ops
+        assert isinstance(function, func.FuncOp)
+        new = function.clone()
+        new.properties["sym_name"] = StringAttr(f"together{count}")
+        jam(loops_of(new)[1], count)
+        bring_together(new, replace(MACHINE, load_floats=8))
+        assert [len(group) for group in together(new)] == 3 * [count]
+        text = print_function(new, Signature("update"))
+        assert (text.count(f"POETC_LOAD_{count}("), text.count(f"POETC_STORE_{count}(")) == (2, 1)
+        made[count] = function, new
+    library = compile_functions([each for pair in made.values() for each in pair])
+    rng = np.random.default_rng(6)
+    for count, (function, new) in made.items():
+        args = [floats(rng, count), floats(rng, 2), floats(rng, 2, count)]
+        (want,) = run(library, function, args)
+        for pairs in ((), [(0, 2)]):
+            (found,) = run(library, new, args, pairs)
+            assert same_bits(found, want)
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 6), (4, 24, 12), (8, 16, 16), (2, 24, 6)])
+def test_sums_leave_registers_for_loads_together(shape: tuple[int, int, int]):
+    """So many sums, with such terms, are chosen that what is loaded together has registers."""
+    machine = replace(MACHINE, load_floats=8)
+    function = product(*shape)
+    new = arranged(function, machine)
+    assert_same(function, new)
+    assert max(map(len, together(new)), default=0) > 2
+    carried = max(len(loop.inits) for loop in loops_of(new))
+    assert carried + max(map(len, together(new))) <= machine.registers
 
 
 def operations(function: func.FuncOp) -> int:

@@ -295,7 +295,7 @@ def test_the_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
         ("vector_floats", "128", "must be a power of two of at most 64, got 128"),
         ("vector_floats", "0", "must be positive, got 0"),
         ("vector_floats", "8.0", "must be an integer, got 8.0"),
-        ("load_floats", "8", "must be a power of two of at most 4, got 8"),
+        ("load_floats", "16", "must be a power of two of at most 8, got 16"),
     ],
 )
 def test_registers_that_no_core_has_are_refused(

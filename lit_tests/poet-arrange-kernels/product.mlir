@@ -1,8 +1,8 @@
 // RUN: xdsl-opt %s -p 'poet-arrange-kernels{device=nrf52840}' | filecheck %s
 // RUN: xdsl-opt %s -p poet-arrange-kernels | filecheck %s --check-prefix LANES
 
-// Four columns at a time, whose numbers one instruction loads and for which the row is loaded once, and the terms of
-// each sum, one after the other. With vectors the columns are their lanes.
+// Four columns at a time, for which the row is loaded once, and the terms of each sum, one after the other. One
+// instruction loads up to eight numbers that follow each other: here those of two terms. With vectors the columns are their lanes.
 poet.graph @main(%x: tensor<1x3xf32>, %w: tensor<3x4xf32>) -> tensor<1x4xf32> {
   %h = poet.compute "dot" (%a = %x : tensor<1x3xf32>, %c = %w : tensor<3x4xf32>) -> tensor<1x4xf32> kernel @dot {
     %0 = stablehlo.dot_general %a, %c, contracting_dims = [1] x [0] : (tensor<1x3xf32>, tensor<3x4xf32>) -> tensor<1x4xf32>
@@ -36,26 +36,26 @@ func.func private @dot(%in0: memref<1x3xf32>, %in1: memref<3x4xf32>, %out0: memr
 // CHECK-NEXT:         %8 = affine.load %in1[%r * 3, %i * 4 + 1] : memref<3x4xf32>
 // CHECK-NEXT:         %9 = affine.load %in1[%r * 3, %i * 4 + 2] : memref<3x4xf32>
 // CHECK-NEXT:         %10 = affine.load %in1[%r * 3, %i * 4 + 3] : memref<3x4xf32>
-// CHECK-NEXT:         %11 = arith.mulf %4, %7 : f32
-// CHECK-NEXT:         %12 = arith.mulf %4, %8 : f32
-// CHECK-NEXT:         %13 = arith.mulf %4, %9 : f32
-// CHECK-NEXT:         %14 = arith.mulf %4, %10 : f32
-// CHECK-NEXT:         %15 = arith.addf %acc, %11 : f32
-// CHECK-NEXT:         %16 = arith.addf %acc_1, %12 : f32
-// CHECK-NEXT:         %17 = arith.addf %acc_2, %13 : f32
-// CHECK-NEXT:         %18 = arith.addf %acc_3, %14 : f32
-// CHECK-NEXT:         %19 = affine.load %in1[%r * 3 + 1, %i * 4] : memref<3x4xf32>
-// CHECK-NEXT:         %20 = affine.load %in1[%r * 3 + 1, %i * 4 + 1] : memref<3x4xf32>
-// CHECK-NEXT:         %21 = affine.load %in1[%r * 3 + 1, %i * 4 + 2] : memref<3x4xf32>
-// CHECK-NEXT:         %22 = affine.load %in1[%r * 3 + 1, %i * 4 + 3] : memref<3x4xf32>
-// CHECK-NEXT:         %23 = arith.mulf %5, %19 : f32
-// CHECK-NEXT:         %24 = arith.mulf %5, %20 : f32
-// CHECK-NEXT:         %25 = arith.mulf %5, %21 : f32
-// CHECK-NEXT:         %26 = arith.mulf %5, %22 : f32
-// CHECK-NEXT:         %27 = arith.addf %15, %23 : f32
-// CHECK-NEXT:         %28 = arith.addf %16, %24 : f32
-// CHECK-NEXT:         %29 = arith.addf %17, %25 : f32
-// CHECK-NEXT:         %30 = arith.addf %18, %26 : f32
+// CHECK-NEXT:         %11 = affine.load %in1[%r * 3 + 1, %i * 4] : memref<3x4xf32>
+// CHECK-NEXT:         %12 = affine.load %in1[%r * 3 + 1, %i * 4 + 1] : memref<3x4xf32>
+// CHECK-NEXT:         %13 = affine.load %in1[%r * 3 + 1, %i * 4 + 2] : memref<3x4xf32>
+// CHECK-NEXT:         %14 = affine.load %in1[%r * 3 + 1, %i * 4 + 3] : memref<3x4xf32>
+// CHECK-NEXT:         %15 = arith.mulf %4, %7 : f32
+// CHECK-NEXT:         %16 = arith.mulf %4, %8 : f32
+// CHECK-NEXT:         %17 = arith.mulf %4, %9 : f32
+// CHECK-NEXT:         %18 = arith.mulf %4, %10 : f32
+// CHECK-NEXT:         %19 = arith.addf %acc, %15 : f32
+// CHECK-NEXT:         %20 = arith.addf %acc_1, %16 : f32
+// CHECK-NEXT:         %21 = arith.addf %acc_2, %17 : f32
+// CHECK-NEXT:         %22 = arith.addf %acc_3, %18 : f32
+// CHECK-NEXT:         %23 = arith.mulf %5, %11 : f32
+// CHECK-NEXT:         %24 = arith.mulf %5, %12 : f32
+// CHECK-NEXT:         %25 = arith.mulf %5, %13 : f32
+// CHECK-NEXT:         %26 = arith.mulf %5, %14 : f32
+// CHECK-NEXT:         %27 = arith.addf %19, %23 : f32
+// CHECK-NEXT:         %28 = arith.addf %20, %24 : f32
+// CHECK-NEXT:         %29 = arith.addf %21, %25 : f32
+// CHECK-NEXT:         %30 = arith.addf %22, %26 : f32
 // CHECK-NEXT:         %31 = affine.load %in1[%r * 3 + 2, %i * 4] : memref<3x4xf32>
 // CHECK-NEXT:         %32 = affine.load %in1[%r * 3 + 2, %i * 4 + 1] : memref<3x4xf32>
 // CHECK-NEXT:         %33 = affine.load %in1[%r * 3 + 2, %i * 4 + 2] : memref<3x4xf32>
@@ -69,13 +69,14 @@ func.func private @dot(%in0: memref<1x3xf32>, %in1: memref<3x4xf32>, %out0: memr
 // CHECK-NEXT:         %41 = arith.addf %29, %37 : f32
 // CHECK-NEXT:         %42 = arith.addf %30, %38 : f32
 // CHECK-NEXT:         affine.yield %39, %40, %41, %42 : f32, f32, f32, f32
-// CHECK-NEXT:       } {poet.together = array<i64: 3, 4, 4, 4>}
+// CHECK-NEXT:       } {poet.together = array<i64: 3, 8, 4>}
 // CHECK-NEXT:       affine.store %0, %out0[0, %i * 4] : memref<1x4xf32>
 // CHECK-NEXT:       affine.store %1, %out0[0, %i * 4 + 1] : memref<1x4xf32>
 // CHECK-NEXT:       affine.store %2, %out0[0, %i * 4 + 2] : memref<1x4xf32>
 // CHECK-NEXT:       affine.store %3, %out0[0, %i * 4 + 3] : memref<1x4xf32>
 // CHECK-NEXT:     }
 // CHECK-NEXT:     func.return
+// CHECK-NEXT:   }
 
 // LANES:        affine.for %i = 0 to 4 {
 // LANES:          affine.store %0, %out0[0, %i] : memref<1x4xf32>

@@ -46,7 +46,7 @@ NO_STORAGE = "none"
 _MOST_VECTOR_FLOATS = 64
 """In a vector of the widest instruction sets that there are, of 2,048 bits."""
 
-_MOST_LOAD_FLOATS = 4
+_MOST_LOAD_FLOATS = 8
 """For which generated C has a macro."""
 
 _HERE = Path(__file__).parent

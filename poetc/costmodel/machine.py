@@ -49,7 +49,12 @@ def machine_of(device: Device) -> Machine:
     if core.vector_floats > 1:
         return _with_vectors(core)
     if core.fpu:
-        return Machine(registers=core.float_registers, load_floats=core.load_floats)
+        return Machine(
+            registers=core.float_registers,
+            load_floats=core.load_floats,
+            growth=1.0,
+            least_worth=5e-6,
+        )
     return Machine(
         registers=_SOFT_REGISTERS,
         flop_instructions=_SOFT_FLOP_INSTRUCTIONS,

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation
 
 from poetc.kernels.together import Group, accesses_together
 
-_MOST = 4
+_MOST = 8
 """The most loads or stores that there is a macro for."""
 
 _REGISTERS = 32

@@ -58,6 +58,23 @@ class Accesses:
         counts = tuple([copies[loop] for loop in self.loops])
         return _places(self.distances, self.steps, counts, together, self.apart)
 
+    @cached_property
+    def side(self) -> Loops:
+        """The loops from one iteration of which to the next accesses are side by side."""
+        steps = zip(self.loops, self.steps or (), strict=False)
+        return frozenset(loop for loop, step in steps if abs(step) == 1)
+
+    def share(self, places: int, copies: Sequence[int], loops: Loops, together: int) -> int:
+        """The accesses to so many places that are done for one of the copies of some loops, with
+        those that one instruction does, up to `together`, for others of them."""
+        share = places
+        for loop in self.loops:
+            if loop in loops and (count := copies[loop]) > 1:
+                share //= count
+                if loop in self.side:
+                    share *= min(count, together)
+        return min(share, places)
+
     def pointers(self, copies: Sequence[int], reach: int) -> int:
         """Pointers for copies."""
         if self.steps is None:
@@ -145,7 +162,7 @@ class Level:
         where it has `unroll` iterations one after the other."""
         body = float(sum(each * count_of(loops, copies) for loops, each in self.instructions))
         carried = sum(count_of(loops, copies) for loops in self.carried)
-        body += self._loading(machine, unrolled, carried) / unroll
+        body += self._loading(machine, copies, unrolled, carried) / unroll
         accesses = (*self.loads, *self.stores)
         pointers = sum(each.pointers(unrolled, machine.reach) for each in accesses)
         if not is_loop:
@@ -156,33 +173,69 @@ class Level:
         begun = sum(count_of(loops, copies) for loops in self.begun)
         return body, machine.entry_instructions + 2 * pointers + begun
 
-    def _loading(self, machine: Machine, copies: Sequence[int], carried: int) -> float:
+    def _loading(
+        self, machine: Machine, copies: Sequence[int], unrolled: Sequence[int], carried: int
+    ) -> float:
         """Instructions that load and store, of copies of what is in a loop that carries so many
         floats."""
         most = machine.load_floats
-        loads = [load.places(copies, most) for load in self.loads]
-        single = [count for count, _ in loads]
+        stores = [store.places(unrolled, most) for store in self.stores]
+        taken = sum(count for _, count in stores)
         free = machine.registers - KEPT_FREE - carried
-        taken = sum(store.places(copies, most)[1] for store in self.stores)
-        if self._waiting(copies, single) <= free:
-            return taken + sum(count for _, count in loads)
+        # What one instruction stores waits in registers of its own.
+        free -= max((min(most, places) for places, count in stores if count < places), default=0)
+        together = most
+        while True:
+            loads = [load.places(unrolled, together) for load in self.loads]
+            places = [count for count, _ in loads]
+            taken_by_loads = sum(count for _, count in loads)
+            if self._waiting(unrolled, places, together) <= free or (
+                most > 1 and self._in_terms(copies, unrolled, places, together) + carried <= free
+            ):
+                return taken + taken_by_loads
+            if together == 1:
+                break
+            together //= 2
         # Compilers load ahead of what needs it, and keep what there is no register for in memory,
         # where an operation on vectors does not take it from.
-        spilled = max(sum(single) - free, 0) if machine.lanes == 1 else 0
-        return taken + spilled + sum(load.places(copies, 1)[1] for load in self.loads)
+        spilled = max(sum(places) - free, 0) if machine.lanes == 1 else 0
+        return taken + spilled + taken_by_loads
 
-    def _waiting(self, copies: Sequence[int], places: Sequence[int]) -> int:
-        """How many loaded floats wait for their use at a time, of so many for each of the loads: of
-        those that are the most only what one sum needs, if there are sums, that are done in
-        turn."""
+    def _waiting(self, copies: Sequence[int], places: Sequence[int], together: int) -> int:
+        """How many loaded floats wait for their use at a time, of so many for each of the loads, of
+        which one instruction does up to `together`: of those that are the most only what one sum
+        needs, if there are sums, that are done in turn."""
         if not self.carried or self.stores:
             return sum(places)
-        jammed = frozenset[int]().union(*self.carried)
         spared = (
-            count - count // count_of(jammed.intersection(load.loops), copies)
+            count - load.share(count, copies, self._jammed, together)
             for load, count in zip(self.loads, places, strict=True)
         )
         return sum(places) - max(spared, default=0)
+
+    def _in_terms(
+        self,
+        copies: Sequence[int],
+        unrolled: Sequence[int],
+        places: Sequence[int],
+        together: int,
+    ) -> int:
+        """The same if terms of all sums are done in turn, for which each sum has a product under
+        way, too."""
+        if not self.carried or self.stores:
+            return sum(places)
+        terms = frozenset(
+            loop for load in self.loads for loop in load.loops if unrolled[loop] != copies[loop]
+        )
+        return sum(
+            load.share(count, unrolled, terms, together)
+            for load, count in zip(self.loads, places, strict=True)
+        )
+
+    @cached_property
+    def _jammed(self) -> Loops:
+        """The loops whose copies have sums of their own."""
+        return frozenset[int]().union(*self.carried)
 
 
 def instructions_of(op: Operation, machine: Machine) -> int:

@@ -73,6 +73,18 @@ struct poetc_floats_3 {
 struct poetc_floats_4 {
     float values[4];
 };
+struct poetc_floats_5 {
+    float values[5];
+};
+struct poetc_floats_6 {
+    float values[6];
+};
+struct poetc_floats_7 {
+    float values[7];
+};
+struct poetc_floats_8 {
+    float values[8];
+};
 
 #define POETC_LOAD_2(a, b, place, r0, r1)                               \
     do {                                                                \
@@ -158,6 +170,177 @@ struct poetc_floats_4 {
                 : "r"(place_), "t"(a_), "t"(b_), "t"(c_), "t"(d_)); \
     } while (0)
 
+#define POETC_LOAD_5(a, b, c, d, e, place, r0, r1, r2, r3, r4)               \
+    do {                                                                     \
+        const float *const place_ = (place);                                 \
+        register float a_ __asm__(#r0);                                      \
+        register float b_ __asm__(#r1);                                      \
+        register float c_ __asm__(#r2);                                      \
+        register float d_ __asm__(#r3);                                      \
+        register float e_ __asm__(#r4);                                      \
+        __asm__("vldmia %5, {%0-%4}"                                         \
+                : "=t"(a_), "=t"(b_), "=t"(c_), "=t"(d_), "=t"(e_)          \
+                : "r"(place_), "m"(*(const struct poetc_floats_5 *)place_)); \
+        a = a_;                                                              \
+        b = b_;                                                              \
+        c = c_;                                                              \
+        d = d_;                                                              \
+        e = e_;                                                              \
+    } while (0)
+
+#define POETC_LOAD_6(a, b, c, d, e, f, place, r0, r1, r2, r3, r4, r5)         \
+    do {                                                                      \
+        const float *const place_ = (place);                                  \
+        register float a_ __asm__(#r0);                                       \
+        register float b_ __asm__(#r1);                                       \
+        register float c_ __asm__(#r2);                                       \
+        register float d_ __asm__(#r3);                                       \
+        register float e_ __asm__(#r4);                                       \
+        register float f_ __asm__(#r5);                                       \
+        __asm__("vldmia %6, {%0-%5}"                                          \
+                : "=t"(a_), "=t"(b_), "=t"(c_), "=t"(d_), "=t"(e_), "=t"(f_) \
+                : "r"(place_), "m"(*(const struct poetc_floats_6 *)place_));  \
+        a = a_;                                                               \
+        b = b_;                                                               \
+        c = c_;                                                               \
+        d = d_;                                                               \
+        e = e_;                                                               \
+        f = f_;                                                               \
+    } while (0)
+
+#define POETC_LOAD_7(a, b, c, d, e, f, g, place, r0, r1, r2, r3, r4, r5, r6)            \
+    do {                                                                                \
+        const float *const place_ = (place);                                            \
+        register float a_ __asm__(#r0);                                                 \
+        register float b_ __asm__(#r1);                                                 \
+        register float c_ __asm__(#r2);                                                 \
+        register float d_ __asm__(#r3);                                                 \
+        register float e_ __asm__(#r4);                                                 \
+        register float f_ __asm__(#r5);                                                 \
+        register float g_ __asm__(#r6);                                                 \
+        __asm__("vldmia %7, {%0-%6}"                                                    \
+                : "=t"(a_), "=t"(b_), "=t"(c_), "=t"(d_), "=t"(e_), "=t"(f_), "=t"(g_) \
+                : "r"(place_), "m"(*(const struct poetc_floats_7 *)place_));            \
+        a = a_;                                                                         \
+        b = b_;                                                                         \
+        c = c_;                                                                         \
+        d = d_;                                                                         \
+        e = e_;                                                                         \
+        f = f_;                                                                         \
+        g = g_;                                                                         \
+    } while (0)
+
+#define POETC_LOAD_8(a, b, c, d, e, f, g, h, place, r0, r1, r2, r3, r4, r5, r6, r7)      \
+    do {                                                                                 \
+        const float *const place_ = (place);                                             \
+        register float a_ __asm__(#r0);                                                  \
+        register float b_ __asm__(#r1);                                                  \
+        register float c_ __asm__(#r2);                                                  \
+        register float d_ __asm__(#r3);                                                  \
+        register float e_ __asm__(#r4);                                                  \
+        register float f_ __asm__(#r5);                                                  \
+        register float g_ __asm__(#r6);                                                  \
+        register float h_ __asm__(#r7);                                                  \
+        __asm__("vldmia %8, {%0-%7}"                                                     \
+                : "=t"(a_), "=t"(b_), "=t"(c_), "=t"(d_), "=t"(e_), "=t"(f_), "=t"(g_), \
+                  "=t"(h_)                                                               \
+                : "r"(place_), "m"(*(const struct poetc_floats_8 *)place_));             \
+        a = a_;                                                                          \
+        b = b_;                                                                          \
+        c = c_;                                                                          \
+        d = d_;                                                                          \
+        e = e_;                                                                          \
+        f = f_;                                                                          \
+        g = g_;                                                                          \
+        h = h_;                                                                          \
+    } while (0)
+
+#define POETC_STORE_5(a, b, c, d, e, place, r0, r1, r2, r3, r4)               \
+    do {                                                                      \
+        float *const place_ = (place);                                        \
+        const float a_value_ = (a);                                           \
+        const float b_value_ = (b);                                           \
+        const float c_value_ = (c);                                           \
+        const float d_value_ = (d);                                           \
+        const float e_value_ = (e);                                           \
+        register float a_ __asm__(#r0) = a_value_;                            \
+        register float b_ __asm__(#r1) = b_value_;                            \
+        register float c_ __asm__(#r2) = c_value_;                            \
+        register float d_ __asm__(#r3) = d_value_;                            \
+        register float e_ __asm__(#r4) = e_value_;                            \
+        __asm__("vstmia %1, {%2-%6}"                                          \
+                : "=m"(*(struct poetc_floats_5 *)place_)                      \
+                : "r"(place_), "t"(a_), "t"(b_), "t"(c_), "t"(d_), "t"(e_)); \
+    } while (0)
+
+#define POETC_STORE_6(a, b, c, d, e, f, place, r0, r1, r2, r3, r4, r5)                 \
+    do {                                                                               \
+        float *const place_ = (place);                                                 \
+        const float a_value_ = (a);                                                    \
+        const float b_value_ = (b);                                                    \
+        const float c_value_ = (c);                                                    \
+        const float d_value_ = (d);                                                    \
+        const float e_value_ = (e);                                                    \
+        const float f_value_ = (f);                                                    \
+        register float a_ __asm__(#r0) = a_value_;                                     \
+        register float b_ __asm__(#r1) = b_value_;                                     \
+        register float c_ __asm__(#r2) = c_value_;                                     \
+        register float d_ __asm__(#r3) = d_value_;                                     \
+        register float e_ __asm__(#r4) = e_value_;                                     \
+        register float f_ __asm__(#r5) = f_value_;                                     \
+        __asm__("vstmia %1, {%2-%7}"                                                   \
+                : "=m"(*(struct poetc_floats_6 *)place_)                               \
+                : "r"(place_), "t"(a_), "t"(b_), "t"(c_), "t"(d_), "t"(e_), "t"(f_)); \
+    } while (0)
+
+#define POETC_STORE_7(a, b, c, d, e, f, g, place, r0, r1, r2, r3, r4, r5, r6)         \
+    do {                                                                              \
+        float *const place_ = (place);                                                \
+        const float a_value_ = (a);                                                   \
+        const float b_value_ = (b);                                                   \
+        const float c_value_ = (c);                                                   \
+        const float d_value_ = (d);                                                   \
+        const float e_value_ = (e);                                                   \
+        const float f_value_ = (f);                                                   \
+        const float g_value_ = (g);                                                   \
+        register float a_ __asm__(#r0) = a_value_;                                    \
+        register float b_ __asm__(#r1) = b_value_;                                    \
+        register float c_ __asm__(#r2) = c_value_;                                    \
+        register float d_ __asm__(#r3) = d_value_;                                    \
+        register float e_ __asm__(#r4) = e_value_;                                    \
+        register float f_ __asm__(#r5) = f_value_;                                    \
+        register float g_ __asm__(#r6) = g_value_;                                    \
+        __asm__("vstmia %1, {%2-%8}"                                                  \
+                : "=m"(*(struct poetc_floats_7 *)place_)                              \
+                : "r"(place_), "t"(a_), "t"(b_), "t"(c_), "t"(d_), "t"(e_), "t"(f_), \
+                  "t"(g_));                                                           \
+    } while (0)
+
+#define POETC_STORE_8(a, b, c, d, e, f, g, h, place, r0, r1, r2, r3, r4, r5, r6, r7)  \
+    do {                                                                              \
+        float *const place_ = (place);                                                \
+        const float a_value_ = (a);                                                   \
+        const float b_value_ = (b);                                                   \
+        const float c_value_ = (c);                                                   \
+        const float d_value_ = (d);                                                   \
+        const float e_value_ = (e);                                                   \
+        const float f_value_ = (f);                                                   \
+        const float g_value_ = (g);                                                   \
+        const float h_value_ = (h);                                                   \
+        register float a_ __asm__(#r0) = a_value_;                                    \
+        register float b_ __asm__(#r1) = b_value_;                                    \
+        register float c_ __asm__(#r2) = c_value_;                                    \
+        register float d_ __asm__(#r3) = d_value_;                                    \
+        register float e_ __asm__(#r4) = e_value_;                                    \
+        register float f_ __asm__(#r5) = f_value_;                                    \
+        register float g_ __asm__(#r6) = g_value_;                                    \
+        register float h_ __asm__(#r7) = h_value_;                                    \
+        __asm__("vstmia %1, {%2-%9}"                                                  \
+                : "=m"(*(struct poetc_floats_8 *)place_)                              \
+                : "r"(place_), "t"(a_), "t"(b_), "t"(c_), "t"(d_), "t"(e_), "t"(f_), \
+                  "t"(g_), "t"(h_));                                                  \
+    } while (0)
+
 #else
 
 #define POETC_LOAD_2(a, b, place, r0, r1)     \
@@ -212,6 +395,84 @@ struct poetc_floats_4 {
         place_[0] = a_value_;                            \
         place_[1] = b_value_;                            \
         place_[2] = c_value_;                            \
+    } while (0)
+
+#define POETC_LOAD_5(a, b, c, d, e, place, r0, r1, r2, r3, r4)  \
+    do {                                                        \
+        const float *const further_ = (place) + 4;              \
+        POETC_LOAD_4(a, b, c, d, further_ - 4, r0, r1, r2, r3); \
+        e = further_[0];                                        \
+    } while (0)
+
+#define POETC_LOAD_6(a, b, c, d, e, f, place, r0, r1, r2, r3, r4, r5) \
+    do {                                                              \
+        const float *const further_ = (place) + 4;                    \
+        POETC_LOAD_4(a, b, c, d, further_ - 4, r0, r1, r2, r3);       \
+        e = further_[0];                                              \
+        f = further_[1];                                              \
+    } while (0)
+
+#define POETC_LOAD_7(a, b, c, d, e, f, g, place, r0, r1, r2, r3, r4, r5, r6) \
+    do {                                                                     \
+        const float *const further_ = (place) + 4;                           \
+        POETC_LOAD_4(a, b, c, d, further_ - 4, r0, r1, r2, r3);              \
+        e = further_[0];                                                     \
+        f = further_[1];                                                     \
+        g = further_[2];                                                     \
+    } while (0)
+
+#define POETC_LOAD_8(a, b, c, d, e, f, g, h, place, r0, r1, r2, r3, r4, r5, r6, r7) \
+    do {                                                                            \
+        const float *const further_ = (place) + 4;                                  \
+        POETC_LOAD_4(a, b, c, d, further_ - 4, r0, r1, r2, r3);                     \
+        e = further_[0];                                                            \
+        f = further_[1];                                                            \
+        g = further_[2];                                                            \
+        h = further_[3];                                                            \
+    } while (0)
+
+#define POETC_STORE_5(a, b, c, d, e, place, r0, r1, r2, r3, r4)  \
+    do {                                                         \
+        float *const further_ = (place) + 4;                     \
+        const float e_value_ = (e);                              \
+        POETC_STORE_4(a, b, c, d, further_ - 4, r0, r1, r2, r3); \
+        further_[0] = e_value_;                                  \
+    } while (0)
+
+#define POETC_STORE_6(a, b, c, d, e, f, place, r0, r1, r2, r3, r4, r5) \
+    do {                                                               \
+        float *const further_ = (place) + 4;                           \
+        const float e_value_ = (e);                                    \
+        const float f_value_ = (f);                                    \
+        POETC_STORE_4(a, b, c, d, further_ - 4, r0, r1, r2, r3);       \
+        further_[0] = e_value_;                                        \
+        further_[1] = f_value_;                                        \
+    } while (0)
+
+#define POETC_STORE_7(a, b, c, d, e, f, g, place, r0, r1, r2, r3, r4, r5, r6) \
+    do {                                                                      \
+        float *const further_ = (place) + 4;                                  \
+        const float e_value_ = (e);                                           \
+        const float f_value_ = (f);                                           \
+        const float g_value_ = (g);                                           \
+        POETC_STORE_4(a, b, c, d, further_ - 4, r0, r1, r2, r3);              \
+        further_[0] = e_value_;                                               \
+        further_[1] = f_value_;                                               \
+        further_[2] = g_value_;                                               \
+    } while (0)
+
+#define POETC_STORE_8(a, b, c, d, e, f, g, h, place, r0, r1, r2, r3, r4, r5, r6, r7) \
+    do {                                                                             \
+        float *const further_ = (place) + 4;                                         \
+        const float e_value_ = (e);                                                  \
+        const float f_value_ = (f);                                                  \
+        const float g_value_ = (g);                                                  \
+        const float h_value_ = (h);                                                  \
+        POETC_STORE_4(a, b, c, d, further_ - 4, r0, r1, r2, r3);                     \
+        further_[0] = e_value_;                                                      \
+        further_[1] = f_value_;                                                      \
+        further_[2] = g_value_;                                                      \
+        further_[3] = h_value_;                                                      \
     } while (0)
 
 #endif
