@@ -346,8 +346,12 @@ def test_a_deadline_with_pages_in_blocks(plugin: Path, profiles: Path, tmp_path:
     late = compiled("kws_conv", LM3S, path, tmp_path / "1", *options, f"--deadline={limit_ns}ns")
     assert late["predicted_time_ns"] <= limit_ns
     (step,) = count_steps(tmp_path / "1", "cortex-m4", plugin)
-    # What is predicted is a sum of what was measured, to some tens of instructions.
-    assert step.instructions <= 1.0001 * instructions(limit_ns, LM3S, "cortex-m4")
+    # What is predicted is a sum of what was measured, to some hundreds of instructions; the check
+    # of floating point and the tag of the step's inputs are not in it.
+    start = ("model_check", "poetc_tag_word", "poetc_tag_bytes")
+    others = sum(n for name, n in step.calls if name in start)
+    predicted = instructions(late["predicted_time_ns"], LM3S, "cortex-m4")
+    assert abs(step.instructions - others - predicted) <= 0.0005 * predicted
 
 
 # Costs
