@@ -47,8 +47,8 @@ CASES = (
         for model in ("gesture_mlp", "kws_conv")
         for cpu in ("cortex-m0", "cortex-m3", "cortex-m4")
     ),
-    Case("lenet5", "microbit", "cortex-m0", 1, ("--ram=32KB", "--split=5:10,7:2")),
-    Case("mlp_mnist", "microbit", "cortex-m0", 1, ("--ram=32KB", "--split=3:16,1:64")),
+    Case("lenet5", "microbit", "cortex-m0", 1, ("--ram=32KB",)),
+    Case("mlp_mnist", "microbit", "cortex-m0", 1, ("--ram=32KB",)),
     Case("lenet5", "mps2-an386", "cortex-m4", 1, ("--ram=256KB",)),
     Case("dscnn", "mps2-an386", "cortex-m4", 1, ("--ram=256KB",)),
     Case("resnet8", "mps2-an386", "cortex-m4", 1, ("--ram=256KB", STORAGE, "--strategy=capuchin")),

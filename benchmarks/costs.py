@@ -18,15 +18,15 @@ from pathlib import Path
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from benchmarks import document
 from poetc.backends.c.boards import HOST
 from poetc.costmodel.cost import cycles_of, work_counts
 from poetc.costmodel.device import Cycles, Device, load_device
 from poetc.ir.text import make_context, parse_module
-from poetc.kernels.analysis import Work, work
+from poetc.kernels.analysis import Work, buffer_bytes, buffers, work
 from poetc.profile import entries_of, least_squares, measure, profile_of
-from poetc.splits import parse_splits
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 
@@ -60,11 +60,11 @@ class Core:
     unseen: tuple[str, ...] = ("kws_conv", "ae_mnist", "resnet8", MOBILENET)
 
 
-LITTLE_RAM = (("gesture_mlp", "lenet5", "mlp_mnist"), ("kws_conv",))
-"""Models that a board with a core without floats has RAM for, some of them in shards. Most pixels
-of mlp_mnist are zeros, whose products such cores have early."""
+LITTLE_RAM = (("gesture_mlp", "lenet5"), ("kws_conv",))
+"""Models that a board with a core without floats has RAM for, but for the kernels of lenet5 with
+more than `MOST_BYTES` in their operands and results."""
 
-SPLITS = {"lenet5": "5:10,7:2", "mlp_mnist": "3:16,1:64"}
+MOST_BYTES = 48 * 1024
 
 M4F = Cycles(
     load=2.0,
@@ -156,20 +156,26 @@ def kernels_of(core: Core, model: str) -> list[Kernel]:
     """The kernels of a model, each once, as they are measured."""
     device = load_device(core.device)
     data = MODELS / f"{model}.npz"
-    split = SPLITS.get(model) if (core.fitted, core.unseen) == LITTLE_RAM else None
     entries = entries_of(
         make_context(),
         module_of(model),
-        () if split is None else parse_splits(split),
         data=str(data) if data.exists() else None,
         device_name=core.device,
     )
+    if (core.fitted, core.unseen) == LITTLE_RAM:
+        entries = [entry for entry in entries if _bytes_of(entry.function) <= MOST_BYTES]
     measured = profile_of(measure(entries, core.board, core.cpu, FLAGS, model), {}, model)
     each = device.clock_hz * 1e-9 if measured.unit == "ns" else device.cycles_per_instruction
     return [
         Kernel(entry.label, work(entry.function), measured.kernels[entry.key] * each)
         for entry in entries
     ]
+
+
+def _bytes_of(function: FuncOp) -> int:
+    """Bytes of what a kernel reads, writes and works with."""
+    kinds = ("inputs", "results", "workspace")
+    return sum(buffer_bytes(buffer) for kind in kinds for buffer in buffers(function, kind))
 
 
 def module_of(model: str) -> ModuleOp:

@@ -89,7 +89,6 @@ def _bytes_row(case: Case) -> str:
         stack_bytes=DEFAULT_STACK_BYTES,
         strategy=case.strategy,
         params=case.params,
-        split="off",
         executor=PlanExecutor(),
     )
     module = parse_module(path.read_text(), str(path))

@@ -60,12 +60,12 @@ def main(words: list[str]) -> None:
         export(predict, (params, x), alone, donate_argnums=(), frozen="params")
         text = _poetc(both, "--ram=9600")
         print(text[text.index("Entry points") :])
-        whole = ("--ram=8KB", "--split=off", "--stream=never")
+        whole = ("--ram=8KB", "--stream=never")
         train = json.loads(_poetc(MODEL, *whole, "--json"))
         third = train["ram"]["total_bytes"] // 3
         found = json.loads(_poetc(alone, "--frozen=storage", f"--ram={third}B", "--json"))
-    print(f"training, whole parameters on storage:  {train['ram']['total_bytes']:,} B")
-    print(f"predicting, weights in shards:          {found['ram']['total_bytes']:,} B")
+    print(f"training, whole kernels:     {train['ram']['total_bytes']:,} B")
+    print(f"predicting, some in tiles:   {found['ram']['total_bytes']:,} B")
 
 
 def _poetc(model: Path, *options: str) -> str:

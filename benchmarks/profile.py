@@ -49,21 +49,12 @@ class Case:
 CORES = ("cortex-m0", "cortex-m3", "cortex-m4")
 SMALL = ("gesture_mlp", "kws_conv")
 LITTLE = ("--ram=8KB", "--stack=640", STORAGE)
-IN_PARTS = {"lenet5": "--split=5:10,7:2", "mlp_mnist": "--split=3:16,1:64"}
-"""Models that fit into little RAM with parameters in shards only."""
-
 CASES = (
     Case("gesture_mlp", "microbit", "cortex-m0", ("--ram=32KB",)),
     Case("gesture_mlp", "microbit", "cortex-m0", ("--ram=6400", "--stack=448")),
     Case("kws_conv", "microbit", "cortex-m0", ("--ram=32KB",)),
     Case("kws_conv", "microbit", "cortex-m0", ("--ram=5300", "--stack=448")),
-    Case("mlp_mnist", "microbit", "cortex-m0", ("--ram=32KB", IN_PARTS["mlp_mnist"])),
     *(Case(model, "lm3s6965", cpu, LITTLE) for model in SMALL for cpu in CORES),
-    *(
-        Case(model, "lm3s6965", cpu, ("--ram=32KB", split))
-        for model, split in IN_PARTS.items()
-        for cpu in CORES
-    ),
     *(Case(model, *MPS2, ("--ram=16KB",)) for model in SMALL),
     Case("lenet5", *MPS2, ("--ram=256KB",)),
     Case("dscnn", *MPS2, ("--ram=256KB",)),
@@ -72,8 +63,7 @@ CASES = (
     Case("ae_mnist", *MPS2, ("--ram=1MB",)),
     Case("bert_micro", *MPS2, ("--ram=300KB",)),
 )
-"""Each model on all boards that have RAM enough, for measuring its kernels, too. Operands and
-results are apart then: lenet5 in shards runs on a microbit, but cannot be measured there."""
+"""Each model on all boards that have RAM enough, for measuring its kernels, too."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +109,13 @@ def compile_with(case: Case, directory: Path, profile: Path) -> dict[str, Any]:
 
 def profile_of(case: Case, everything: Path, data: bool = True) -> Path:
     """A profile of the kernels of a model, on values of a step or on random ones."""
-    splits = tuple(option for option in case.options if option.startswith("--split="))
-    return _profile(case.model, case.board, case.cpu, splits, everything, data)
+    return _profile(case.model, case.board, case.cpu, everything, data)
 
 
 @cache
-def _profile(
-    model: str, board: str, cpu: str, splits: tuple[str, ...], everything: Path, data: bool
-) -> Path:
-    path = everything / f"{model}-{board}-{cpu}{''.join(splits)}-{data}.toml"
-    words = [str(MODELS / f"{model}.mlir"), f"--board={board}", f"--cpu={cpu}", "-q", *splits]
+def _profile(model: str, board: str, cpu: str, everything: Path, data: bool) -> Path:
+    path = everything / f"{model}-{board}-{cpu}-{data}.toml"
+    words = [str(MODELS / f"{model}.mlir"), f"--board={board}", f"--cpu={cpu}", "-q"]
     words += [f"--data={MODELS / f'{model}.npz'}"] if data else []
     if poetc(["profile", *words, "-o", str(path)]) != 0:
         sys.exit(1)

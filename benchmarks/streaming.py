@@ -140,7 +140,7 @@ def write_steps(
     step.npz. Raises UnscheduledError where it does not fit.
     """
     text, arguments = text_of(model, directory)
-    asked = {"ram": ram_bytes, "stack": stack, "params": "storage", "split": "off"}
+    asked = {"ram": ram_bytes, "stack": stack, "params": "storage"}
     asked |= given
     module = compiled_by_work(parse_module(text, model), model, asked, limit_s).compiled.module
     (directory / "step.mlir").write_text(text)

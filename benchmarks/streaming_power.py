@@ -59,7 +59,7 @@ def _row(model: str, directory: Path) -> str:
     arguments += [np.zeros_like(each) for each in arguments[:velocities]]
     expected = _unlimited(text, arguments, directory)
 
-    given = {"ram": ram_bytes, "split": "off"}
+    given = {"ram": ram_bytes}
     compiled = compiled_by_work(parse_module(text, model), model, given).compiled
     assert compiled.ram_bytes <= ram_bytes
     (graph,) = graphs(compiled.module)
@@ -69,7 +69,7 @@ def _row(model: str, directory: Path) -> str:
     image, starts, before, after = _trained(machine, image)
     _, found = machine.state(image)
     assert len(found) == 2 * velocities
-    for parameter, value in zip(machine.layout.parameters, found, strict=True):
+    for parameter, value in zip(machine.layout.tensors, found, strict=True):
         result = graph.updates(parameter.argument)
         assert result is not None and value == expected[result], parameter.name
     cells = (

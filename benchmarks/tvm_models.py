@@ -46,8 +46,7 @@ HEAD = """# Models through TVM
 
 Made by `python -m benchmarks.tvm_models`, which fails if a promise is broken.
 
-- *RAM*: bytes for the arena; *least* is what the step needs at least with whole parameters. Where
-  parameters had to be in shards to fit, that is said.
+- *RAM*: bytes for the arena; *least* is what the step needs at least.
 - *arena*, *pages*: as planned and as measured, which is the same: up to the last byte that the step
   wrote into memory full of a pattern, and the traffic of a fresh store.
 - *error*: against XLA, relative to the largest element of each tensor; *of updates*: the same of
@@ -91,11 +90,10 @@ def at_budgets(step: Model, promises: Promises) -> list[bytes]:
         promises.expect(bits(results) == first, f"{note}: other bits than with unlimited RAM")
         graph = graphs(module)[0]
         stored = any(place.where == "storage" for place in program.step.program.arguments)
-        parts = " in shards" if graph.has_shards else ""
         moved = program.step.pager.traffic
         print(
             f"| {step.name} | {budget} | {'' if ram_bytes is None else f'{ram_bytes:,}'} "
-            f"| {graph.arena_bytes:,} | {f'storage{parts}' if stored else 'RAM'} "
+            f"| {graph.arena_bytes:,} | {'storage' if stored else 'RAM'} "
             f"| {len(graph.computes)} | {moved.pages_in} | {moved.pages_out} "
             f"| {moved.bytes_in + moved.bytes_out:,} | {error:.1e} | {updates:.1e} "
             f"| {time.monotonic() - started:.0f} |",

@@ -39,7 +39,6 @@ class CompileOptions(TypedDict, total=False):
     frozen: Names | None
     train: Names | None
     pages: str | None
-    split: Names | None
     stream: str | None
     block: Size | None
     io: str | None

@@ -43,15 +43,13 @@ class Reason(StrEnum):
 class Tried:
     """One way to have the parameters, and the outcome of the search for it.
 
-    `params` is where they are between steps, "ram" or "storage"; `splits` are those in shards, as
-    `--split` has them, or "any"; with `tiles` kernels may run in tiles. `energy_nj` is that of the
-    best schedule, None: there is none. `bound_nj`: no schedule uses less; None where there provably
-    is none at all. Without `searched` the bound alone said that nothing better is to be found, or
-    there was no time.
+    `params` is where they are between steps, "ram" or "storage"; with `tiles` kernels may run in
+    tiles. `energy_nj` is that of the best schedule, None: there is none. `bound_nj`: no schedule
+    uses less; None where there provably is none at all. Without `searched` the bound alone said
+    that nothing better is to be found, or there was no time.
     """
 
     params: str
-    splits: str
     energy_nj: int | None
     bound_nj: int | None
     searched: bool
@@ -95,58 +93,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class LeastRam:
-    """The least RAM for which a schedule is known (None: none is), with parameters split as
-    `splits` say, or kernels in `tiles`, and what is proven necessary, where it is known which for
+    """The least RAM for which a schedule is known (None: none is), with kernels in
+    `tiles` or without, and what is proven necessary, where it is known which for
     `kernel`. Deadlines do not count."""
 
     known_bytes: int | None
     bound_bytes: int
-    splits: str = ""
     tiles: bool = False
     kernel: Kernel | None = None
-
-
-@dataclass(frozen=True)
-class SplitSearch:
-    """The outcome of splitting parameters, where no schedule was found.
-
-    `refused` says why they were not split. Otherwise `tried` counts the splits that were searched,
-    `shown` are those that the diagnosis is of, because they are the `fastest` or the last.
-    `ends_bytes` is set where more than the RAM is needed before or after the step, which no split
-    changes, and `least_time_ns` where the deadline is less than any split takes.
-    """
-
-    refused: str = ""
-    splittable: bool = True
-    tried: int = 0
-    shown: str = ""
-    fastest: bool = False
-    ends_bytes: int | None = None
-    least_time_ns: int | None = None
-
-    def words(self) -> Iterator[str]:
-        """The clauses of the message."""
-        if self.refused:
-            yield f"parameters were not split ({self.refused})"
-        elif self.least_time_ns is not None:
-            time = format_time(self.least_time_ns)
-            yield f"with parameters in shards it takes at least {time}"
-        elif self.ends_bytes is not None:
-            yield (
-                "splitting parameters does not help: what is in RAM before and after the step "
-                f"takes {format_bytes(self.ends_bytes)}"
-            )
-        elif not self.splittable:
-            yield "there is no parameter that could be split"
-        else:
-            if self.shown:
-                best = "fastest" if self.fastest else "best"
-                yield f"that is with --split={self.shown}, the {best} that was found"
-            elif self.tried:
-                yield "parameters in shards do no better"
-            else:
-                yield "no parameters in shards that may do were found"
-            yield "of others nothing is proven"
 
 
 @dataclass(frozen=True)
@@ -159,8 +113,8 @@ class Diagnosis:
     `time_bound_ns` are proven necessary, the former for `kernel`; `known_bytes` is the least RAM
     for which the search found a schedule, deadlines aside, and `fastest_ns` the shortest makespan
     known, or found. The smallest arena exceeds the RAM by `excess_bytes`. `stack_bytes` is the
-    stack that was measured. `tiles` says what kernels in tiles came to; `whole` are kernels and
-    parameters, where less may be needed with the former in tiles or the latter in shards.
+    stack that was measured. `tiles` says what kernels in tiles came to; `whole` that
+    less may be needed with kernels in tiles.
     """
 
     reason: Reason
@@ -181,9 +135,8 @@ class Diagnosis:
     stack_bytes: int | None = None
     searched_s: float = 0.0
     remedies: tuple[str, ...] = ()
-    splits: SplitSearch | None = None
     tiles: str = ""
-    whole: tuple[str, ...] = ()
+    whole: bool = False
     least_ram: LeastRam | None = None
     tried: tuple[Tried, ...] = ()
     words: str = ""
@@ -224,8 +177,6 @@ class Diagnosis:
             yield f"{' or '.join(self.remedies)} may help"
         if self.tiles:
             yield self.tiles
-        if self.splits is not None:
-            yield from self.splits.words()
         if self.least_ram is not None:
             yield from self._least_ram_words(self.least_ram)
         elif self.known_bytes is not None:
@@ -291,7 +242,7 @@ class Diagnosis:
     def needed_words(self) -> str:
         """The words on the RAM that is needed, and for which kernel."""
         assert self.needed_bytes is not None
-        whole = f"with whole {' and '.join(self.whole)} " if self.whole else ""
+        whole = "with whole kernels " if self.whole else ""
         where = "" if self.kernel is None else f" for {self.kernel}"
         return f"{whole}at least {format_bytes(self.needed_bytes)} are needed{where}"
 
@@ -302,7 +253,6 @@ class Diagnosis:
         words = "none was found"
         if least.known_bytes is not None:
             words = format_bytes(least.known_bytes)
-            words += f" with --split={least.splits}" if least.splits else ""
             words += " with kernels in tiles" if least.tiles else ""
         aside = "without a deadline, " if self.deadline_ns is not None else ""
         proven = format_bytes(least.bound_bytes)

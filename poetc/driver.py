@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
@@ -25,29 +24,25 @@ from poetc.ir.symbols import named_in
 from poetc.kernels.known import KernelContext
 from poetc.options import default
 from poetc.passes.poet_arrange_kernels import PoetArrangeKernelsPass, arrange_alike, names_by_key
-from poetc.passes.poet_fuse import PoetFusePass
 from poetc.passes.poet_lower_kernels import PoetLowerKernelsPass
 from poetc.passes.poet_pair import PoetPairPass
 from poetc.passes.poet_plan_memory import PoetPlanMemoryPass
 from poetc.passes.poet_verify import PoetVerifyPass
-from poetc.passes.stablehlo_split import StableHLOSplitPass, splittable
 from poetc.pipeline import (
     Observer,
     front_passes,
     plan_passes,
     run_passes,
     schedule_pass,
-    simplify_passes,
     verified,
 )
 from poetc.planning.entries import check_shared, kept_bytes, parameters_first, share_places
 from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.planning.report import ScheduleReport
-from poetc.planning.search import POET_IR, search
+from poetc.planning.search import search
 from poetc.planning.solver import ProgressCallback
 from poetc.planning.tiles import Step, Tiles, block_sizes, step_of
 from poetc.request import Options, check_given, check_parameters
-from poetc.splits import Split
 
 if TYPE_CHECKING:
     from poetc.backends.c.stack import StackUse
@@ -156,15 +151,23 @@ def compile_module(
         )
 
     step = step_of_all(options)
+    failures: list[UnscheduledError] = []
     while True:
         try:
             return replace(step, entries=beside(step))
-        except UnscheduledError:
+        except UnscheduledError as error:
+            failures.append(error)
             leaner = _for_entries(options, step.graph)
             if spare is None or leaner is None:
-                raise
+                # Nothing is proven unless all is; then by what needs least.
+                raise min(failures, key=_told_first) from None
         _become(module, spare.clone())
         step = step_of_all(leaner)
+
+
+def _told_first(error: UnscheduledError) -> tuple[bool, float]:
+    found = error.diagnosis
+    return found.proven, found.needed_bytes or math.inf
 
 
 def _for_entries(options: Options, step: GraphOp) -> Options | None:
@@ -180,7 +183,7 @@ def _for_entries(options: Options, step: GraphOp) -> Options | None:
     size = next((s for s in block_sizes(options.block_bytes) if s < block_bytes), None)
     if size is None or options.why_not_stream():
         return None
-    return replace(options, params="storage", split="off", block_bytes=size, in_blocks=True)
+    return replace(options, params="storage", block_bytes=size, in_blocks=True)
 
 
 def _arranged(ctx: Context, module: ModuleOp, step: Compiled) -> Mapping[str, FuncOp]:
@@ -215,10 +218,10 @@ def _compile_entry(
     observe: Observer,
 ) -> Entry:
     """Compiles an entry that reads the parameters of the step, for the RAM that they leave."""
-    binding = bind(module, name, step.graph)
+    parameters = bind(module, name, step.graph)
     options = step.options
     base_bytes = kept_bytes(step.graph, alignment_of(options.device))
-    stored = any(step.graph.is_stored(j) for j in binding.parameters.values())
+    stored = any(step.graph.is_stored(j) for j in parameters.values())
     in_blocks = step.graph.block_bytes is not None
     own = replace(
         options,
@@ -228,23 +231,23 @@ def _compile_entry(
         train=None,
         pages=default("pages"),
         params="storage" if stored else "ram",
-        split=binding.splits or "off",
         block_bytes=step.graph.block_bytes,
         in_blocks=in_blocks,
         untiled=options.untiled or ("" if in_blocks else "pages of the step are in one piece"),
     )
 
     def settle(graph: GraphOp) -> Options:
-        share_places(graph, step.graph, binding.parameters, base_bytes)
+        share_places(graph, step.graph, parameters, base_bytes)
         return options
 
     try:
         found = _compile(ctx, module, own, progress, observe, settle=settle, alike=alike)
     except UnscheduledError as error:
         beside = f", beside parameters of {base_bytes:,} B" if base_bytes else ""
+        beside += ", with pages in blocks as the step has them" if in_blocks else ""
         raise UnscheduledError.of(replace(error.diagnosis, subject=f"@{name}{beside}")) from error
-    check_shared(found.graph, step.graph, binding.parameters)
-    return Entry(name, found, binding.parameters)
+    check_shared(found.graph, step.graph, parameters)
+    return Entry(name, found, parameters)
 
 
 def _compile(
@@ -262,8 +265,7 @@ def _compile(
     its steps. `settle` moves the places of an entry before they are verified, and gives the options
     whose RAM is all of it. Kernels that are as `alike` has them, before their loops are arranged,
     are arranged as there, so that they share code."""
-    splits = options.split if isinstance(options.split, tuple) else ()
-    passes = front_passes_of(module, options, splits)
+    passes = front_passes_of(module, options)
     untiled = options.why_not_stream()
     # Kernels that would run in tiles if the user let them, or wanted another form of the program.
     free = replace(options, stream="auto", untiled="")
@@ -271,14 +273,13 @@ def _compile(
     for graph in graphs(module):
         if options.io is not None and not graph.is_scheduled:
             graph.attributes["io"] = StringAttr(options.io)
-    source = _source(ctx, module, options, observe, alike or {})
+    source = _Source(ctx, module, options, alike or {})
     started = time.monotonic()
     unlowered, rest = _until(PoetLowerKernelsPass, passes)
     run_passes(ctx, module, unlowered, observe)
     if tileable:
         source.unlowered = module.clone()
     source.run(module, rest, observe)
-    source.front_s = time.monotonic() - started
     step = step_of(module, ScheduleOptions())
     if step.graph.is_scheduled:
         return _compile_scheduled(ctx, module, step.graph, options, observe)
@@ -291,7 +292,7 @@ def _compile(
     try:
         blocks = options.block_bytes, options.in_blocks
         tiles = Tiles(untiled, tileable, *blocks, source.in_tiles)
-        found = search(step, source, progress, tiles)
+        found = search(step, progress, tiles)
     except UnscheduledError as error:
         raise _for_user(error, options) from error
     if found.step.module is not module:
@@ -318,17 +319,15 @@ def _compile(
 def front_passes_of(
     module: ModuleOp,
     options: Options,
-    splits: tuple[Split, ...] = (),
     tiles: bool = False,
     pairs: bool = False,
 ) -> tuple[ModulePass, ...]:
-    """The `front_passes` for what is asked, with parameters split as `splits` say, or with what
-    `tiles` are made of, where `pairs` of kernels may be one."""
+    """The `front_passes` for what is asked, or those that make what `tiles` are made of, where
+    `pairs` of kernels may be one."""
     return front_passes(
         module,
         options.device_name,
         options.device,
-        splits,
         options.io,
         options.frozen,
         options.train,
@@ -379,47 +378,19 @@ def _become(module: ModuleOp, other: ModuleOp) -> None:
         module.body.block.add_op(op)
 
 
-# Splitting
+class _Source:
+    """The step before its kernels are lowered (`unlowered`), of which the step that tiles are made
+    of is made.
 
-
-def _source(
-    ctx: Context,
-    module: ModuleOp,
-    options: Options,
-    observe: Observer,
-    alike: Mapping[str, FuncOp],
-) -> SplitSource:
-    """The step before its parameters are split."""
-    refused = POET_IR if graphs(module) else options.why_not_split()
-    if options.ram_bytes is None:
-        refused = refused or "there is no --ram"
-    copy = module if refused else module.clone()
-    return SplitSource(ctx, copy, options, refused, observe, alike)
-
-
-class SplitSource:
-    """A module whose parameters may be split, if it is StableHLO, or whose kernels may run in
-    tiles, for `planning.search`.
-
-    `unlowered` is the step before its kernels are lowered, `passes` are those that made each module
-    that was built, `tiled` the step that tiles are made of, once it was built, and its passes.
-    Kernels that are as `alike` has them, before their loops are arranged, are arranged as there, so
-    that they share code.
+    `passes` are those that made each module that was built, `tiled` the step that tiles are made
+    of, once it was built, and its passes. Kernels that are as `alike` has them, before their loops
+    are arranged, are arranged as there, so that they share code.
     """
 
     def __init__(
-        self,
-        ctx: Context,
-        module: ModuleOp,
-        options: Options,
-        refused: str = "",
-        observe: Observer = lambda step, module, seconds: None,
-        alike: Mapping[str, FuncOp] = MappingProxyType({}),
+        self, ctx: Context, module: ModuleOp, options: Options, alike: Mapping[str, FuncOp]
     ) -> None:
-        self.ctx, self.module, self.options, self.alike = ctx, module, options, alike
-        self.refused, self.observe = refused, observe
-        self.size = _size(module)
-        self.front_s = 0.0
+        self.ctx, self.options, self.alike = ctx, options, alike
         self.unlowered = module
         self.tile_passes = {
             pairs: front_passes_of(module, options, tiles=True, pairs=pairs)
@@ -452,58 +423,3 @@ class SplitSource:
         known = self.options.with_program(copy, step.graph)
         self.passes[copy] = passes
         return replace(step, asked=known.schedule_options(step.graph))
-
-    def _simplify_passes(self) -> tuple[ModulePass, ...]:
-        options = self.options
-        return simplify_passes(options.train, options.pages, options.frozen)
-
-    def splittable(self) -> Mapping[int, tuple[int, int]]:
-        """For each parameter the argument that stands for those split alike, and in how many shards
-        these can be had. The module is simplified then."""
-        for step in self._simplify_passes():
-            step.apply(self.ctx, self.module)
-        return splittable(self.module, self.options.frozen)
-
-    def seconds(self, module: ModuleOp | None = None) -> float:
-        """Seconds in which a module becomes poet IR, estimated by its size; None: the step as it
-        is."""
-        size = self.size if module is None else _size(module)
-        return self.front_s / max(1, self.size) * size
-
-    def copy(self, module: ModuleOp) -> ModuleOp:
-        """A copy of a module that was built, which can be scheduled in its place."""
-        copy = module.clone()
-        self.passes[copy] = self.passes[module]
-        return copy
-
-    def build(
-        self,
-        splits: tuple[Split, ...],
-        late: Callable[[ModuleOp], bool] = lambda module: False,
-    ) -> tuple[ModuleOp, ScheduleOptions] | None:
-        """A copy of the simplified module with those splits, as annotated poet IR, and what to
-        schedule it for. None where it becomes too `late` for it once it is known how large the
-        module is in shards.
-
-        It is neither ordered nor verified: most candidates are only asked what they need, which
-        depends on neither.
-        """
-        options, copy = self.options, self.module.clone()
-        started = time.monotonic()
-        passes = front_passes_of(copy, options, splits)
-        simplified = len(self._simplify_passes())
-        for step in passes[simplified:-1]:
-            step.apply(self.ctx, copy)
-            if isinstance(step, StableHLOSplitPass | PoetFusePass) and late(copy):
-                return None
-        graph = step_of(copy, ScheduleOptions()).graph
-        known = options.with_program(copy, graph)
-        self.passes[copy] = passes
-        if splits:
-            self.observe(passes[simplified], copy, time.monotonic() - started)
-        return copy, known.schedule_options(graph)
-
-
-def _size(module: ModuleOp) -> int:
-    """Operations, also those in regions."""
-    return sum(1 for _ in module.walk())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -32,9 +31,8 @@ from poetc.ir.locations import source_location
 from poetc.ir.poet import STORED, GraphOp, PageType
 from poetc.ir.text import entry_functions
 from poetc.passes.stablehlo_pages import TYPES, hold
-from poetc.passes.stablehlo_split import main_of
 from poetc.passes.stablehlo_to_poet import FROZEN, argument_names
-from poetc.splits import Split
+from poetc.passes.stablehlo_train import main_of
 
 PARAMETER = "poet.parameter"
 """Attribute of an argument of an entry: the name or number of the parameter of the step that it
@@ -98,18 +96,9 @@ def _keep(module: ModuleOp, entry: FuncOp) -> None:
     entry.sym_name = StringAttr("main")
 
 
-@dataclass(frozen=True)
-class Binding:
-    """The parameter of the step that each argument of an entry is, by number, and the splits that
-    they have in common."""
-
-    parameters: Mapping[int, int]
-    splits: tuple[Split, ...]
-
-
-def bind(module: ModuleOp, name: str, step: GraphOp) -> Binding:
-    """Finds the arguments of an entry, `@main` of `module`, that are parameters of the planned
-    `step`, and marks them as frozen, on storage if they are there.
+def bind(module: ModuleOp, name: str, step: GraphOp) -> Mapping[int, int]:
+    """The arguments of an entry, `@main` of `module`, that are parameters of the planned `step`: by
+    their numbers, those of the step. They are marked as frozen, on storage if they are there.
 
     Raises InputError that lists all arguments that are called like parameters and are of another
     type, or like none where that is asked for, and results that would be new values.
@@ -121,8 +110,8 @@ def bind(module: ModuleOp, name: str, step: GraphOp) -> Binding:
     ]
     known: dict[str, list[int]] = {}
     for i in range(len(step.arguments)):
-        if step.role(i) != "input" and step.is_first(i):
-            known.setdefault(step.param_name(i), []).append(i)
+        if step.role(i) != "input":
+            known.setdefault(step.arg_name(i), []).append(i)
             known.setdefault(f"arg{i}", []).append(i)
     parameters: dict[int, int] = {}
     given = [attributes.data for attributes in main.arg_attrs or ()]
@@ -145,28 +134,25 @@ def bind(module: ModuleOp, name: str, step: GraphOp) -> Binding:
         if FROZEN in attributes and i not in parameters
     ]
     for i, j in parameters.items():
-        own, type_ = main.function_type.inputs.data[i], _whole_type(step, j)
+        own, type_ = main.function_type.inputs.data[i], _type_of(step, j)
         if own != type_ and not _held(own, type_):
             problems.append(
-                f"@{name}: argument {i} is the parameter {step.param_name(j)} of the step, by its "
+                f"@{name}: argument {i} is the parameter {step.arg_name(j)} of the step, by its "
                 f"name, but is {own} and not {type_}"
             )
     if problems:
         raise collected([InputError(problem, source_location(main)) for problem in problems])
     attributes = [dict(each) for each in given] or [{} for _ in main.function_type.inputs]
-    splits: list[Split] = []
     for i, j in parameters.items():
         attributes[i][FROZEN] = UnitAttr()
         if step.is_stored(j):
             attributes[i][STORED] = UnitAttr()
-        type_ = _whole_type(step, j)
+        type_ = _type_of(step, j)
         if main.function_type.inputs.data[i] != type_:
             hold(main, i, None, type_.element_type)
-        if (shard := step.shard(j)) is not None:
-            splits.append(Split(i, len(step.shards(j)), shard.axis))
     main.arg_attrs = ArrayAttr(map(DictionaryAttr, attributes))
     main.update_function_type()
-    return Binding(parameters, tuple(splits))
+    return parameters
 
 
 def _numbered(name: str) -> bool:
@@ -180,14 +166,9 @@ def _held(own: Attribute, type_: TensorType) -> bool:
     return own.element_type == f32 and type_.element_type in TYPES.values()
 
 
-def _whole_type(step: GraphOp, i: int) -> TensorType:
-    """The type of argument `i`, joined of all its shards."""
-    first = step.arguments[i].type
-    type_ = first.tensor if isinstance(first, PageType) else first
+def _type_of(step: GraphOp, i: int) -> TensorType:
+    """The type of argument `i`, which may be a page."""
+    type_ = step.arguments[i].type
+    type_ = type_.tensor if isinstance(type_, PageType) else type_
     assert isinstance(type_, TensorType)
-    shard = step.shard(i)
-    if shard is None:
-        return TensorType(type_.element_type, type_.get_shape())
-    shape = list(type_.get_shape())
-    shape[shard.axis] = sum(step.arg_shape(k)[shard.axis] for k in step.shards(i))
-    return TensorType(type_.element_type, shape)
+    return TensorType(type_.element_type, type_.get_shape())

@@ -255,7 +255,6 @@ def _changes(
         ("strategy", "auto", "all techniques, not those of one strategy"),
         ("remat", "on", "kernels may run again"),
         ("paging", "on", "tensors may be moved to storage"),
-        ("split", "auto", "parameters may be in shards"),
         ("stream", "auto", "kernels may run in tiles"),
         ("params", "auto", "parameters may be on storage between steps"),
     ):
@@ -293,10 +292,7 @@ def _changes(
     least = diagnosis.least_ram
     known = diagnosis.known_bytes if least is None else least.known_bytes
     if known is not None and diagnosis.reason is not Reason.DEADLINE and options.ram_bytes:
-        more = [("ram", str(known))]
-        if least is not None and least.splits:
-            more.append(("split", least.splits))
-        yield Change(tuple(more), "more RAM: the least that is known to work")
+        yield Change((("ram", str(known)),), "more RAM: the least that is known to work")
 
 
 def _trained_less(graph: GraphOp) -> Iterator[Change]:
@@ -312,7 +308,7 @@ def _trained_less(graph: GraphOp) -> Iterator[Change]:
         at = graph.updates(i)
         maker = None if at is None else graph.return_op.arguments[at].owner
         if isinstance(maker, ComputeOp) and kinds[argument] == "parameters":
-            made.append((depth[maker], graph.param_name(i), len(graph.arg_shape(i))))
+            made.append((depth[maker], graph.arg_name(i), len(graph.arg_shape(i))))
     made.sort()
     matrices = [number for number, (_, _, rank) in enumerate(made) if rank > 1]
     if len(matrices) > 1:

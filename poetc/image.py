@@ -22,8 +22,8 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -60,11 +60,10 @@ class State:
 
 @dataclass(frozen=True)
 class ImageTensor:
-    """A parameter on storage, or a part of one: `argument` is its index in the graph, `offset` the
-    place of its page in bytes, in bank 0 if the step updates it.
+    """A parameter on storage: `argument` is its index in the graph, `offset` the place of its page
+    in bytes, in bank 0 if the step updates it.
 
     `block_bytes` are those of the blocks that the page consists of, None if it is in one piece.
-    A part is what the parameter has from `start` on along `axis`; `shape` is that of the part.
     """
 
     name: str
@@ -73,8 +72,6 @@ class ImageTensor:
     shape: tuple[int, ...]
     offset: int
     updated: bool
-    axis: int | None = None
-    start: int = 0
     block_bytes: int | None = None
 
     @cached_property
@@ -90,56 +87,14 @@ class ImageTensor:
     @property
     def label(self) -> str:
         """Its name in messages."""
-        if self.axis is None:
-            return f"parameter {self.name}"
-        return f"part {self.start} of parameter {self.name}"
+        return f"parameter {self.name}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; only parts say which, and only pages in blocks of which size."""
+        """As plain data; only pages in blocks say of which size."""
         data = asdict(self) | {"shape": list(self.shape)}
-        if self.axis is None:
-            del data["axis"], data["start"]
         if self.block_bytes is None:
             del data["block_bytes"]
         return data
-
-
-@dataclass(frozen=True)
-class ImageParameter:
-    """A parameter, which is one tensor on storage, or joined from several along their `axis`."""
-
-    tensors: tuple[ImageTensor, ...]
-
-    @property
-    def name(self) -> str:
-        return self.tensors[0].name
-
-    @property
-    def argument(self) -> int:
-        return self.tensors[0].argument
-
-    @property
-    def dtype(self) -> str:
-        return self.tensors[0].dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        shape, axis = list(self.tensors[0].shape), self.tensors[0].axis
-        if axis is not None:
-            shape[axis] = sum(tensor.shape[axis] for tensor in self.tensors)
-        return tuple(shape)
-
-    def split(self, array: np.ndarray) -> list[np.ndarray]:
-        """The values of each tensor."""
-        axis = self.tensors[0].axis
-        if axis is None:
-            return [array]
-        return np.split(array, [tensor.start for tensor in self.tensors[1:]], axis)
-
-    def join(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The inverse of `split`."""
-        axis = self.tensors[0].axis
-        return arrays[0] if axis is None else np.concatenate(arrays, axis)
 
 
 @dataclass(frozen=True)
@@ -165,22 +120,10 @@ class ImageLayout:
         lines += [
             f"{t.argument} {t.dtype} {'x'.join(map(str, t.shape))} at {t.offset} "
             f"{'updated' if t.updated else 'constant'} {t.name}"
-            + ("" if t.axis is None else f" part {t.axis} {t.start}")
             + ("" if t.block_bytes is None else f" in blocks of {t.block_bytes}")
             for t in self.tensors
         ]
         return zlib.crc32("\n".join(lines).encode())
-
-    @cached_property
-    def parameters(self) -> tuple[ImageParameter, ...]:
-        """The parameters, in the order of their first tensors."""
-        found: dict[int, list[ImageTensor]] = {}
-        for tensor in self.tensors:
-            found.setdefault(tensor.argument, []).append(tensor)
-        return tuple(
-            ImageParameter(tuple(sorted(tensors, key=lambda t: t.start)))
-            for tensors in found.values()
-        )
 
     @cached_property
     def pages_start(self) -> int:
@@ -215,8 +158,6 @@ class ImageLayout:
                         tuple(_typed(extent, int) for extent in _typed(t["shape"], list)),
                         _typed(t["offset"], int),
                         _typed(t["updated"], bool),
-                        None if "axis" not in t else _typed(t["axis"], int),
-                        0 if "axis" not in t else _typed(t["start"], int),
                         None if "block_bytes" not in t else _typed(t["block_bytes"], int),
                     )
                     for t in _typed(data["tensors"], list)
@@ -259,8 +200,7 @@ def _check(layout: ImageLayout) -> None:
         need(t.offset % 4 == 0, f"{t.label} at {t.offset} is not aligned")
         block = LEAST_BLOCK_BYTES if t.block_bytes is None else t.block_bytes
         need(block >= LEAST_BLOCK_BYTES and block % 4 == 0, f"{t.label} in blocks of {block} bytes")
-    for parameter in layout.parameters:
-        _check_parts(parameter.tensors, need)
+    need(len(set(arguments)) == len(arguments), "an argument has two places")
     updated = [t for t in layout.tensors if t.updated]
     constant_end = max((t.end for t in layout.tensors if not t.updated), default=2 * unit)
     start = min((t.offset for t in updated), default=constant_end) // unit * unit
@@ -272,24 +212,6 @@ def _check(layout: ImageLayout) -> None:
         need(t.offset >= end, f"{t.label} at {t.offset} overlaps what ends at {end}")
         end = t.end
     need(layout.parameters_end <= layout.storage_bytes, "parameters reach beyond the end")
-
-
-def _check_parts(tensors: Sequence[ImageTensor], need: Callable[[bool, str], None]) -> None:
-    """One whole parameter, or parts that follow one another."""
-    first, axis = tensors[0], tensors[0].axis
-    if axis is None:
-        need(len(tensors) == 1, "an argument has two places")
-        return
-    need(0 <= axis < len(first.shape), f"{first.label} along axis {axis} of {len(first.shape)}")
-    end = 0
-    for t in tensors:
-        shape = (*first.shape[:axis], *t.shape[axis : axis + 1], *first.shape[axis + 1 :])
-        alike = len(t.shape) == len(first.shape) and t == replace(
-            first, shape=shape, offset=t.offset, start=t.start
-        )
-        need(alike, f"{t.label} is not like the others")
-        need(t.start == end, f"{t.label} does not begin at {end}, where the one before it ends")
-        end += t.shape[axis]
 
 
 def layout_of(graph: GraphOp) -> ImageLayout | None:
@@ -307,10 +229,8 @@ def layout_of(graph: GraphOp) -> ImageLayout | None:
             raise InputError(f"parameter {name} has no place in storage; run poet-plan-memory")
         dtype = str(dtype_of(type_.element_type))
         updated = is_banked(graph, i)
-        whole, axis, start = graph.shard(i) or (i, None, 0)
-        name, shape = graph.param_name(whole), type_.get_shape()
-        block = graph.block_bytes
-        tensor = ImageTensor(name, whole, dtype, shape, offset, updated, axis, start, block)
+        name, shape = graph.arg_name(i), type_.get_shape()
+        tensor = ImageTensor(name, i, dtype, shape, offset, updated, graph.block_bytes)
         if dtype in _DTYPES:
             assert tensor.bytes == tensor_bytes(type_)
         tensors.append(tensor)
@@ -336,16 +256,14 @@ def pack(
 ) -> bytes:
     """An image with these values and that sequence number; its tag is made of both.
 
-    `arrays` are those of `layout.parameters` in order, or named: `arg<i>` or the parameter's name,
+    `arrays` are those of `layout.tensors` in order, or named: `arg<i>` or the parameter's name,
     others being ignored. Those of float32 are rounded for parameters in 16 bits. Raises InputError
     for what is missing, given twice or for several parameters, or has another shape or type.
     """
     image = bytearray(layout.storage_bytes)
     contents: list[tuple[ImageTensor, bytes]] = []
-    given = arrays_of(layout.parameters, arrays)
-    for parameter, array in zip(layout.parameters, given, strict=True):
-        for tensor, values in zip(parameter.tensors, parameter.split(array), strict=True):
-            contents.append((tensor, values_bytes(tensor, values)))
+    for tensor, values in zip(layout.tensors, arrays_of(layout.tensors, arrays), strict=True):
+        contents.append((tensor, values_bytes(tensor, values)))
     number = zlib.crc32(_FIELDS.pack(layout.identity, sequence, 0))
     for tensor, data in contents:
         number = zlib.crc32(data, number) if tensor.updated else number
@@ -360,7 +278,7 @@ def pack(
 
 
 def arrays_of(
-    parameters: Sequence[ImageParameter], arrays: Sequence[np.ndarray] | Mapping[str, np.ndarray]
+    parameters: Sequence[ImageTensor], arrays: Sequence[np.ndarray] | Mapping[str, np.ndarray]
 ) -> list[np.ndarray]:
     """The values of parameters, of their types and shapes, given as to `pack`."""
     if isinstance(arrays, Mapping):
@@ -420,7 +338,7 @@ def newest_state(states: Iterable[State]) -> State | None:
 
 
 def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.ndarray]]:
-    """The sequence number of the newest state in `image`, and the values of `layout.parameters`.
+    """The sequence number of the newest state in `image`, and the values of `layout.tensors`.
 
     `image` may be longer than the layout says, or end where the parameters do. Raises InputError if
     it is shorter, holds no state of this layout, or a page is damaged.
@@ -430,10 +348,7 @@ def unpack(layout: ImageLayout, image: bytes | bytearray) -> tuple[int, list[np.
             f"the image has {len(image):,} bytes, its parameters take {layout.parameters_end:,}"
         )
     state = current_state(layout, image)
-    return state.sequence, [
-        parameter.join([_values(layout, tensor, image, state) for tensor in parameter.tensors])
-        for parameter in layout.parameters
-    ]
+    return state.sequence, [_values(layout, tensor, image, state) for tensor in layout.tensors]
 
 
 def _values(
@@ -486,7 +401,7 @@ def _little(tensor: ImageTensor) -> np.dtype:
 
 
 def _named(
-    arrays: Mapping[str, np.ndarray], tensor: ImageParameter, parameters: Sequence[ImageParameter]
+    arrays: Mapping[str, np.ndarray], tensor: ImageTensor, parameters: Sequence[ImageTensor]
 ) -> np.ndarray:
     keys = [f"arg{tensor.argument}"]
     if not re.fullmatch(r"arg\d+", tensor.name):

@@ -189,7 +189,7 @@ class ArrayFile(Mapping[str, np.ndarray]):
 def packed(layout: ImageLayout | SavedLayout, arrays: str) -> bytes:
     """The image with the parameters in the `.npz` file `arrays`, or these as they are saved."""
     most_bytes = max(
-        math.prod(p.shape) * computed_dtype(np.dtype(p.dtype)).itemsize for p in layout.parameters
+        math.prod(p.shape) * computed_dtype(np.dtype(p.dtype)).itemsize for p in layout.tensors
     )
     file = ArrayFile(arrays, most_bytes)
     try:
@@ -223,7 +223,7 @@ def unpack_file(layout: ImageLayout | SavedLayout, image: str, output: str) -> i
     except InputError as error:
         raise InputError(f"{image}: {error.message}") from error
     buffer = io.BytesIO()
-    named = {f"arg{p.argument}": a for p, a in zip(layout.parameters, arrays, strict=True)}
+    named = {f"arg{p.argument}": a for p, a in zip(layout.tensors, arrays, strict=True)}
     np.savez(buffer, allow_pickle=False, **named)
     write_whole(output, buffer.getvalue())
     return sequence

@@ -188,14 +188,6 @@ _TABLE = (
         takers=(PROFILE,),
     ),
     Option(
-        "split",
-        "parameters in K shards each, by argument number or name; {default} (default): where the "
-        "step does not fit otherwise",
-        "off|auto|NAME:K,...",
-        default="auto",
-        takers=(PROFILE,),
-    ),
-    Option(
         "stream",
         "kernels in tiles, with operands and results on storage: {default} (default), where the "
         "step does not fit otherwise, or takes less energy",

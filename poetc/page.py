@@ -53,8 +53,7 @@ def page_bytes(
 ) -> int:
     """Bytes that the page of a tensor of `payload_bytes` takes, rounded up to `align`: in blocks of
     `block_bytes`, by default in one piece."""
-    size = payload_bytes if block_bytes is None else block_bytes - PAGE_TRAILER_BYTES
-    count = max(1, -(-payload_bytes // max(size, 1)))
+    count = 1 if block_bytes is None else -(-payload_bytes // (block_bytes - PAGE_TRAILER_BYTES))
     return -(-(payload_bytes + count * PAGE_TRAILER_BYTES) // align) * align
 
 
@@ -81,9 +80,13 @@ def page_payload(
 
 
 def block_ranges(payload_bytes: int, block_bytes: int | None) -> Iterator[tuple[int, int]]:
-    """The bytes of the tensor at which each block of a page begins and ends: one block at least."""
-    size = payload_bytes if block_bytes is None else block_bytes - PAGE_TRAILER_BYTES
-    for begin in range(0, max(payload_bytes, 1), max(size, 1)):
+    """The bytes of the tensor at which each block of a page begins and ends; a page in one piece is
+    one block. A tensor without elements has no blocks."""
+    if block_bytes is None:
+        yield 0, payload_bytes
+        return
+    size = block_bytes - PAGE_TRAILER_BYTES
+    for begin in range(0, payload_bytes, size):
         yield begin, min(begin + size, payload_bytes)
 
 

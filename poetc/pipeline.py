@@ -1,6 +1,6 @@
 """The pipeline: which passes run, in which order. Start reading here.
 
-    StableHLO ── stablehlo-simplify (── stablehlo-train) (── stablehlo-split) ── stablehlo-to-poet
+    StableHLO ── stablehlo-simplify (── stablehlo-train) ── stablehlo-to-poet
       ── poet-fuse (── poet-pair) ── poet-lower-kernels
       ── poet-annotate ── poet-order ── poet-schedule ── poet-plan-transfers ── poet-plan-memory
       ── poet-read-ahead ── poet-verify ── poet IR ── a backend (`backends/`, chosen in `emit/`): C,
@@ -8,9 +8,8 @@
 
 Each of them is a pass that `xdsl-opt -p` or `poetc --passes` runs alone. The driver (`driver.py`)
 runs the same ones. Only poet-schedule is more than its pass there: the search
-(`planning/search.py`) also looks for kernels to run in tiles, and for parameters to split, where
-the step does not fit, and then the passes before it have run again for the step that is scheduled
-in the end: with poet-stream, where kernels run in tiles.
+(`planning/search.py`) also looks for kernels to run in tiles, and where some do, the passes before
+it have run again for the step that is scheduled in the end, by poet-stream.
 
 Input may also be poet IR at any stage; what has been done already is not done again.
 """
@@ -44,12 +43,10 @@ from poetc.passes.poet_stream import PoetStreamPass
 from poetc.passes.poet_verify import PoetVerifyPass
 from poetc.passes.stablehlo_pages import StableHLOPagesPass
 from poetc.passes.stablehlo_simplify import StableHLOSimplifyPass
-from poetc.passes.stablehlo_split import StableHLOSplitPass
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.passes.stablehlo_train import StableHLOTrainPass
 from poetc.planning.problem import ScheduleOptions, alignment_of
 from poetc.request import Options
-from poetc.splits import Split, splits_text
 
 Observer = Callable[[ModulePass, ModuleOp, float], None]
 """Called after each pass with the pass, the module and the seconds it took."""
@@ -59,7 +56,6 @@ def front_passes(
     module: ModuleOp,
     device_name: str,
     device: Device | None = None,
-    splits: tuple[Split, ...] = (),
     io: str | None = None,
     frozen: str = default("frozen"),
     train: str | None = None,
@@ -70,7 +66,7 @@ def front_passes(
 ) -> tuple[ModulePass, ...]:
     """The passes that bring `module` to fused, annotated, ordered poet IR, from where it is.
 
-    Parameters are split as `splits` say, which needs StableHLO. `io` says where inputs and results
+    `io` says where inputs and results
     are, `frozen` which arguments are never written, `train` which parameters are trained, `pages`
     how weights are held. Without `arrange`, loops of kernels stay as they are lowered; for a step
     whose kernels may run in `tiles` they stay beside those that are arranged, and with `pairs_ram`
@@ -79,8 +75,7 @@ def front_passes(
     costs without a device, written by hand, are kept.
     """
     profile = _profile_path(device)
-    split = splits_text(splits) if splits else None
-    step = {"split": split, "frozen": frozen, "train": train, "pages": pages}
+    step = {"frozen": frozen, "train": train, "pages": pages}
     made = " ".join(
         f"--{name}={shlex.quote(text)}"
         for name, text in step.items()
@@ -94,7 +89,6 @@ def front_passes(
     if not found:
         return (
             *simplify_passes(train, pages, frozen),
-            *((StableHLOSplitPass(split, frozen),) if split is not None else ()),
             StableHLOToPoetPass(io, frozen),
             *kernels,
             PoetAnnotatePass(device=device_name, profile=profile, made=made),

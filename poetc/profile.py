@@ -36,7 +36,7 @@ from poetc.backends.c.measure.emulate import (
 from poetc.costmodel.machine import measured_for
 from poetc.costmodel.profile import KEY_DIGITS, BlockBuffer, Profile, Transfers, kernel_key
 from poetc.errors import InputError, SourceLocation
-from poetc.interpreter.functions import run_block, tensor_of
+from poetc.interpreter.functions import run_block
 from poetc.ir.poet import ComputeOp, GraphOp
 from poetc.ir.symbols import named_in
 from poetc.ir.types import is_float
@@ -44,7 +44,6 @@ from poetc.ir.unschedule import unscheduled
 from poetc.options import default
 from poetc.passes.poet_annotate import PoetAnnotatePass
 from poetc.pipeline import front_passes, run_passes, unobserved
-from poetc.splits import Split
 from poetc.step_data import Type, argument_types, read_arguments
 
 HOST_FLAGS = ("-std=c99", *OPTIONS)
@@ -90,7 +89,6 @@ class Log:
 def entries_of(
     context: Context,
     module: ModuleOp,
-    splits: tuple[Split, ...] = (),
     data: str | None = None,
     *,
     frozen: str = default("frozen"),
@@ -108,8 +106,6 @@ def entries_of(
     passes = front_passes(
         module,
         measured_for(device_name),
-        None,
-        splits,
         frozen=frozen,
         train=train,
         pages=pages,
@@ -143,29 +139,18 @@ def _no_calls(name: str, operands: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def step_arguments(graph: GraphOp, path: str | None) -> list[np.ndarray]:
-    """The arguments of a step: those in the .npz file `path`, or synthetic ones.
-
-    Both are those of whole parameters, which are cut where the graph has them in shards.
-    """
-    whole = argument_types(graph)
-    arrays = _synthetic(graph, whole) if path is None else read_arguments(whole, path)
-    arguments: list[np.ndarray] = []
-    for i in range(len(graph.arguments)):
-        part = graph.shard(i)
-        if part is None:
-            arguments.append(arrays[i])
-            continue
-        end = part.start + tensor_of(graph.arguments[i].type)[0][part.axis]
-        arguments.append(arrays[part.argument].take(range(part.start, end), part.axis))
-    return arguments
+    """The arguments of a step: those in the .npz file `path`, or synthetic ones."""
+    types = argument_types(graph)
+    arrays = _synthetic(graph, types) if path is None else read_arguments(types, path)
+    return [arrays[i] for i in types]
 
 
-def _synthetic(graph: GraphOp, whole: Mapping[int, Type]) -> dict[int, np.ndarray]:
+def _synthetic(graph: GraphOp, types: Mapping[int, Type]) -> dict[int, np.ndarray]:
     """Arguments where none are given: normally distributed, parameters with a variance of one over
     what is summed up with them, as they are initialised; small integers."""
     random = np.random.default_rng(_SEED)
     arrays: dict[int, np.ndarray] = {}
-    for i, (shape, dtype) in whole.items():
+    for i, (shape, dtype) in types.items():
         if not is_float(dtype):
             most = 2 if dtype == np.bool_ else _SYNTHETIC_INTEGERS
             arrays[i] = random.integers(0, most, shape).astype(dtype)

@@ -64,7 +64,6 @@ class Summary:
     params: str
     pages: str
     frozen_on_storage_bytes: int
-    shards: dict[str, int]
     ram: RamReport
     storage_bytes: int
     recomputes: int
@@ -148,11 +147,6 @@ def summarize(compiled: Compiled, input_name: str, least_ram: bool = True) -> Su
         params="storage" if len(pages) > len(frozen) else "ram",
         pages=options.pages,
         frozen_on_storage_bytes=sum(view.problem.tensors[i].bytes for i in frozen),
-        shards={
-            graph.param_name(i): len(graph.shards(i))
-            for i in range(len(graph.arguments))
-            if graph.is_first(i) and graph.shard(i) is not None
-        },
         ram=ram_report(options, graph, moments(view), least, stack_chain),
         storage_bytes=graph.storage_bytes or 0,
         recomputes=len(runs) - kernels,
@@ -232,7 +226,6 @@ def _tried(attribute: Attribute) -> Tried:
 
     return Tried(
         params=text("params"),
-        splits=text("splits"),
         energy_nj=number("energy_nj"),
         bound_nj=number("bound_nj"),
         searched=bool(number("searched")),

@@ -109,8 +109,6 @@ def _asked(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "  frozen weights", f"{size} on storage, never written"
     if summary.pages != default("pages"):
         yield "  weights as", f"{summary.pages}, rounded after each step: not the bits of f32"
-    for name, shards in summary.shards.items():
-        yield "  in shards", f"{name}: {shards}"
 
 
 def _ram(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -220,7 +218,6 @@ def _timeline_text(timeline: Timeline) -> Iterator[tuple[str, str]]:
 
 def tried_text(tried: Tried) -> str:
     where = "in RAM" if tried.params == "ram" else "on storage"
-    where += f", {tried.splits} in shards" if tried.splits else ""
     where += ", kernels in tiles" if tried.tiles else ""
     if tried.bound_nj is None:
         what = "no schedule"

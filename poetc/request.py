@@ -17,7 +17,6 @@ from poetc.ir.poet import GraphOp, stays_on_storage
 from poetc.options import SEARCH, Given, SearchOptions, default, search_fields
 from poetc.passes.stablehlo_to_poet import frozen_on_storage
 from poetc.planning.problem import ScheduleOptions, alignment_of, deadline_of
-from poetc.splits import Split, parse_splits, splits_text
 from poetc.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -68,7 +67,6 @@ class Options(SearchOptions):
     frozen: str = default("frozen")
     train: str | None = None
     pages: str = default("pages")
-    split: tuple[Split, ...] | str = default("split")
     arrange: bool = True
     stream: str = default("stream")
     block_bytes: int | None = default("block")
@@ -81,15 +79,9 @@ class Options(SearchOptions):
         return Budget(self.ram_bytes, self.static_bytes, self.stack_bytes, self.ram_scope)
 
     def checked(self) -> Options:
-        """The same with parameters on storage, if some are to be split.
-
-        Raises InputError where they, or what is frozen, cannot be there.
-        """
-        asked = f"--split={splits_text(self.split)}" if isinstance(self.split, tuple) else ""
-        if asked and self.params == "ram":
-            raise InputError(f"{asked}: parameters in shards are on storage, not in RAM")
-        if not asked and self.params == "storage":
-            asked = "--params=storage"
+        """The same. Raises InputError where parameters, or what is frozen, are to be on storage and
+        cannot be there."""
+        asked = "--params=storage" if self.params == "storage" else ""
         if not asked and frozen_on_storage(self.frozen):
             asked = f"--frozen={self.frozen}"
         if asked:
@@ -98,30 +90,7 @@ class Options(SearchOptions):
                 raise InputError(f"{asked} cannot go with {why}")
             if self.ram_scope != "all":
                 raise InputError(f"{asked} cannot go with --ram-scope={self.ram_scope}")
-        return replace(self, params="storage") if isinstance(self.split, tuple) else self
-
-    def why_not_split(self) -> str:
-        """The option that keeps parameters from being split where the step does not fit; nothing if
-        none does."""
-        if self.split == "off":
-            return "--split=off"
-        if why := self._why_as_given():
-            return why
-        if self.device.profile is not None:
-            return (
-                "--profile has whole ones; --split, here and for poetc profile, says which to split"
-            )
-        if self.device.storage is None:
-            return self.device.why_no_storage(self.device_name)
-        return ""
-
-    def _why_as_given(self) -> str:
-        """The option that says where parameters are, and in which shards; nothing if none does."""
-        if isinstance(self.split, tuple):
-            return f"--split={splits_text(self.split)}"
-        if self.params == "ram":
-            return "--params=ram"
-        return "" if self.ram_scope == "all" else f"--ram-scope={self.ram_scope}"
+        return self
 
     @property
     def arranges(self) -> bool:
@@ -137,8 +106,10 @@ class Options(SearchOptions):
         """The reason, such as an option, why kernels do not run in tiles; nothing if they may."""
         if self.stream == "never":
             return "--stream=never"
-        if why := self._why_as_given():
-            return why
+        if self.params == "ram":
+            return "--params=ram"
+        if self.ram_scope != "all":
+            return f"--ram-scope={self.ram_scope}"
         if self.strategy != default("strategy"):
             return f"--strategy={self.strategy}"
         if not self.paging:
@@ -240,7 +211,6 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
         warn(f"--ram={ram} is more than the {device.ram_bytes:,} bytes of {device.name}")
     if given.flags("static"):
         static_bytes = given.value("static")
-    split = given.value("split")
     return Options(
         device=device,
         device_name=device_name,
@@ -256,7 +226,6 @@ def options_of(given: Given, warn: Callable[[str], None]) -> Options:
         frozen=given.value("frozen"),
         train=given.value("train"),
         pages=given.value("pages"),
-        split=split if split in ("off", "auto") else parse_splits(split),
         stream=given.value("stream"),
         block_bytes=given.value("block"),
         board=board,

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from poetc.errors import InputError
-from poetc.image import ImageParameter, ImageTensor, arrays_of, values_bytes, values_of
+from poetc.image import ImageTensor, arrays_of, values_bytes, values_of
 from poetc.page import PAGE_TRAILER_BYTES, page_trailer
 from poetc.tensors import ProgramTensors
 
@@ -33,10 +33,6 @@ class SavedLayout:
     """The parameters of a program that are in RAM, with the offsets of their pages."""
 
     tensors: tuple[ImageTensor, ...]
-
-    @cached_property
-    def parameters(self) -> tuple[ImageParameter, ...]:
-        return tuple(ImageParameter((tensor,)) for tensor in self.tensors)
 
     @cached_property
     def identity(self) -> int:
@@ -71,7 +67,7 @@ def save(layout: SavedLayout, arrays: Mapping[str, np.ndarray] | Sequence[np.nda
     """
     values = [
         values_bytes(tensor, array)
-        for tensor, array in zip(layout.tensors, arrays_of(layout.parameters, arrays), strict=True)
+        for tensor, array in zip(layout.tensors, arrays_of(layout.tensors, arrays), strict=True)
     ]
     tag = zlib.crc32(b"".join(values))
     head = _HEAD.pack(layout.identity, tag)

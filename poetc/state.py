@@ -25,7 +25,7 @@ class State:
         # Values of parameters on storage, until those of all are known and an image is made.
         self._waiting: dict[int, np.ndarray] = {}
         image = shared.image
-        self._stored = frozenset(() if image is None else (p.argument for p in image.parameters))
+        self._stored = frozenset(() if image is None else (p.argument for p in image.tensors))
 
     @property
     def missing(self) -> frozenset[int]:
@@ -62,12 +62,12 @@ class State:
         image = self._shared.image
         assert image is not None
         self._sequence, arrays = unpack(image, bytearray(self._shared.storage))
-        return {p.argument: a for p, a in zip(image.parameters, arrays, strict=True)}
+        return {p.argument: a for p, a in zip(image.tensors, arrays, strict=True)}
 
     def _pack(self) -> None:
         image = self._shared.image
         assert image is not None
-        arrays = [self._waiting[p.argument] for p in image.parameters]
+        arrays = [self._waiting[p.argument] for p in image.tensors]
         made = np.frombuffer(pack(image, arrays, self._sequence), np.uint8)
         self._shared.storage[: made.size] = made
         self._waiting = {}

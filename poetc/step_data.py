@@ -1,9 +1,7 @@
 """The arguments and expected results of one step, as an `.npz` file has them.
 
-    arg0, arg1, ...   the arguments, parameters included
-    out0, out1, ...   the results, those that are known
-
-Numbers are those of whole tensors: where a graph has parameters in shards, they are joined.
+arg0, arg1, ...   the arguments, parameters included
+out0, out1, ...   the results, those that are known
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from poetc.errors import InputError
 from poetc.image_files import ArrayFile
@@ -51,35 +50,17 @@ class StepData:
 
 
 def argument_types(graph: GraphOp) -> dict[int, Type]:
-    """The types of whole arguments, by the number of the first part."""
-    return {i: _whole(graph, i) for i in range(len(graph.arguments)) if graph.is_first(i)}
+    """The types of arguments, by their numbers."""
+    return {i: _type_of(argument) for i, argument in enumerate(graph.arguments)}
 
 
-def _whole(graph: GraphOp, i: int) -> Type:
-    """Of argument `i`, or of the parameter of which it is the first part."""
-    shape, dtype = _part(graph, i)
-    part = graph.shard(i)
-    if part is None:
-        return shape, dtype
-    sizes = [_part(graph, k)[0][part.axis] for k in graph.shards(i)]
-    return (*shape[: part.axis], sum(sizes), *shape[part.axis + 1 :]), dtype
-
-
-def _part(graph: GraphOp, i: int) -> Type:
-    type_ = graph.arguments[i].type
+def _type_of(value: SSAValue) -> Type:
+    type_ = value.type
     return tensor_of(type_.tensor if isinstance(type_, PageType) else type_)
 
 
 def _result_types(graph: GraphOp) -> list[Type]:
-    updated = {graph.updates(i): i for i in range(len(graph.arguments))}
-    types: list[Type] = []
-    for k, value in enumerate(graph.return_op.arguments):
-        argument = updated.get(k)
-        if argument is None:
-            types.append(tensor_of(value.type))
-        elif graph.is_first(argument):
-            types.append(_whole(graph, argument))
-    return types
+    return [_type_of(value) for value in graph.return_op.arguments]
 
 
 def read_step(module: ModuleOp, path: str) -> StepData:

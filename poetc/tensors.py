@@ -32,8 +32,7 @@ class ProgramTensor:
     `where` is "arena", "storage", "caller", or "frozen" for an argument that is part of the
     program, or a result that is a frozen argument. `offset` is in bytes from the start of the
     arena, or, of a page, from that of the store (in bank 0). It is None in buffers of the caller,
-    where a plan decides, and for parameters in shards, which have `part_offsets`. `updates` is, for
-    a result, the argument that it is the new value of.
+    and where a plan decides. `updates` is, for a result, the argument that it is the new value of.
     """
 
     name: str
@@ -42,7 +41,6 @@ class ProgramTensor:
     bytes: int
     where: str
     offset: int | None = None
-    part_offsets: tuple[int, ...] = ()
     parameter: bool = False
     updates: int | None = None
 
@@ -112,7 +110,7 @@ def _entry(data: Mapping[str, Any]) -> EntryTensors:
 
 def _tensor(data: Mapping[str, Any]) -> ProgramTensor:
     values: dict[str, Any] = {f.name: data[f.name] for f in fields(ProgramTensor)}
-    values |= {name: tuple(values[name]) for name in ("shape", "part_offsets")}
+    values["shape"] = tuple(values["shape"])
     tensor = ProgramTensor(**values)
     if tensor.where not in _PLACES:
         raise ValueError

@@ -15,7 +15,6 @@ from poetc.ir.dialects import DIALECTS
 
 _PASSES = {
     "stablehlo-simplify": "StableHLOSimplifyPass",
-    "stablehlo-split": "StableHLOSplitPass",
     "stablehlo-train": "StableHLOTrainPass",
     "stablehlo-pages": "StableHLOPagesPass",
     "stablehlo-to-poet": "StableHLOToPoetPass",

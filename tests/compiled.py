@@ -119,7 +119,7 @@ def results_in(
     stored: dict[int | None, np.ndarray] = {}
     if (layout := _layout(folder)) is not None:
         _, arrays = unpack(layout, storage.read_bytes())
-        stored = {p.argument: a for p, a in zip(layout.parameters, arrays, strict=True)}
+        stored = {p.argument: a for p, a in zip(layout.tensors, arrays, strict=True)}
 
     def result(file: Path, place: ProgramTensor, array: np.ndarray) -> np.ndarray:
         if place.where == "storage":

@@ -220,22 +220,6 @@ def _dot(element: Attribute, shape: Shape) -> Iterator[Instance]:
             )
 
 
-def _resumed(kind: Any, first: Any, init: Any, x: Any, y: Any) -> Any:
-    """`kind`, which goes on with the sums `init`, with the properties of `first`."""
-    return kind.create(
-        operands=[init, x, y], result_types=[first.result.type], properties=first.properties
-    )
-
-
-def _dot_from(element: Attribute, shape: Shape) -> Iterator[Instance]:
-    for build, args in _dot(element, shape):
-        first = Case.of(build, *args)
-        op = first.block.first_op
-        assert isinstance(op, hlo.DotGeneralOp)
-        init = numbers(element, hlo.shape_of(op.result), 2)
-        yield (lambda z, x, y, op=op: _resumed(hlo.DotFromOp, op, z, x, y)), [init, *args]
-
-
 _NHWC = ConvDims(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
 _NCHW = ConvDims(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3))
 _ONE_D = ConvDims(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
@@ -263,14 +247,6 @@ def _convolution(element: Attribute, shape: Shape) -> Iterator[Instance]:
                 lambda x, y, dims=dims, options=options: hlo.ConvolutionOp(x, y, dims, **options),
                 [numbers(element, image), numbers(element, kernel, 1)],
             )
-
-
-def _convolution_from(element: Attribute, shape: Shape) -> Iterator[Instance]:
-    for build, args in _convolution(element, shape):
-        op = Case.of(build, *args).block.first_op
-        assert isinstance(op, hlo.ConvolutionOp)
-        init = numbers(element, hlo.shape_of(op.result), 2)
-        yield (lambda z, x, y, op=op: _resumed(hlo.ConvolutionFromOp, op, z, x, y)), [init, *args]
 
 
 def _reducers(element: Attribute, shape: Shape) -> list[str]:
@@ -480,9 +456,7 @@ MAKERS: dict[type[Operation], Maker] = {
     hlo.PadOp: _pad,
     hlo.ConcatenateOp: _concatenate,
     hlo.DotGeneralOp: _dot,
-    hlo.DotFromOp: _dot_from,
     hlo.ConvolutionOp: _convolution,
-    hlo.ConvolutionFromOp: _convolution_from,
     hlo.ReduceOp: _reduce,
     hlo.FoldOp: _fold,
     hlo.PositionOp: _position,

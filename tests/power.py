@@ -148,4 +148,4 @@ class Machine:
 
 def parameters(layout: ImageLayout, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Those of the arguments that are on storage."""
-    return [arguments[parameter.argument] for parameter in layout.parameters]
+    return [arguments[parameter.argument] for parameter in layout.tensors]

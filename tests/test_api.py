@@ -89,7 +89,7 @@ def test_a_function_of_jax_at_any_budget() -> None:
     """As XLA has it, and with the same bits whatever the budget and wherever parameters are."""
     expected, losses = of_jax(4)
     seen = []
-    for options in ({}, {"ram": 13 * 1024}, {"ram": "9KB"}, {"params": "storage", "ram": 5000}):
+    for options in ({}, {"ram": 13 * 1024}, {"ram": "9KB"}, {"ram": 5000, "stream": "auto"}):
         program = compiled(step, start(), **options)
         found = [program.step(X, LABELS) for _ in range(4)]
         assert all(isinstance(loss, np.ndarray) and loss.shape == () for loss in found)
@@ -107,11 +107,11 @@ def test_a_function_of_jax_at_any_budget() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [{"io": "caller"}, {"ram": "4KB", "stream": "never"}, *more({}, {"ram": 7 * 1024})]
+    "options", [{"io": "caller"}, {"ram": "4KB", "stream": "auto"}, *more({}, {"ram": 7 * 1024})]
 )
 def test_the_same_bits_as_the_program_of_its_own(options: Any, tmp_path: Path) -> None:
     """A file, its arguments beside it, against the C program that reads them from files; with
-    parameters in RAM, on storage, and in shards."""
+    parameters in RAM and on storage, and kernels in tiles."""
     arguments, expected = load_arrays(MODEL.with_suffix(".npz"))
     program = compiled(MODEL, data=MODEL.with_suffix(".npz"), **options)
     inputs = dict(zip(program.inputs, arguments[-len(program.inputs) :], strict=True))
@@ -120,7 +120,7 @@ def test_the_same_bits_as_the_program_of_its_own(options: Any, tmp_path: Path) -
     made = run(build(module, tmp_path / "c"), arguments, expected, steps=3)
     new = list(program.parameters.values())
     assert bits(made) == bits([found[-1], *new]) or bits(made) == bits([*new, found[-1]])
-    assert bool(program.report.shards) == (options.get("ram") == "4KB")
+    assert bool(program.report.streams) == (options.get("ram") == "4KB")
     assert program.report.params == ("storage" if "ram" in options else "ram")
 
 
@@ -209,13 +209,13 @@ def test_what_does_not_fit_the_step() -> None:
 def test_a_budget_that_cannot_be_met() -> None:
     """The exception has what the message says as data."""
     with pytest.raises(poetc.InfeasibleError) as caught:
-        compiled(step, start(), ram="2KB", split=False, stream="never")
+        compiled(step, start(), ram="2KB", stream="never")
     diagnosis = caught.value.diagnosis
     assert isinstance(diagnosis, poetc.Diagnosis) and diagnosis.reason is Reason.RAM
     assert diagnosis.ram_bytes == 2048 and diagnosis.least_ram is not None
     least = diagnosis.least_ram.known_bytes
     assert least is not None
-    assert compiled(step, start(), ram=least, split=False).ram_bytes <= least
+    assert compiled(step, start(), ram=least).ram_bytes <= least
 
 
 @pytest.mark.slow

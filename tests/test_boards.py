@@ -168,23 +168,12 @@ def test_link_time_optimisation(
 
 
 @pytest.mark.slow
-@pytest.mark.more
-def test_a_model_that_is_larger_than_ram(tmp_path: Path, host: Path) -> None:
-    """Parameters of 247,000 bytes on a Cortex-M0 with 32 KB: in shards, in a file."""
-    ram = 32 * 1024
-    directory = compile_board(
-        "lenet5", tmp_path / "fw", "microbit", f"--ram={ram}", "--split=5:10,7:2"
-    )
-    run(directory, 1)
-    assert all_results(directory) == host_results("lenet5", 1, host)
-    check_ram(directory, ram)
-    assert defines(directory)["MODEL_STORAGE_BYTES"] > 7 * ram
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "ram", "stack", "executor"),
-    [("kws_conv", 4608, 640, "code"), *more(("gesture_mlp", 5 * 1024, 1200, "plan"))],
+    [
+        ("kws_conv", 4608, 640, "code"),
+        *more(("gesture_mlp", 5 * 1024, 1200, "plan"), ("lenet5", 32 * 1024, 1120, "code")),
+    ],
 )
 def test_microbit_trains_in_tiles(
     model: str, ram: int, stack: int, executor: str, tmp_path: Path, host: Path
@@ -197,7 +186,6 @@ def test_microbit_trains_in_tiles(
         f"--ram={ram}",
         f"--stack={stack}",
         f"--executor={executor}",
-        "--split=off",
         "--stream=auto",
     )
     assert "poetc_slice.c" in (directory / "Makefile").read_text()

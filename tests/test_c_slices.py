@@ -12,7 +12,7 @@ import pytest
 from c_support import load_library
 from test_c_runtime import CORRUPT, OK, SOURCES, PythonStore, Transfer, page
 
-from poetc.page import page_content
+from poetc.page import page_bytes, page_content, page_payload
 
 BLOCK, TAG = 64, 7
 PAYLOAD = bytes(range(1, 121))  # of two blocks, with 4 bytes of CRC each
@@ -241,3 +241,10 @@ class Forgetful(bytearray):
 
     def __setitem__(self, *_: object) -> None:
         pass
+
+
+def test_a_tensor_without_elements_has_no_blocks() -> None:
+    """As C has it, which moves block by block."""
+    assert page_bytes(0, block_bytes=64) == len(page_content(b"", 7, 64)) == 0
+    assert page_payload(b"", 0, 7, 64) == b""
+    assert page_bytes(0) == len(page_content(b"", 7)) == 4

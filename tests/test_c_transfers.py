@@ -192,7 +192,7 @@ def write_inputs(module: ModuleOp, directory: Path, arguments: list[np.ndarray])
         if not graph.is_stored(i):
             (data / f"arg{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
     if (layout := layout_of(graph)) is not None:
-        stored = [arguments[parameter.argument] for parameter in layout.parameters]
+        stored = [arguments[parameter.argument] for parameter in layout.tensors]
         (directory / "image.bin").write_bytes(pack(layout, stored))
 
 
@@ -221,7 +221,7 @@ def values(module: ModuleOp, directory: Path, found: dict[str, bytes]) -> list[b
     stored: dict[int, bytes] = {}
     if (layout := layout_of(graph)) is not None:
         _, arrays = unpack(layout, found["image"])
-        for parameter, array in zip(layout.parameters, arrays, strict=True):
+        for parameter, array in zip(layout.tensors, arrays, strict=True):
             result = graph.updates(parameter.argument)
             if result is not None:
                 stored[result] = array.tobytes()

@@ -238,7 +238,7 @@ def test_small_number_is_questioned(run) -> None:
 @pytest.mark.slow
 def test_infeasible_ram_says_what_would_do(run, tmp_path: Path) -> None:
     target = tmp_path / "out.mlir"
-    code, out, err = run(GESTURE, "--ram=4KB", "--split=off", "--stream=never", "-o", str(target))
+    code, out, err = run(GESTURE, "--ram=4KB", "--stream=never", "-o", str(target))
     assert (code, out) == (3, "")
     assert "kernel" in err and "are needed" in err
     assert not list(tmp_path.iterdir())
@@ -436,7 +436,7 @@ def test_scheduled_input_is_not_searched(option: str, expected: str, run, schedu
 
 @pytest.mark.slow
 def test_options_for_stablehlo_are_refused_for_poet_ir(run, scheduled: Path) -> None:
-    for option in ("--split=1:2", "--train=x", "--frozen=storage", "--pages=f16"):
+    for option in ("--train=x", "--frozen=storage", "--pages=f16"):
         code, out, err = run(str(scheduled), option)
         assert (code, out) == (2, "") and f"{option} needs StableHLO" in err
 

@@ -11,7 +11,6 @@ from poetc.costmodel.cost import (
     MAX_COST,
     Cost,
     kernel_cost,
-    least_cost,
     pagein_cost,
     pageout_cost,
     roofline_cost,
@@ -421,11 +420,3 @@ func.func private @sums(%x: memref<16xf32>, %w: memref<16x64xf32>, %o: memref<64
         assert fewer[name] * share <= all_of_them[name], name
     for name in fewer.keys() - shares.keys():
         assert fewer[name] == all_of_them[name], name
-
-
-def test_no_kernel_in_lanes_costs_less_than_the_least():
-    device = load_device("host")
-    assert device.cycles is not None
-    flops = 8_000_000
-    everything = Work(adds=flops, chained=flops, spared_chained=flops - flops // 8)
-    assert least_cost(flops, device).time_ns <= kernel_cost(everything, device).time_ns

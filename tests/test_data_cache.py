@@ -75,7 +75,7 @@ class Program:
         self.layout = layout_of(self.graph)
         content = bytes(self.graph.storage_bytes or 0)
         if self.layout is not None:
-            stored = [model.arguments[p.argument] for p in self.layout.parameters]
+            stored = [model.arguments[p.argument] for p in self.layout.tensors]
             content = pack(self.layout, stored)
         self.content = ctypes.create_string_buffer(content, max(1, len(content)))
         self.memory, self.cache = (ctypes.create_string_buffer(64) for _ in range(2))
@@ -94,7 +94,7 @@ class Program:
         stored: dict[int | None, bytes] = {}
         if self.layout is not None:
             _, arrays = unpack(self.layout, self.content.raw)
-            for parameter, array in zip(self.layout.parameters, arrays, strict=True):
+            for parameter, array in zip(self.layout.tensors, arrays, strict=True):
                 stored[self.graph.updates(parameter.argument)] = array.tobytes()
         results: list[bytes] = []
         for i in range(len(self.graph.return_op.arguments)):

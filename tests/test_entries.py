@@ -119,7 +119,7 @@ def write_inputs(folder: Path, program: Path) -> list[str]:
     if described.image is None:
         return [str(folder), str(STEPS)]
     layout = read_layout(program / "model_image.json")
-    arrays = [values[parameter.argument] for parameter in layout.parameters]
+    arrays = [values[parameter.argument] for parameter in layout.tensors]
     (folder / "image.bin").write_bytes(pack(layout, arrays))
     return [str(folder), str(STEPS), str(folder / "image.bin")]
 
@@ -149,12 +149,11 @@ def by_turns(model: Path, tmp_path: Path, *options: str) -> None:
     [
         ["--ram=9600B"],
         ["--ram=9600B", "--params=ram", "--device=stm32h743"],  # with lines of a cache
-        ["--ram=3KB", "--stream=auto", "--split=off"],
+        ["--ram=3KB", "--stream=auto"],
         *more(
             ["--params=ram"],
-            ["--ram=7500B", "--split=off"],
+            ["--ram=7500B"],
             ["--ram=10100B", "--params=ram", "--storage=none"],
-            ["--ram=5200B", "--split=1:8,3:2", "--remat=off"],
         ),
     ],
     ids=" ".join,
@@ -181,7 +180,7 @@ def head_step(head: Any, body: Any, x: Any, y: Any) -> Any:
         ["--ram=4KB"],
         *more(
             ["--ram=7KB", "--params=storage"],
-            ["--ram=4KB", "--frozen=storage", "--params=storage", "--split=body.l1.w@1:8"],
+            ["--ram=4KB", "--frozen=storage", "--params=storage", "--stream=auto"],
         ),
     ],
     ids=" ".join,
@@ -227,7 +226,7 @@ def test_weights_in_16_bits_are_widened(model: Path, tmp_path: Path) -> None:
 def test_predicting_writes_no_parameter(model: Path, tmp_path: Path) -> None:
     """No call of an entry point touches the image: a loss of power during it loses nothing."""
     out = tmp_path / "out"
-    report = compiled(model, out, "--ram=7500B", "--params=storage", "--split=off")
+    report = compiled(model, out, "--ram=7500B", "--params=storage")
     assert report["page_outs"] > 0
     assert [entry["page_outs"] for entry in report["entries"].values()] == [0, 0]
     text = (out / "model.c").read_text()
@@ -348,7 +347,7 @@ def test_an_entry_point_in_tiles_beside_a_step_that_fits_whole(
 
     predicts: dict[str, Any] = {"predict": (squared, (w, x))}
     export(halved, (w, x), tmp_path / "m", donate_argnums=0, **predicts)
-    words = [str(tmp_path / "m.mlir"), "--ram=12KB", "--split=off", "-q"]
+    words = [str(tmp_path / "m.mlir"), "--ram=12KB", "-q"]
     out = tmp_path / "out"
     assert main([*words, "--stream=auto", "--emit=c", "-o", str(out)]) == 0
     (page,) = read_layout(out / "model_image.json").tensors
@@ -357,7 +356,7 @@ def test_an_entry_point_in_tiles_beside_a_step_that_fits_whole(
     step_text, _, predict_text = text.partition("poetc_block_page model_predict_page(")
     assert "poetc_slice_" not in step_text and "poetc_blocks_in(" in step_text
     assert "poetc_slice_in(" in predict_text
-    asked: dict[str, Any] = {"ram": "12KB", "stream": "auto", "split": "off"}
+    asked: dict[str, Any] = {"ram": "12KB", "stream": "auto"}
     program = poetc.compile(halved, (w, x), donate_argnums=0, **predicts, **asked)
     for _ in range(2):
         np.testing.assert_allclose(program.predict(x), squared(w, x), rtol=2e-5, atol=1e-5)
@@ -433,7 +432,7 @@ def test_firmware_trains_and_predicts(tmp_path: Path, ram: int, tiles: list[str]
     storage. All of its RAM is what is reported."""
     export(step, (WEIGHTS, X, Y), tmp_path / "m", predict=(predict, (WEIGHTS, X)))
     out = tmp_path / "out"
-    options = ["--board=mps2-an386", f"--ram={ram}", *tiles, "--split=off", "--emit=c", "-q"]
+    options = ["--board=mps2-an386", f"--ram={ram}", *tiles, "--emit=c", "-q"]
     assert main([str(tmp_path / "m.mlir"), *options, "-o", str(out)]) == 0
     write_data("gesture_mlp", out)
     text = (out / "firmware.c").read_text()
@@ -471,7 +470,7 @@ def test_firmware_trains_and_predicts(tmp_path: Path, ram: int, tiles: list[str]
     [
         {"params": "ram"},
         {"ram": "7500B", "params": "storage", "io": "caller"},
-        {"ram": "3KB", "split": "off", "stream": "auto"},
+        {"ram": "3KB", "stream": "auto"},
     ],
     ids=["ram", "storage", "tiles"],
 )

@@ -38,12 +38,13 @@ def test_first_command(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ram", ["4KB", *more("8KB")])
-def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str) -> None:
-    """Whole ones, and in shards: the results are those of XLA too."""
+@pytest.mark.parametrize(("ram", "stream"), [("4KB", "auto"), *more(("8KB", "never"))])
+def test_the_same_with_parameters_on_storage(tmp_path: Path, ram: str, stream: str) -> None:
+    """With kernels in tiles, and whole ones: the results are those of XLA too."""
     out = tmp_path / "out"
     model = str(ROOT / "examples" / "gesture_mlp.mlir")
-    assert main([model, f"--ram={ram}", "--stream=never", "-q", "--emit=c", "-o", str(out)]) == 0
+    words = [model, f"--ram={ram}", f"--stream={stream}", "-q", "--emit=c", "-o", str(out)]
+    assert main(words) == 0
     subprocess.run(["make", "-s", "-C", out], check=True)
     errors = differences(run_commands(f"python examples/run_c.py {out} {DATA}", ROOT))
     assert len(errors) == 7 and max(errors) < 1e-6
@@ -76,7 +77,7 @@ def test_infeasible_budget(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert main(["examples/gesture_mlp.mlir", "--ram=6KB", "--split=off", "--stream=never"]) == 3
+    assert main(["examples/gesture_mlp.mlir", "--ram=6KB", "--stream=never"]) == 3
     assert " ".join(capsys.readouterr().err.split()) in " ".join(README.split())
 
 

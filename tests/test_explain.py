@@ -78,11 +78,11 @@ def test_storage_that_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_frozen_weights_on_storage() -> None:
-    """In RAM there is one of 36 x 32 floats as a whole; in flash they take none, in shards less."""
-    limits = {"ram": "6KB", "frozen": "storage", "train": "[1]['l3']*", "split": "off"}
+    """In RAM there is one of 36 x 32 floats as a whole; in flash they take none, in tiles less."""
+    limits = {"ram": "6KB", "frozen": "storage", "train": "[1]['l3']*"}
     limits |= {"stream": "never", "time_limit": "10"}
     found = {outcome.change.options: outcome for outcome in explained(**limits).changes}
-    assert found[(("frozen", "auto"),)].fits and found[(("split", "auto"),)].fits
+    assert found[(("frozen", "auto"),)].fits and found[(("stream", "auto"),)].fits
 
 
 def test_there_is_nothing_to_explain(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +103,7 @@ def test_bad_usage(words: list[str], message: str, capsys: pytest.CaptureFixture
 def test_whole_kernels_hold_nothing_where_tiles_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is too little even in tiles, the largest kernel is not what holds the RAM."""
     monkeypatch.setattr(explain_module, "_changes", lambda *_: ())
-    found = explained(ram="1700", split="off")
+    found = explained(ram="1700")
     assert found.diagnosis is not None and found.diagnosis.least_ram is not None
     assert found.diagnosis.least_ram.tiles and not found.holder
-    assert explained(ram="1700", split="off", stream="never").holder
+    assert explained(ram="1700", stream="never").holder

@@ -87,7 +87,7 @@ def test_names_and_section(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [["--ram=10KB"], ["--ram=6KB", "--stream=never"]])
+@pytest.mark.parametrize("options", [["--ram=10KB"], ["--ram=8KB"]])
 def test_hook(tmp_path: Path, options: list[str]) -> None:
     """It is called in order; cancelled anywhere, parameters on storage are as before, and the step
     that is then done whole gives the same bits."""

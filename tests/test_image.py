@@ -194,73 +194,6 @@ def test_identity() -> None:
     assert replace(LAYOUT, storage_bytes=9999).identity == LAYOUT.identity
 
 
-# Parts
-
-PARTS = (
-    ImageTensor("w", 2, "float32", (2, 1), 192, True, 1, 0),
-    ImageTensor("v", 3, "float32", (2,), 204, True),
-    ImageTensor("w", 2, "float32", (2, 2), 216, True, 1, 1),
-)
-
-
-def split_layout(*tensors: ImageTensor) -> ImageLayout:
-    return ImageLayout(tensors, unit_bytes=64, bank_bytes=64, storage_bytes=400)
-
-
-@pytest.mark.parametrize("sequence", [0, 1])
-def test_parts_are_one_parameter(sequence: int) -> None:
-    """Parts may be anywhere; names, shapes and arrays are those of the whole."""
-    layout = split_layout(*PARTS)
-    whole = np.arange(6, dtype=np.float32).reshape(2, 3)
-    other = np.array([8, 9], np.float32)
-    assert [(p.name, p.argument, p.shape) for p in layout.parameters] == [
-        ("w", 2, (2, 3)),
-        ("v", 3, (2,)),
-    ]
-    image = pack(layout, {"w": whole, "arg3": other}, sequence)
-    start = sequence * layout.bank_bytes
-    assert image[start + 192 : start + 200] == whole[:, :1].tobytes()
-    assert image[start + 216 : start + 232] == whole[:, 1:].tobytes()
-    assert bits(unpack(layout, image)[1]) == bits([whole, other])
-    assert ImageLayout.from_json(json.loads(layout_text(layout, ""))) == layout
-    with pytest.raises(InputError, match="parameter w is float32 2x3, not float32 2x2"):
-        pack(layout, {"arg2": whole[:, :2], "arg3": other})
-    damaged = bytearray(image)
-    damaged[start + 217] ^= 1
-    with pytest.raises(InputError, match="part 1 of parameter w is damaged"):
-        unpack(layout, damaged)
-
-
-def test_parts_are_part_of_the_identity() -> None:
-    first, v, _ = PARTS
-    layouts = [
-        split_layout(*PARTS),
-        split_layout(replace(first, axis=0, shape=(1, 3)), replace(v, offset=208)),
-        split_layout(replace(first, axis=None), v),
-        split_layout(first, v),
-    ]
-    assert len({layout.identity for layout in layouts}) == len(layouts)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"start": 2}, "part 2 of parameter w does not begin at 1"),
-        ({"start": 0}, "part 0 of parameter w does not begin at"),
-        ({"axis": 0}, "is not like the others"),
-        ({"axis": None}, "is not like the others"),
-        ({"dtype": "int32"}, "is not like the others"),
-        ({"name": "u"}, "is not like the others"),
-        ({"shape": (3, 2)}, "is not like the others"),
-        ({"shape": (2,)}, "is not like the others"),
-        ({"argument": 3}, "has two places"),
-    ],
-)
-def test_parts_that_do_not_fit(changes: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        split_layout(*PARTS[:2], replace(PARTS[2], **changes))
-
-
 # Blocks
 
 BLOCKED = ImageLayout(
@@ -335,6 +268,7 @@ def test_limits_that_are_met_exactly() -> None:
         (0, {"offset": 34}, "parameter c at 34 is not aligned"),
         (0, {"shape": (8,)}, "constants reach into the write units of bank 0"),
         (0, {"argument": -1}, "an argument with a negative index"),
+        (0, {"argument": 1}, "an argument has two places"),
         (0, {"shape": (-7,)}, "parameter c has a negative extent"),
         (0, {"dtype": "float64"}, "parameter c of float64"),
     ):
@@ -356,14 +290,6 @@ def test_bank_0_may_be_the_first() -> None:
         else:
             with pytest.raises(InputError, match="constants reach into the write units of bank 0"):
                 ImageLayout(tensors, 16, 32, 96)
-
-
-def test_three_parts_and_an_axis_beyond_the_shape() -> None:
-    parts = [ImageTensor("w", 0, "float32", (1, 2), 32 + 12 * k, False, 0, k) for k in range(3)]
-    layout = ImageLayout(tuple(parts), 16, 0, 80)
-    assert layout.parameters[0].shape == (3, 2)
-    with pytest.raises(InputError, match="part 0 of parameter w along axis 2 of 2"):
-        ImageLayout((replace(parts[0], axis=2),), 16, 0, 80)
 
 
 def test_records() -> None:

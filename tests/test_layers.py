@@ -12,7 +12,7 @@ LAYERS = (
     ("errors",),
     ("units", "names", "files", "lock", "page", "description", "terminal"),
     ("streams",),
-    ("budget", "diagnosis", "splits"),
+    ("budget", "diagnosis"),
     ("schedule",),
     ("patterns",),
     ("options",),

@@ -95,7 +95,7 @@ def test_names_are_kept_by_every_stage(names: tuple[str, str], escape_all: bool)
     layout, again = layout_of(graphs(module)[0]), layout_of(graphs(parse_module(printed))[0])
     assert layout is not None and again is not None
     assert layout.identity == again.identity
-    assert layout.parameters[0].name == again.parameters[0].name == names[0]
+    assert layout.tensors[0].name == again.tensors[0].name == names[0]
 
 
 def test_other_names_are_another_layout() -> None:

@@ -229,7 +229,7 @@ def test_the_driver_chooses(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 def test_the_driver_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = drive(capsys, GESTURE, "--ram=7KB", "--params=ram", "--stream=never")
     assert code == 3 and "no schedule with --params=ram fits into" in err
-    code, _, err = drive(capsys, GESTURE, "--ram=4KB", "--split=off", "--stream=never")
+    code, _, err = drive(capsys, GESTURE, "--ram=4KB", "--stream=never")
     # The least of both choices, not that with parameters in RAM.
     assert code == 3 and "least RAM known to work" in err
     least = int(err.split("known to work: ")[1].split(" B")[0].replace(",", "").split("(")[-1])

@@ -21,17 +21,17 @@ LARGE = ("mlp_mnist", "ae_mnist", "lenet5", "bert_micro", "dscnn", "resnet8")
 CASES = [
     ("kws_conv", ()),
     ("gesture_mlp", ("--ram=80KB", "--io=caller")),
-    ("gesture_mlp", ("--ram=8KB", "--split=off", "--stream=never")),
-    ("gesture_mlp", ("--ram=9600", "--deadline=2x", "--split=off", "--stream=never")),
+    ("gesture_mlp", ("--ram=8KB", "--stream=never")),
+    ("gesture_mlp", ("--ram=9600", "--deadline=2x", "--stream=never")),
     *more(
         (
             "gesture_mlp",
-            ("--ram=9KB", "--params=storage", "--deadline=6x", "--split=off", "--stream=never"),
+            ("--ram=9KB", "--params=storage", "--deadline=6x", "--stream=never"),
         )
     ),
     (
         "gesture_mlp",
-        ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--split=off", "--stream=never"),
+        ("--ram=9800", "--strategy=checkmate", "--device=mkr1000", "--stream=never"),
     ),
     ("kws_conv", ("--ram=9KB", "--paging=off", "--device=host", "--stop=work")),
     *more(*((name, ()) for name in LARGE)),
@@ -77,7 +77,7 @@ def test_the_printed_pipeline_makes_the_same_module(
 @pytest.mark.slow
 def test_xdsl_opt_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     path = MODELS / "gesture_mlp.mlir"
-    wanted, pipeline = driven(capsys, str(path), "--ram=8KB", "--split=off", "--stream=never")
+    wanted, pipeline = driven(capsys, str(path), "--ram=8KB", "--stream=never")
     command = [str(Path(sys.executable).with_name("xdsl-opt")), "-p", pipeline, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     # xDSL's printer writes no locations, as ours does.
@@ -86,20 +86,11 @@ def test_xdsl_opt_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
-        (("--ram=6KB", "--stream=never"), "stablehlo-split{"),
-        (("--ram=3KB", "--split=off", "--block=64"), "poet-pair{"),
-    ],
-)
-def test_of_shards_and_tiles_all_but_what_was_tried_is_the_same(
-    words: tuple[str, ...], shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_tiles_all_but_what_was_tried_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     """A pass knows the step that it is given, not the ones that were tried before it."""
     path = MODELS / "gesture_mlp.mlir"
-    wanted, pipeline = driven(capsys, str(path), *words)
-    assert shown in pipeline
+    wanted, pipeline = driven(capsys, str(path), "--ram=3KB", "--block=64")
+    assert "poet-pair{" in pipeline
     found = alone(path, pipeline)
 
     def rest(text: str) -> str:
@@ -110,13 +101,13 @@ def test_of_shards_and_tiles_all_but_what_was_tried_is_the_same(
 
 
 ALONE = {"poet-variants", "poet-pair", "poet-stream"}
-"""Passes that the driver does not run with shards."""
+"""Passes that the driver does not run where kernels are whole."""
 
 
 @pytest.mark.slow
 def test_every_documented_pass_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=6KB", "--emit=ir", "-q", "--split=1:2"]
-    assert main([*words, "--train=*", "--pages=f16", "--print-ir-after-all"]) == 0
+    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=8KB", "--emit=ir", "-q"]
+    assert main([*words, "--train=*", "--pages=f16", "--stream=never", "--print-ir-after-all"]) == 0
     err = capsys.readouterr().err
     for name in UNIVERSE.all_passes.keys() - ALONE:
         assert f"// ----- IR after {name}" in err
@@ -124,7 +115,7 @@ def test_every_documented_pass_is_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.slow
 def test_json_has_the_diagnosis(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=6656", "--split=off", "--json"]
+    words = [str(MODELS / "gesture_mlp.mlir"), "--ram=6656", "--json"]
     words.append("--stream=never")
     assert main(words) == 3
     err = capsys.readouterr().err
@@ -133,6 +124,6 @@ def test_json_has_the_diagnosis(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["reason"] == "ram" and found["proven"] is True
     assert found["ram_bytes"] == 6656 and found["needed_bytes"] == 6880
     assert found["kernel"]["label"] == "dot_add_tanh" and ":3:5" in found["kernel"]["source"]
-    least = {"known_bytes": 6880, "bound_bytes": 6880, "splits": "", "tiles": False, "kernel": None}
+    least = {"known_bytes": 6880, "bound_bytes": 6880, "tiles": False, "kernel": None}
     assert found["least_ram"] == least
     assert found["message"] in message

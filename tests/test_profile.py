@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import re
-import shlex
 import subprocess
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -36,8 +35,6 @@ from poetc.costmodel.profile import (
 from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, parse_module
 from poetc.pipeline import front_passes, run_passes
-from poetc.profile import step_arguments
-from poetc.splits import parse_splits
 
 GESTURE = str(MODELS / "gesture_mlp.mlir")
 MPS2 = ("mps2-an386", "cortex-m4")
@@ -176,44 +173,6 @@ def test_only_what_is_missing_is_measured(tmp_path: Path, capsys: pytest.Capture
     assert main(words) == 0
     assert "1 kernels measured, 13 in all" in capsys.readouterr().err
     assert sorted(path.read_text().splitlines()) == sorted(lines)
-
-
-SPLIT = "[1]['l1']['w']@0:2,3@1:3"
-"""Parameters 1 and 3, into equal and unequal parts; the shell would not leave the name alone."""
-
-
-def test_arguments_in_parts() -> None:
-    """The data are those of whole parameters; parts have what is there in their place."""
-    arrays = MODELS / "gesture_mlp.npz"
-    module = parse_module(Path(GESTURE).read_text(), GESTURE)
-    passes = front_passes(module, "host", splits=parse_splits(SPLIT))
-    run_passes(make_context(), module, passes, lambda *_: None)
-    (graph,) = graphs(module)
-    given, random = step_arguments(graph, str(arrays)), step_arguments(graph, None)
-    with np.load(arrays) as data:
-        whole = [data[f"arg{i}"] for i in range(8)]
-    w, v = whole[1], whole[3]
-    expected = [whole[0], w[:18], whole[2], v[:, :5], *whole[4:], w[18:], v[:, 5:10], v[:, 10:]]
-    assert len(given) == len(expected)
-    assert all(map(np.array_equal, given, expected))
-    assert [(a.shape, a.dtype) for a in random] == [(a.shape, a.dtype) for a in expected]
-
-
-@pytest.mark.slow
-def test_the_suggested_command_adds_parts(
-    profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arrays, path = MODELS / "gesture_mlp.npz", tmp_path / "p.toml"
-    path.write_text(profile("gesture_mlp", *MPS2, profiles).read_text())
-    asked = (GESTURE, "--board=mps2-an386", f"--profile={path}", f"--split={SPLIT}")
-    words = [*asked, "--emit=c", "-o", str(tmp_path / "fw")]
-    assert main(words) == 2
-    command = re.search(r"; poetc (profile MODEL .*) adds them", capsys.readouterr().err)
-    assert command is not None
-    suggested = shlex.split(command[1])
-    assert f"--split={SPLIT}" in suggested
-    run(*(GESTURE if word == "MODEL" else word for word in suggested), f"--data={arrays}")
-    run(*words)
 
 
 # Predictions

@@ -477,7 +477,7 @@ def test_a_search_that_the_clock_ended_is_told(
         # A machine on which the work takes no time.
         monkeypatch.setattr(Clock, "seconds", 0.0)
     words = [str(MODELS / "dscnn.mlir"), "--ram=200KB", "--params=storage", "--gap=0%", *stop]
-    words += ["--split=off", "--stream=never"]
+    words += ["--stream=never"]
     words += [f"--time-limit={limit_s}", "--emit=report", "-o", "-"]
     began_s = time.monotonic()
     assert main(words) == 0
@@ -495,7 +495,7 @@ def test_that_the_clock_cuts_work_short_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A machine that is too slow for --stop=work has a schedule of its own."""
-    words = [str(MODELS / "lenet5.mlir"), "--ram=210KB", "--split=off", "--stream=never"]
+    words = [str(MODELS / "lenet5.mlir"), "--ram=210KB", "--stream=never"]
     words += ["--stop=work", "--emit=report", "-o", "-"]
     for seconds, status in ((0.0, "optimal"), (60.0, "feasible")):
         monkeypatch.setattr(Clock, "seconds", seconds)

@@ -244,7 +244,7 @@ def test_no_room_for_transfers_beside_computing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They have places on the stack; where there is no RAM for these, the message says so."""
-    words = [GESTURE, "--ram=6460", "--params=storage", "--split=off", "--stream=never", "-q"]
+    words = [GESTURE, "--ram=6460", "--params=storage", "--stream=never", "-q"]
     words += ["--stack=measure", "-o", str(tmp_path / "out.mlir")]
     assert main(words) == 3
     assert "without transfers beside computing (dma = false)" in capsys.readouterr().err

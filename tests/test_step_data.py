@@ -77,7 +77,7 @@ def spoil_expected(out: Path, number: int) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--ram=4KB",),
+        ("--ram=4KB", "--stream=auto"),
         ("--io=caller",),
         ("--params=storage", "--executor=plan", "--name=gesture"),
         ("--ram=12KB", "--board=microbit", "--params=storage"),
@@ -90,7 +90,7 @@ def spoil_expected(out: Path, number: int) -> None:
     ids=" ".join,
 )
 def test_make_run_does_one_step_and_compares(options: tuple[str, ...], tmp_path: Path) -> None:
-    """In RAM, on storage, in shards; here and in the emulator; again and again."""
+    """In RAM, on storage, in tiles; here and in the emulator; again and again."""
     out = compiled(GESTURE, tmp_path / "out", *options)
     for _ in range(2):
         done = make_run(out)
@@ -293,20 +293,20 @@ def refused(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def in_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def in_tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ir = tmp_path_factory.mktemp("ir") / "step.mlir"
-    assert main([f"{GESTURE}.mlir", "--ram=4KB", *QUICK, "-o", str(ir)]) == 0
+    assert main([f"{GESTURE}.mlir", "--ram=4KB", *QUICK, "--stream=auto", "-o", str(ir)]) == 0
     return ir
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_faults_of_data(fault: Callable[[Arrays], None], in_parts: Path, tmp_path: Path) -> None:
+def test_faults_of_data(fault: Callable[[Arrays], None], in_tiles: Path, tmp_path: Path) -> None:
     data = changed(GESTURE.with_suffix(".npz"), tmp_path / "data.npz", fault)
     words = (f"{GESTURE}.mlir", "--emit=c", "-o", str(tmp_path / "out"), f"--data={data}")
     assert FAULTS[fault] in refused(*words)
-    # For IR that is scheduled, in shards, too.
-    assert FAULTS[fault] in refused(str(in_parts), *words[1:])
+    # For IR that is scheduled, in tiles, too.
+    assert FAULTS[fault] in refused(str(in_tiles), *words[1:])
     assert not (tmp_path / "out").exists()
 
 

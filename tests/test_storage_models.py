@@ -69,7 +69,7 @@ def run_stored(
     assert done.returncode == 0, done.stdout + done.stderr
     sequence, stored = unpack(layout, image.read_bytes())
     assert sequence == steps
-    new = {p.argument: a for p, a in zip(layout.parameters, stored, strict=True)}
+    new = {p.argument: a for p, a in zip(layout.tensors, stored, strict=True)}
     updates = {graph.updates(i): i for i in range(len(arguments)) if graph.is_stored(i)}
     return [
         new[updates[i]]

@@ -188,7 +188,7 @@ def test_power_goes_in_a_step_with_momentum(tmp_path: Path):
     images = device.run(image, 2)
     expected = expected_after(model.module, arguments, 2)
     (graph,) = graphs(model.module)
-    for parameter, bits in zip(device.layout.parameters, device.state(images[2])[1], strict=True):
+    for parameter, bits in zip(device.layout.tensors, device.state(images[2])[1], strict=True):
         result = graph.updates(parameter.argument)
         assert result is not None and bits == expected[result].tobytes()
     trial = Trial(device, *images[1:], repeats=1)

@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_harness import Case, check, interpret
 
-from poetc.errors import InputError
 from poetc.ir import stablehlo as hlo
 from poetc.ir.stablehlo.sums import MOST, blocks_of
 from poetc.ir.stablehlo_attributes import ConvDims
-from poetc.ir.text import parse_module
 
 F32 = np.float32
 EPSILON = float(np.finfo(F32).eps) / 2
@@ -127,27 +125,3 @@ def test_errors_grow_with_blocks_and_not_with_terms(loops: list[int], seed: int)
     longest = MOST if blocks is None else MOST + len(list(blocks.terms(loops)))
     bound = 1.01 * longest * EPSILON * fsum(map(abs, numbers))
     assert abs(float(total) - fsum(numbers)) <= bound
-
-
-PART = """
-func.func @main(%i: tensor<2xf32>, %x: tensor<2x56xf32>, %w: tensor<56xf32>) -> tensor<2xf32> {
-  %0 = resume.dot_general %i, %x, %w, contracting_dims = [1] x [0] {whole = array<i64: WHOLE>} :
-    (tensor<2xf32>, tensor<2x56xf32>, tensor<56xf32>) -> tensor<2xf32>
-  func.return %0 : tensor<2xf32>
-}
-"""
-
-
-def test_a_part_of_a_sum_goes_on_in_the_blocks_of_the_whole():
-    module = parse_module(PART.replace("WHOLE", "784"))
-    module.verify()
-    assert "whole = array<i64: 784>" in str(module)
-    assert str(parse_module(str(module))) == str(module)
-    (op,) = (op for op in module.walk() if isinstance(op, hlo.DotFromOp))
-    assert op.blocks == blocks_of([784])
-
-
-@pytest.mark.parametrize("whole", ["55", "784, 1"])
-def test_a_part_of_another_sum_is_refused(whole: str):
-    with pytest.raises(InputError, match=r"a sum over \[56\] is no part of one over"):
-        parse_module(PART.replace("WHOLE", whole)).verify()

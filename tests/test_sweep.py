@@ -30,9 +30,8 @@ def same(one: dict, other: dict) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ram", ["6880", *more("9600")])
+@pytest.mark.parametrize("ram", ["9600", *more("8192")])
 def test_auto_is_no_worse_than_any_strategy(ram: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With parameters in shards, too, which others find where whole ones do not fit them."""
     rows = rows_of(
         capsys,
         *("compare", str(MODEL), f"--ram={ram}", "--strategies=auto,checkmate,dtr,poet"),
@@ -50,7 +49,7 @@ def test_auto_is_no_worse_than_any_strategy(ram: str, capsys: pytest.CaptureFixt
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "strategy"),
-    [(["--ram=9600"], "dtr"), (["--ram=3KB", "--split=off", "--block=64", "--stop=work"], "auto")],
+    [(["--ram=9600"], "dtr"), (["--ram=3KB", "--block=64", "--stop=work"], "auto")],
     ids=["whole", "tiles"],
 )
 def test_a_row_is_what_the_command_reports(
@@ -70,7 +69,7 @@ def test_a_row_is_what_the_command_reports(
 
 @pytest.mark.slow
 def test_what_has_no_schedule_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compare", str(MODEL), "--ram=9600", "--split=off"]
+    words = ["compare", str(MODEL), "--ram=9600"]
     assert main([*words, "--strategies=auto,keep-all"]) == 0
     table = capsys.readouterr().out
     assert "keep-all" in table and "infeasible" in table
@@ -122,7 +121,7 @@ def test_a_worker_that_is_killed_loses_nothing(
 ) -> None:
     pytest.importorskip("distributed", reason="Dask is optional: pip install 'poetc[sweep]'")
     words = ["pareto", str(MODEL), "--budgets=8KB,9KB,11KB", "-q"]
-    words += ["--strategies=dtr,capuchin", "--split=off"]
+    words += ["--strategies=dtr,capuchin"]
     alone = rows_of(capsys, *words, "--workers=1")
     address = tmp_path / "scheduler.json"
     dask = [sys.executable, "-m", "dask"]

@@ -24,7 +24,6 @@ MLP = MODELS / "gesture_mlp.mlir"
 PROGRAMS = {
     "ram": (MLP, ()),
     "storage": (MLP, ("--params=storage",)),
-    "parts": (MLP, ("--params=storage", "--split=1:4,3:2")),
     "caller": (MLP, ("--io=caller",)),
     "plan": (MLP, ("--executor=plan",)),
     "named": (MLP, ("--name=gesture",)),
@@ -62,8 +61,6 @@ def test_it_says_what_the_c_says(program: str, tmp_path: Path) -> None:
             assert bool(pointer(i)) == (place.where == "arena")
             key = f"{own}_PAGE_OFFSET" if place.where == "storage" else f"{own}_OFFSET"
             assert str(place.offset) == defines.get(key, "None")
-            parts = [defines[f"{own}_SHARD{k}_PAGE_OFFSET"] for k in range(len(place.part_offsets))]
-            assert [str(offset) for offset in place.part_offsets] == parts
     for i, place in enumerate(found.arguments):
         assert place.parameter == bool(getattr(library, f"{name}_argument_is_parameter")(i))
     # One argument each, of the same shape and in the same place.
@@ -72,13 +69,13 @@ def test_it_says_what_the_c_says(program: str, tmp_path: Path) -> None:
     for result, argument in updated:
         old, new = found.arguments[argument], found.results[result]
         assert old.parameter
-        for field in ("shape", "dtype", "where", "offset", "part_offsets"):
+        for field in ("shape", "dtype", "where", "offset"):
             assert getattr(old, field) == getattr(new, field), field
     if found.image is not None:
         layout = read_layout(out / found.image)
         stored = [i for i, place in enumerate(found.arguments) if place.where == "storage"]
-        assert sorted(p.argument for p in layout.parameters) == stored
-        for parameter in layout.parameters:
+        assert sorted(p.argument for p in layout.tensors) == stored
+        for parameter in layout.tensors:
             place = found.arguments[parameter.argument]
             assert (place.name, place.shape, place.dtype) == (
                 parameter.name,

@@ -74,7 +74,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "no such file": (f"no{FILE}",),
     "no such device": (FILE, f"--device=d{FILE}"),
     "no such pass": (FILE, f"--passes=p{FILE}"),
-    "no such parameter": (FILE, f"--split={FILE}:2"),
+    "no such parameter": (FILE, f"--train={FILE}"),
     "no such option": (FILE, f"--{NASTY}"),
     "program": (FILE, "--emit=c", "-o", f"out{FILE}", *STORED),
     "pack": ("pack", f"out{FILE}", f"{FILE}.npz", "-o", f"{FILE}.bin"),

@@ -20,7 +20,7 @@ LEAST_BYTES, MOST_BYTES = 584, 6920
 def energy_nj(ram_bytes: int) -> float:
     """What a step takes in that much RAM, of which 8 bytes are no arena. The search ends by a
     proof, long before its limit of work."""
-    given: dict[str, str | int] = {"split": "off", "stop": "work", "stack": 4, "static": 4}
+    given: dict[str, str | int] = {"stop": "work", "stack": 4, "static": 4}
     options = options_of(Given.of(given | {"ram": ram_bytes}), lambda warning: None)
     found = compile_step(parse_module(ADAM, "adam"), "adam", options).brief
     assert found.energy_nj is not None and found.ram.total_bytes <= ram_bytes

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outcomes import must_reach, reached
+from random_steps import Program, programs
 from test_alternatives import ADAM
-from test_split import Program, programs
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
@@ -258,7 +258,7 @@ def needed_bytes(problem: Problem, operation: Operation, variant: Variant) -> in
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [["--split=off"], ["--split=off", "--block=68"], ["--split=off", "--deadline=1.01x"]],
+    [[], ["--block=68"], ["--deadline=1.01x"]],
     ids=" ".join,
 )
 def test_what_messages_say_is_enough(
@@ -276,7 +276,7 @@ def test_what_messages_say_is_enough(
 
 
 def run(capsys: pytest.CaptureFixture[str], path: str, *words: str) -> tuple[int, Any]:
-    code = main([path, "--split=off", "--stack=4", "--static=4", "--json", *words])
+    code = main([path, "--stack=4", "--static=4", "--json", *words])
     found, _ = json.JSONDecoder().raw_decode(capsys.readouterr().err)
     return code, found.get("diagnosis", found)
 
@@ -350,7 +350,7 @@ def test_sizes_of_blocks_that_there_was_no_time_for_prove_nothing(
 
 
 def compiled(**given: str) -> ScheduleReport:
-    options = options_of(Given.of({"split": "off", **given}), lambda _: None)
+    options = options_of(Given.of({**given}), lambda _: None)
     step = parse_module(Path(GESTURE).read_text(), GESTURE)
     report = compile_step(step, GESTURE, options).compiled.report
     assert report is not None

@@ -322,7 +322,7 @@ def test_kernels_in_tiles() -> None:
     """The bus is in use while slices move, as the checker has it; they are read where an operand is
     on storage, and written where a result is."""
     path = MODELS / "gesture_mlp.mlir"
-    asked = {"device": "nrf52840", "ram": "3KB", "split": "off"}
+    asked = {"device": "nrf52840", "ram": "3KB"}
     given = Given(asked | {"stop": "work", "time_limit": "30"})
     options = options_of(given, warn=lambda message: None)
     graph = compile_step(

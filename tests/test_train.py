@@ -15,8 +15,8 @@ from poetc.frontends.jax import export
 from poetc.interpreter import run_func
 from poetc.ir.aliasing import updates_of
 from poetc.ir.text import make_context, parse_module
-from poetc.passes.stablehlo_split import main_of, names_for_splits
-from poetc.passes.stablehlo_train import StableHLOTrainPass
+from poetc.passes.stablehlo_to_poet import argument_names
+from poetc.passes.stablehlo_train import StableHLOTrainPass, main_of
 from poetc.patterns import chosen
 from poetc.pipeline import simplify_passes
 
@@ -37,7 +37,8 @@ def results(
     function = main_of(module)
     outputs = run_func(module, load_arrays(path.with_suffix(".npz"))[0])
     count = len(list(function.body.block.ops))
-    return names_for_splits(function), outputs, updates_of(function), count
+    names = [name or f"arg{i}" for i, name in enumerate(argument_names(function))]
+    return names, outputs, updates_of(function), count
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_faults(with_adam: Path, only: str, said: str) -> None:
 
 @pytest.mark.slow
 def test_biases_take_less_ram_than_all(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """And a budget that all would not fit into, where parameters could be split, too."""
+    """And a budget that all would not fit into."""
     path = str(MODELS / "gesture_mlp.mlir")
     command = [path, "--ram=2500B", "--emit=c", "-o", str(tmp_path / "out")]
     assert main([*command, "--params=ram", "--train=*['b']"]) == 0, capsys.readouterr().err

@@ -72,9 +72,9 @@ def test_a_library_from_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_parameters_in_parts_are_packed_and_unpacked(tmp_path: Path) -> None:
-    """All the way with parameters on storage, the largest of them in two parts."""
-    words = ("--params=storage", "--split=1:2", "--ram=8KB", "--time-limit=20")
+def test_parameters_on_storage_are_packed_and_unpacked(tmp_path: Path) -> None:
+    """All the way with parameters on storage."""
+    words = ("--params=storage", "--ram=8KB", "--time-limit=20")
     library, image, after = (str(tmp_path / name) for name in ("m.so", "m.bin", "after.npz"))
     assert command(*words, "-o", library) == 0
     described = str(tmp_path / "m_image.json")

@@ -62,7 +62,7 @@ def scheduled(model: Model, ram_bytes: int | None, **changes) -> ModuleOp:
 
 def within(name: str, ram_bytes: int | None) -> ModuleOp:
     """A model as the command line schedules it in so many bytes of arena, quickly: parameters in
-    RAM where there is room, else on storage, and in shards where it does not fit otherwise."""
+    RAM where there is room, else on storage."""
     options = Options(load_device(DEVICE), DEVICE, ram_bytes, time_limit_s=20.0, gap=0.5)
     return schedule_module(make_context(), read_model(name), options).module
 
@@ -117,7 +117,7 @@ def fresh_store(module: ModuleOp, arguments: Sequence[np.ndarray]) -> MemoryStor
     layout = layout_of(graph)
     content = bytes([FILL]) * (graph.storage_bytes or 0)
     if layout is not None:
-        named = {f"arg{p.argument}": arguments[p.argument] for p in layout.parameters}
+        named = {f"arg{p.argument}": arguments[p.argument] for p in layout.tensors}
         image = pack(layout, named)
         content = image[: layout.parameters_end] + content[layout.parameters_end :]
     return MemoryStore(content)
@@ -148,7 +148,7 @@ class Run:
         stored: dict[int, np.ndarray] = {}
         if self.layout is not None:
             _, arrays = unpack(self.layout, self.store.data)
-            stored = {p.argument: a for p, a in zip(self.layout.parameters, arrays, strict=True)}
+            stored = {p.argument: a for p, a in zip(self.layout.tensors, arrays, strict=True)}
         return [
             self.step.read(i) if place.where != "storage" else stored[place.updates or 0]
             for i, place in enumerate(self.step.program.results)

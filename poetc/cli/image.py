@@ -55,7 +55,7 @@ def run(command: str, arguments: argparse.Namespace) -> int:
         done += "saved" if sequence is None else f"sequence {sequence}"
     if not arguments.quiet:
         values = sum(tensor.bytes for tensor in program.layout.tensors)
-        count = len(program.layout.parameters)
+        count = len(program.layout.tensors)
         say(f"{done}, {count} parameters, {format_bytes(values)}")
     return 0
 

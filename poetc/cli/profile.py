@@ -50,11 +50,6 @@ def build_parser() -> Parser:
                 help="arguments of a step, named arg0, arg1, ...; kernels are measured on values "
                 "like those that they get then (default: random ones)",
             ),
-            replace(
-                OPTIONS["split"],
-                metavar="NAME:K,...",
-                help="parameters in shards, as poetc --split has them",
-            ),
             *(OPTIONS[name] for name in STEP),
         ]
     )
@@ -150,17 +145,12 @@ def _kernels_of(arguments: argparse.Namespace, board: str, cpu: str) -> tuple[En
     from poetc.costmodel.profile import device_name
     from poetc.ir.text import make_context, read_module
     from poetc.profile import entries_of
-    from poetc.splits import parse_splits
 
     name, data = read(arguments.input)
-    if arguments.split in ("off", "auto"):
-        raise InputError(f"--split={arguments.split}: name parameters and their number of shards")
-    splits = () if arguments.split is None else parse_splits(arguments.split)
     step = {name: OPTIONS[name].value(getattr(arguments, name)) for name in STEP}
     return entries_of(
         make_context(),
         read_module(data, name),
-        splits,
         arguments.data,
         device_name=device_name(board, cpu),
         arrange=arranges(load_board(board)),

@@ -37,7 +37,6 @@ ASKED = (
     "frozen",
     "train",
     "pages",
-    "split",
     "stream",
     "block",
     "io",

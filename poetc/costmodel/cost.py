@@ -30,7 +30,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from poetc.costmodel.device import Cycles, Device, Storage, load_core
+from poetc.costmodel.device import Cycles, Device, Storage
 from poetc.costmodel.profile import content_bytes
 from poetc.errors import InputError
 
@@ -144,21 +144,6 @@ def roofline_cost(flops: int, moved_bytes: int, device: Device) -> Cost:
     slower = max(halves_s, key=lambda key: halves_s[key])
     power_w = {"active_power_w": device.active_power_w}
     return _cost(device, {slower: halves_s[slower]}, power_w)
-
-
-def least_cost(flops: int, device: Device) -> Cost:
-    """No more than any kernel costs that does so many float operations, whatever else it does: what
-    is proven of kernels that are not there yet goes by it. Nothing, where a profile has costs."""
-    if device.profile is not None:
-        return Cost(0, 0)
-    time_s = _seconds(flops, device.flops_per_s)
-    if (cycles := device.cycles) is not None:
-        # Operations inside functions count as those of the first kind.
-        lanes = load_core(device.core).vector_floats if device.core else 1
-        least = min(cycles.flop, cycles.chained / lanes, cycles.compare, cycles.divide)
-        time_s = _seconds(flops * least, device.clock_hz)
-    time_ns = min(time_s * 1e9, MAX_COST)
-    return Cost(int(time_ns), int(time_ns * device.active_power_w))
 
 
 def pagein_cost(size_bytes: int, device: Device) -> Cost:

@@ -1,6 +1,6 @@
 """The kernels of one compilation.
 
-A step is made more than once: with kernels whole, with kernels in tiles, with parameters in shards.
+A step is made more than once: with kernels whole, and with kernels in tiles.
 Most of its kernels are the same each time; they are lowered, and their loops arranged, once.
 """
 

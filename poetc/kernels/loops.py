@@ -16,7 +16,6 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from poetc.ir import stablehlo
 from poetc.ir.index import ZERO, Index, Var
 from poetc.ir.stablehlo import shape_of
-from poetc.ir.stablehlo.contraction import Contraction
 from poetc.ir.stablehlo.indexing import Gather
 from poetc.ir.stablehlo.windows import SelectAndScatter
 from poetc.kernels.plan import Plan
@@ -166,8 +165,6 @@ class _Walk:
             source = [description.source_index(i, t) for i, t in enumerate(positions)]
             if all(t == ZERO for t in positions):
                 self._want(source, True)
-        if isinstance(description, Contraction) and description.start is not None:
-            self._element(*description.start)
         for operand, read in description.reads(positions):
             self._element(operand, read)
 

@@ -79,8 +79,7 @@ class Reductions(Nests):
 
     def _contract(self, op: stablehlo.ContractionOp, description: Contraction) -> Val:
         """A sum of products, in the type that sums are made in."""
-        type, start = element_type_of(op.result), description.start
-        init = self.b.constant(0, type) if start is None else self.element(*start)
+        type = element_type_of(op.result)
         summed = computed_type(type)
 
         def leaf(positions: Indices, accs: Sequence[Val]) -> Sequence[Val]:
@@ -91,7 +90,7 @@ class Reductions(Nests):
             term = stablehlo.MultiplyOp.scalar(self.b, *factors)
             return [stablehlo.AddOp.scalar(self.b, accs[0], term)]
 
-        init = converted(self.b, init, summed)
+        init = self.b.constant(0, summed)
         total = self.fold(description.axes, [init], leaf, blocks=op.blocks, sums=[True])
         return converted(self.b, total[0], type)
 

@@ -24,8 +24,8 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import read_for_results, updates_of
 from poetc.ir.locations import source_location
 from poetc.options import default
-from poetc.passes.stablehlo_split import main_of
 from poetc.passes.stablehlo_to_poet import frozen_arguments
+from poetc.passes.stablehlo_train import main_of
 
 TYPES: dict[str, Attribute] = {"f16": f16, "bf16": bf16}
 

@@ -45,7 +45,7 @@ from poetc.errors import InputError, collected
 from poetc.ir.aliasing import aliasing_faults, updates_of
 from poetc.ir.calls import public_functions
 from poetc.ir.locations import source_location
-from poetc.ir.poet import IO_PLACES, SHARD, STORED, ComputeOp, GraphOp, ReturnOp, YieldOp
+from poetc.ir.poet import IO_PLACES, STORED, ComputeOp, GraphOp, ReturnOp, YieldOp
 from poetc.ir.stablehlo import (
     ConstantOp,
     ElementwiseOp,
@@ -396,8 +396,6 @@ class _Converter:
             attributes["poet.role"] = StringAttr("frozen")
         if name is not None:
             attributes[NAME] = StringAttr(name)
-        if SHARD in given:
-            attributes[SHARD] = given[SHARD]
         return attributes
 
 
@@ -489,8 +487,7 @@ def frozen_arguments(main: FuncOp, asked: str) -> frozenset[int]:
     ]
     if problems:
         raise collected([InputError(problem, source_location(main)) for problem in problems])
-    in_shards = {i for i, given in enumerate(attributes) if SHARD in given}
-    return frozenset((unchanged | wanted.keys()) - in_shards)
+    return frozenset(unchanged | wanted.keys())
 
 
 def argument_names(main: FuncOp) -> list[str | None]:

@@ -11,7 +11,7 @@ Parameters are what results other than new values depend on: the weights that th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -25,9 +25,19 @@ from poetc.ir import stablehlo as hlo
 from poetc.ir.aliasing import read_for_results, updates_of
 from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
-from poetc.passes.stablehlo_split import main_of, names_for_splits, region_of
+from poetc.passes.stablehlo_to_poet import argument_names
 from poetc.patterns import chosen
 from poetc.simplify.driver import remove_dead
+
+
+def main_of(module: ModuleOp) -> FuncOp:
+    """`@main` of a simplified module. Raises InputError where there is none of one block."""
+    mains = [op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"]
+    if len(mains) != 1 or len(mains[0].body.blocks) != 1:
+        raise InputError(
+            "there must be one function @main, of one block: stablehlo-simplify makes it"
+        )
+    return mains[0]
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ class _Trainer:
 
     def _trained(self, wanted: Sequence[Trained]) -> dict[int, tuple[int, int, int] | None]:
         """The parameters that are trained. Raises InputError that lists all that is wrong."""
-        names = names_for_splits(self.main)
+        names = [name or f"arg{i}" for i, name in enumerate(argument_names(self.main))]
         trained: dict[int, tuple[int, int, int] | None] = {}
         problems: list[str] = []
         for each in wanted:
@@ -134,7 +144,7 @@ class _Trainer:
     def _train_part(self, index: int, part: tuple[int, int, int]) -> None:
         axis, start, stop = part
         old, k = self.arguments[index], self.updates[index]
-        new = _Slicer(self.last, region_of(self.main, {k})).slice(
+        new = _Slicer(self.last, _region_of(self.main, {k})).slice(
             self.returned[k], axis, start, stop - start
         )
         size = hlo.shape_of(old)[axis]
@@ -188,3 +198,21 @@ class _Slicer:
         assert block is not None
         block.insert_op_before(op, self.at)
         return op.result
+
+
+def _region_of(main: FuncOp, wanted: Collection[int]) -> set[SSAValue]:
+    """Values that nothing but the results `wanted` is computed from."""
+    region: set[SSAValue] = set()
+    last = main.body.block.last_op
+    for op in reversed(list(main.body.block.ops)):
+        for result in op.results:
+            uses = list(result.uses)
+            inside = all(
+                use.index in wanted
+                if use.operation is last
+                else region.issuperset(use.operation.results)
+                for use in uses
+            )
+            if uses and inside:
+                region.add(result)
+    return region

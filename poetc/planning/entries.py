@@ -140,17 +140,10 @@ def _share_image(graph: GraphOp, step: GraphOp, parameters: Mapping[int, int]) -
     for i, j in parameters.items():
         if not step.is_stored(j):
             continue
-        mine, theirs = graph.shards(i), step.shards(j)
-        types = [[g.arguments[k].type for k in ks] for g, ks in ((graph, mine), (step, theirs))]
-        if types[0] != types[1]:
-            raise InputError(
-                f"parameter {step.param_name(j)} is in other pages in an entry than in the step"
-            )
-        for a, b in zip(mine, theirs, strict=True):
-            offset = step.offset(b)
-            assert offset is not None
-            graph.set_arg_attr(a, "poet.offset", IntegerAttr(offset, i64))
-            graph.set_arg_attr(a, BANKED, UnitAttr() if is_banked(step, b) else None)
+        offset = step.offset(j)
+        assert offset is not None
+        graph.set_arg_attr(i, "poet.offset", IntegerAttr(offset, i64))
+        graph.set_arg_attr(i, BANKED, UnitAttr() if is_banked(step, j) else None)
     # Pages of the entry itself are behind the image, as those of the step are.
     further = shared.pages_start - own.pages_start
     for op in graph.block.ops:

@@ -47,7 +47,7 @@ class _Way:
         energy_nj = None if self.report is None else self.report.use.energy_nj
         bound_nj = None if math.isinf(self.bound_nj) else int(self.bound_nj)
         tiles = self.view.make_stream is not None
-        return Tried(self.params, "", energy_nj, bound_nj, self.searched, tiles)
+        return Tried(self.params, energy_nj, bound_nj, self.searched, tiles)
 
 
 def choose(
@@ -87,7 +87,7 @@ def choose(
             progress,
             unlimited,
             end_s,
-            options.patience / (1 + len(others)),
+            1 / (1 + len(others)),
             min(others, default=math.inf),
         )
         try:

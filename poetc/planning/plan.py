@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
 
 from poetc.costmodel.predict import predicted_time_ns
 from poetc.diagnosis import Reason
-from poetc.errors import InfeasibleError, InputError, TimeLimitError, UnscheduledError
+from poetc.errors import InfeasibleError, TimeLimitError, UnscheduledError
 from poetc.ir.graph import GraphView, view_scheduled, write_schedule
 from poetc.ir.poet import GraphOp
 from poetc.ir.transfers import join_transfers, split_transfers
@@ -49,7 +49,7 @@ def plan_graph(
     InfeasibleError when that is proven, and TimeLimitError when no schedule whose arena fits was
     found in time.
     """
-    options = _checked(graph, options)
+    _check(graph, options)
     if options.clock is None:
         options = replace(options, clock=options.new_clock())
     view, report = _plan_in_time(graph, options, progress)
@@ -86,19 +86,12 @@ def schedule_and_plan(
     return report
 
 
-def _checked(graph: GraphOp, options: ScheduleOptions) -> ScheduleOptions:
-    """The options with the only place for parameters in shards, which is storage.
-
-    Raises InputError where they are to be in RAM and as `check_search` does, and InfeasibleError
-    where nothing is left for tensors.
-    """
-    if graph.has_shards and (options.params == "ram" or options.ram_scope != "all"):
-        limits = "params=ram" if options.params == "ram" else f"ram-scope={options.ram_scope}"
-        raise InputError(f"parameters in shards are on storage; they cannot go with {limits}")
+def _check(graph: GraphOp, options: ScheduleOptions) -> None:
+    """Raises InputError as `check_search` does, and InfeasibleError where nothing is left for
+    tensors."""
     check_search(options)
     if options.arena_bytes is not None and options.arena_bytes <= 0 < options.budget.reserved_bytes:
         raise InfeasibleError(replace(diagnosis(graph, options, Reason.RESERVED), proven=True))
-    return replace(options, params="storage") if graph.has_shards else options
 
 
 def _plan_in_time(

@@ -41,11 +41,10 @@ class ScheduleOptions(SearchOptions):
     A `budget` without a limit means the program order with frees. `deadline_ns` bounds the
     makespan. Without a `device` there is no auxiliary storage. `gap` is the optimality gap to
     stop at, relative to the energy. `params` is "ram", "storage", or "auto": where that takes less
-    energy within the limits; parameters in shards are on storage whatever it says. `patience` is
-    the share of the time limit after which a search without any schedule ends. The `clock` counts
-    the work of all searches; without one each call has its own. Where the budget has a block of a
-    page, kernels may run in tiles; what is found out of them is kept in `known_tiles`. Pages are
-    in blocks if any does, or, with `in_blocks`, in any case.
+    energy within the limits. The `clock` counts the work of all searches; without one each call has
+    its own. Where the budget has a block of a page, kernels may run in tiles; what is found out of
+    them is kept in `known_tiles`. Pages are in blocks if any does, or, with `in_blocks`, in any
+    case.
     """
 
     budget: Budget = NO_LIMIT
@@ -53,7 +52,6 @@ class ScheduleOptions(SearchOptions):
     device: Device | None = None
     align: int = ALIGN_BYTES
     params: str = "ram"
-    patience: float = 1.0
     in_blocks: bool = False
     clock: Clock | None = field(default=None, compare=False)
     known_tiles: KnownTiles | None = field(default=None, compare=False)

@@ -147,7 +147,6 @@ def _attribute(tried: Tried) -> DictionaryAttr:
     return DictionaryAttr(
         {
             "params": StringAttr(tried.params),
-            "splits": StringAttr(tried.splits),
             "searched": IntegerAttr.from_bool(tried.searched),
             **({"tiles": IntegerAttr.from_bool(True)} if tried.tiles else {}),
             **{name: IntegerAttr(n, i64) for name, n in numbers.items() if n is not None},

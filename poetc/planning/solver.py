@@ -242,7 +242,7 @@ def restrictions(graph: GraphOp, options: ScheduleOptions) -> tuple[str, ...]:
     given = [f"--strategy={options.strategy}"] if options.strategy != "auto" else []
     given += ["--paging=off"] if not options.paging else []
     given += ["--remat=off"] if not options.remat else []
-    if options.params != "auto" and has_storage and has_params and not graph.has_shards:
+    if options.params != "auto" and has_storage and has_params:
         given.append(f"--params={options.params}")
     if device is not None and not has_storage and options.paging:
         given.append(device.why_no_storage())

@@ -62,10 +62,7 @@ def expected_stack(
     def most_transfers(problem: Problem) -> Sequence[Step]:
         return _with_most_transfers(problem, limited and options.paging)
 
-    measured: list[StackUse] = []
-    if not any(graph.has_shards for graph in graphs(module)):
-        # Parameters in shards are never in RAM from step to step.
-        measured.append(measure(asked, lambda problem: solve(problem, strategy="keep-all").steps))
+    measured = [measure(asked, lambda problem: solve(problem, strategy="keep-all").steps)]
     if store:
         try:
             measured.append(measure(replace(asked, params="storage"), most_transfers))

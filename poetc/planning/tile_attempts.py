@@ -12,7 +12,6 @@ from poetc.errors import InputError, UnscheduledError
 from poetc.planning.attempts import Attempts, Found
 from poetc.planning.pairs import pairs, pays
 from poetc.planning.solver import diagnosis
-from poetc.planning.split_source import spend_building
 from poetc.planning.tiles import Step, Tiles, least_ram_in_tiles, unproven
 from poetc.planning.unscheduled import remedies
 
@@ -69,7 +68,7 @@ class TileAttempts:
                 if not self._is_open(size):
                     continue
                 if step is None or (size != sizes[0] and not self.all.left_s):
-                    unsearched = Tried("storage", "", None, self.least_nj, False, tiles=True)
+                    unsearched = Tried("storage", None, self.least_nj, False, tiles=True)
                     self.found.setdefault(size, unsearched)
                     asked = diagnosis(self.whole.graph, self.all.asked)
                     self.failures.setdefault(size, unproven(self.failure or asked))
@@ -110,7 +109,7 @@ class TileAttempts:
         copy, and no work, but for the first time."""
         step = self.tiles.build(pairs)
         if not self.tiles.known[pairs].kernels:
-            spend_building(step.module, self.all.asked, BUILD)
+            self.all.clock.work += BUILD * sum(1 for _ in step.module.walk())
         return step
 
     def _in_pairs(self, step: Step, size: int, others: int) -> bool:
@@ -145,7 +144,7 @@ class TileAttempts:
             if not found.proven:
                 found = replace(found, remedies=remedies(step.asked, limit_s))
             bound_nj = None if found.proven else self.least_nj
-            tried = Tried("storage", "", None, bound_nj, True, tiles=True)
+            tried = Tried("storage", None, bound_nj, True, tiles=True)
             self.failures[size] = found
         else:
             if report is None:

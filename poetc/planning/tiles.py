@@ -126,7 +126,6 @@ def beside_tiles(
 ) -> Diagnosis:
     """`failure` of whole kernels with what is known of kernels in tiles, whose search has `found`
     that (None: there was none). What holds at the ends of the step holds for them, too."""
-    splits = failure.splits
     needs_ram = failure.reason is Reason.RAM and failure.is_proof
     if tiles.refused and needs_ram:
         words = f"kernels were not run in tiles ({tiles.refused})"
@@ -137,12 +136,12 @@ def beside_tiles(
     if tiles.refused or found is None or failure.reason is Reason.RESERVED:
         return failure
     if failure.reason is Reason.RAM:
-        failure = replace(failure, whole=("kernels", *failure.whole))
+        failure = replace(failure, whole=True)
     if found.reason is Reason.RESERVED:
         block = format_bytes(dict(found.reserved)[BLOCK])
         return replace(failure, tiles=f"{BLOCK}, {block}, leaves nothing for kernels in tiles")
     late = failure.is_about_time and found.is_about_time
-    if found.proven and (late or (splits is not None and splits.ends_bytes is not None)):
+    if found.proven and late:
         return failure
     if not failure.proven or not needs_ram or failure.needed_bytes is None:
         words = "there is no schedule" if found.proven else "no schedule was found"
@@ -155,7 +154,6 @@ def beside_tiles(
         subject=failure.subject,
         restrictions=failure.restrictions,
         tried=failure.tried,
-        splits=splits,
         tiles=failure.needed_words(),
     )
 

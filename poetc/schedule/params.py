@@ -225,7 +225,7 @@ class SearchParams:
     last_s: float = 0.3
     machine_work: float = 10.0
     """Most work for all states, where no schedule in the given order meets a deadline, and its
-    share where others, with parameters in shards, want the time."""
+    share where others, with kernels in tiles, want the time."""
     machine_share: float = 0.05
     exact_most: int = 2_000
     """Optional slots up to which exact models are tried for a message."""

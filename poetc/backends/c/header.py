@@ -285,8 +285,6 @@ def _tensor(
         role += ", on storage"
     if place.of_caller:
         role += ", the caller's"
-    if place.part_offsets:
-        role += f", in {len(place.part_offsets)} shards"
     shape = "x".join(map(str, place.shape)) or "scalar"
     prefix = f"{program.macro}_{kind}{i}"
     type_ = element_c_type(place.type.element_type)
@@ -295,6 +293,5 @@ def _tensor(
     published = program.published_offset(place)
     sizes = [] if number is None else [(number, i)]
     sizes += [] if published is None else [(offset, published)]
-    sizes += [(f"{prefix}_SHARD{k}_PAGE_OFFSET", at) for k, at in enumerate(place.part_offsets)]
     sizes.append((f"{prefix}_BYTES", place.bytes))
     return comment + "\n" + defines(sizes).rstrip()

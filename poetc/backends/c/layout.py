@@ -5,7 +5,7 @@ All sizes and offsets are in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import TensorType
@@ -40,8 +40,7 @@ class TensorPlace:
     buffer of the caller, whose offset is 0. `frozen` is an argument that is never written, and the
     result that is this argument; the latter is in no buffer of its own.
 
-    `updates` is, for a result, the parameter it replaces. A parameter in several parts, or its new
-    value, is one place; `part_offsets` are those of the pages of its parts, in order.
+    `updates` is, for a result, the parameter it replaces.
     """
 
     name: str
@@ -52,7 +51,6 @@ class TensorPlace:
     on_storage: bool = False
     of_caller: bool = False
     frozen: bool = False
-    part_offsets: tuple[int, ...] = ()
 
     @property
     def in_arena(self) -> bool:
@@ -111,7 +109,7 @@ def arena_offset(value: SSAValue) -> int:
 def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
     """The arguments, where the caller writes them before a step, or as pages.
 
-    Raises InputError for an input on storage, and for a parameter in shards in RAM.
+    Raises InputError for an input on storage.
     """
     places: list[TensorPlace] = []
     callers = caller_names(graph)
@@ -122,28 +120,7 @@ def argument_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
         if place.on_storage and not place.is_param:
             raise InputError(f"input {place.name} is on storage; only parameters can be")
         places.append(place)
-    return tuple(
-        _joined(graph, i, [places[k] for k in graph.shards(i)], graph.param_name(i))
-        for i, place in enumerate(places)
-        if graph.is_first(i)
-    )
-
-
-def _joined(graph: GraphOp, i: int, places: Sequence[TensorPlace], name: str) -> TensorPlace:
-    """One place for all parts of argument `i`, or of its new value."""
-    part = graph.shard(i)
-    if part is None:
-        return places[0]
-    if not all(place.on_storage for place in places):
-        raise InputError(
-            f"parameter {name} is in shards, so it must be on storage: --params=storage"
-        )
-    shape = list(places[0].shape)
-    shape[part.axis] = sum(place.shape[part.axis] for place in places)
-    type_ = TensorType(places[0].type.element_type, shape)
-    return replace(
-        places[0], name=name, type=type_, part_offsets=tuple(place.offset for place in places)
-    )
+    return tuple(places)
 
 
 def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
@@ -177,15 +154,7 @@ def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
                 f"{graph.offset(argument)} of {where} but ends it at {place.offset}"
             )
         places.append(place)
-    joined: list[TensorPlace] = []
-    for i, place in enumerate(places):
-        argument = place.updates
-        if argument is None:
-            joined.append(place)
-        elif graph.is_first(argument):
-            parts = [p for k in graph.shards(argument) for p in places if p.updates == k]
-            joined.append(_joined(graph, argument, parts, graph.result_name(i)))
-    return tuple(joined)
+    return tuple(places)
 
 
 def caller_names(graph: GraphOp) -> dict[SSAValue, str]:

@@ -167,7 +167,7 @@ class Program:
     def published_offset(self, place: TensorPlace) -> int | None:
         """The offset of an argument or result that others may rely on, if it has one."""
         unknown = place.of_caller or place.frozen or (place.in_arena and not self.fixed_places)
-        return None if unknown or place.part_offsets else place.offset
+        return None if unknown else place.offset
 
     def tensors(self) -> ProgramTensors:
         """Arguments, results and sizes as data."""
@@ -192,7 +192,6 @@ class Program:
             place.bytes,
             _where(place),
             self.published_offset(place),
-            place.part_offsets,
             place.is_param,
             place.updates,
         )

@@ -44,7 +44,7 @@ def step_files(program: Program, step: StepData) -> StepFiles:
         if not place.on_storage and i not in program.frozen
     }
     if image is not None:
-        arguments = [step.arguments[parameter.argument] for parameter in image.parameters]
+        arguments = [step.arguments[tensor.argument] for tensor in image.tensors]
         data[f"{DIRECTORY}/{IMAGE}"] = pack(image, arguments)
     sources: dict[str, str] = {}
     if step.results:
@@ -103,24 +103,23 @@ def _pieces(program: Program, step: StepData, k: int, at_least: float) -> Iterat
         yield _Piece(k, expected, scale(expected, at_least))
         return
     assert program.image is not None
-    (parameter,) = (p for p in program.image.parameters if p.argument == place.updates)
-    if not any(tensor.updated for tensor in parameter.tensors):
+    (tensor,) = (t for t in program.image.tensors if t.argument == place.updates)
+    if not tensor.updated:
         # With --train the file may have what the whole step makes of it.
-        expected = step.arguments[parameter.argument]
+        expected = step.arguments[tensor.argument]
     relative_to = scale(expected, at_least)
-    for tensor, part in zip(parameter.tensors, parameter.split(expected), strict=True):
-        page = page_offset(program.image, tensor, _SEQUENCE)
-        content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
-        for number, (begin, end) in enumerate(block_ranges(tensor.bytes, tensor.block_bytes)):
-            block = content[begin:end]
-            # An element that is in two blocks is a whole number, of which all bytes are to be so.
-            whole = begin % part.itemsize == end % part.itemsize == 0
-            yield _Piece(
-                k,
-                block.view(part.dtype) if whole else block,
-                relative_to,
-                page + begin + number * PAGE_TRAILER_BYTES,
-            )
+    page = page_offset(program.image, tensor, _SEQUENCE)
+    content = np.ascontiguousarray(expected).reshape(-1).view(np.uint8)
+    for number, (begin, end) in enumerate(block_ranges(tensor.bytes, tensor.block_bytes)):
+        block = content[begin:end]
+        # An element that is in two blocks is a whole number, of which all bytes are to be so.
+        whole = begin % expected.itemsize == end % expected.itemsize == 0
+        yield _Piece(
+            k,
+            block.view(expected.dtype) if whole else block,
+            relative_to,
+            page + begin + number * PAGE_TRAILER_BYTES,
+        )
 
 
 def _header(pieces: list[_Piece], image: ImageLayout | None) -> str:

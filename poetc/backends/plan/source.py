@@ -28,7 +28,7 @@ from poetc.backends.c.streams import (
     slots_begin,
     slots_end,
 )
-from poetc.backends.c.text import c_comment, c_identifier, defines, local_table, unique, wrapped
+from poetc.backends.c.text import c_comment, c_identifier, defines, unique, wrapped
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
 from poetc.backends.plan.table import (
@@ -215,19 +215,8 @@ static void *made(const poetc_operation *operation, uint32_t i)
         ]
 
     def lookup(self, kind: str, places: Sequence[TensorPlace]) -> list[str]:
-        """By the number of the tensor in the graph, where parameters may be in shards."""
-        graph = self.graph
-        arguments = range(len(graph.arguments))
-        numbers = [i for i in arguments if graph.is_first(i)]
-        if kind == "result":
-            updated = {k: i for i in arguments if (k := graph.updates(i)) is not None}
-            results = range(len(self.numbered.table.results))
-            numbers = [k for k in results if k not in updated or graph.is_first(updated[k])]
-        assert len(numbers) == len(places)
-        return [
-            *local_table("uint16_t", "number", [str(number) for number in numbers]),
-            f"    return poetc_plan_{kind}(ready(), number[i]);",
-        ]
+        """By the number of the tensor in the graph."""
+        return [f"    return poetc_plan_{kind}(ready(), i);"]
 
     def _adapters(self) -> list[str]:
         """For each kernel, a function that finds its buffers."""

@@ -16,11 +16,9 @@ from poetc.ir.poet.attributes import (
     BANKED,
     IO_PLACES,
     NO_OFFSET,
-    SHARD,
     STORED,
     CostAttr,
     PageType,
-    Shard,
     TransferType,
 )
 from poetc.ir.poet.compute import ComputeOp, RunOp, YieldOp, content

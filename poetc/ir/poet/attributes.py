@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import I64, IntegerAttr, TensorType, i64
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -28,22 +28,6 @@ BANKED = "poet.banked"
 ROLES = ("input", "param", "frozen")
 """The roles of a graph argument: given anew for each step, kept from step to step, or never
 written. A frozen one is read where it is, such as in flash, and takes no RAM."""
-
-SHARD = "poet.shard"
-"""Attribute of an argument that is a shard of a parameter: see `Shard`."""
-
-
-class Shard(NamedTuple):
-    """The shard of a parameter that an argument is: a slice along `axis` from `start` on. The first
-    shard has the number of the parameter, which is `argument` of all of them."""
-
-    argument: int
-    axis: int
-    start: int
-
-    @property
-    def attribute(self) -> DenseArrayBase[I64]:
-        return DenseArrayBase.from_list(i64, self)
 
 
 def verify_static_tensor(type: Attribute, what: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DenseArrayBase,
     DictionaryAttr,
     FunctionType,
     IntegerAttr,
@@ -36,11 +35,9 @@ from poetc.ir.poet.attributes import (
     IO_PLACES,
     NO_OFFSET,
     ROLES,
-    SHARD,
     STORED,
     InGraph,
     PageType,
-    Shard,
     int_or_none,
     type_list,
     verify_offset,
@@ -63,7 +60,6 @@ class GraphOp(IRDLOperation):
     `poet.stored`: it is on auxiliary storage, wherever others are; `poet.banked`: in two banks;
     `poet.updates`: index of the result that is the new value of a parameter;
     `poet.name`: the name in the source, for reports;
-    `poet.shard`: which slice of a parameter it is, if it is not all of it (`Shard`);
     `poet.offset`: place in the arena, or in auxiliary storage for an argument of page type.
 
     An argument of page type is a parameter that is on auxiliary storage between steps. The result
@@ -171,38 +167,8 @@ class GraphOp(IRDLOperation):
         attr = self.arg_attr(index, "poet.offset")
         return attr.value.data if isinstance(attr, IntegerAttr) else None
 
-    def shard(self, index: int) -> Shard | None:
-        """The shard of a parameter that argument `index` is; None if it is a whole one."""
-        attr = self.arg_attr(index, SHARD)
-        return Shard(*attr.get_values()) if isinstance(attr, DenseArrayBase) else None
-
-    @property
-    def has_shards(self) -> bool:
-        """Whether a parameter is in shards, which are on storage then."""
-        return any(self.shard(i) is not None for i in range(len(self.arguments)))
-
-    def is_first(self, index: int) -> bool:
-        """Whether argument `index` is a whole one, or the first shard of one."""
-        shard = self.shard(index)
-        return shard is None or shard.argument == index
-
-    def shards(self, index: int) -> tuple[int, ...]:
-        """The arguments that parameter `index` is split into, in order; `index` if it is whole."""
-        if self.shard(index) is None:
-            return (index,)
-        shards = ((i, self.shard(i)) for i in range(len(self.arguments)))
-        return tuple(i for i, shard in shards if shard is not None and shard.argument == index)
-
     def arg_name(self, index: int) -> str:
-        """The name of argument `index` in the source, or `arg<index>`; of a shard, as a slice."""
-        shard = self.shard(index)
-        if shard is None:
-            return self.param_name(index)
-        range_ = f"{shard.start}:{shard.start + self.arg_shape(index)[shard.axis]}"
-        return f"{self.param_name(shard.argument)}[{':, ' * shard.axis}{range_}]"
-
-    def param_name(self, index: int) -> str:
-        """The name of argument `index`, also where it is the first shard of a parameter."""
+        """The name of argument `index` in the source, or `arg<index>`."""
         attr = self.arg_attr(index, "poet.name")
         hint = self.arguments[index].name_hint
         return attr.data if isinstance(attr, StringAttr) else hint or f"arg{index}"
@@ -391,7 +357,6 @@ def _verify_arguments(graph: GraphOp, where: str) -> None:
             if attr is not None and not isinstance(attr, IntegerAttr):
                 raise VerifyException(f"{argument}: {name} must be an integer, got {attr}")
         verify_offset(graph.offset(i), f"{argument}: offset")
-        _verify_shard(graph, i, argument)
         if graph.is_frozen(i) and isinstance(input, PageType):
             raise VerifyException(f"{argument}: what is frozen is no page")
         if stays_on_storage(graph, i) and graph.role(i) != "param":
@@ -423,34 +388,6 @@ def _verify_arguments(graph: GraphOp, where: str) -> None:
 def _places(returns: ReturnOp, value: SSAValue) -> list[int]:
     """The results that are `value`."""
     return [k for k, returned in enumerate(returns.arguments) if returned is value]
-
-
-def _verify_shard(graph: GraphOp, index: int, where: str) -> None:
-    """A shard begins where the one before it ends."""
-    attr = graph.arg_attr(index, SHARD)
-    if attr is None:
-        return
-    if not isinstance(attr, DenseArrayBase) or len(attr.get_values()) != len(Shard._fields):
-        raise VerifyException(f"{where}: {SHARD} must be array<i64: argument, axis, start>")
-    shard = Shard(*attr.get_values())
-    what = f"{where} is a shard of argument {shard.argument}"
-    if not 0 <= shard.argument <= index or graph.role(index) != "param":
-        raise VerifyException(f"{what}, which is no param before it")
-    if graph.shard(shard.argument) != (shard.argument, shard.axis, 0):
-        raise VerifyException(f"{what}, whose own shard is {graph.shard(shard.argument)}")
-    whole, shape = list(graph.arg_shape(shard.argument)), list(graph.arg_shape(index))
-    if not 0 <= shard.axis < len(whole):
-        raise VerifyException(f"{what}, which has no axis {shard.axis}")
-    whole[shard.axis] = shape[shard.axis] if shard.axis < len(shape) else 0
-    if shape != whole:
-        raise VerifyException(f"{what}, but does not fit it along axis {shard.axis}")
-    before = [i for i in graph.shards(shard.argument) if i < index]
-    end = sum(graph.arg_shape(i)[shard.axis] for i in before)
-    if shard.start != end:
-        raise VerifyException(f"{what} and starts at {shard.start}, where {end} comes next")
-    # Whole arguments keep the numbers that they have without shards.
-    if graph.is_first(index) and not all(graph.is_first(i) for i in range(index)):
-        raise VerifyException(f"{where} comes after shards of other arguments")
 
 
 def _dictionaries(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xdsl.dialects import affine
 from xdsl.dialects.builtin import (
     I64,
@@ -43,6 +42,9 @@ from xdsl.utils.exceptions import VerifyException
 from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.loops import loops_around
 from poetc.ir.poet.attributes import PageType
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class _Buffer(IRDLOperation):
@@ -99,6 +101,8 @@ class _Slice(IRDLOperation):
         """The places where slices begin, an array for each dimension of the page, in the order in
         which the loops around move them: each array has a dimension for each loop, of one element
         where the loop makes no difference."""
+        import numpy as np
+
         loops = loops_around(self)
         each = (np.asarray(tile_starts(loop)) for loop in loops)
         grid = np.meshgrid(*each, indexing="ij", sparse=True)
@@ -317,6 +321,8 @@ class SliceOutOp(_Slice):
     def is_in_order(self) -> bool:
         """Whether the slices that the loops around write are the bytes of the page from its first
         to its last one, if each is written once."""
+        import numpy as np
+
         assert isinstance(self.buffer.type, MemRefType)
         sizes, extents = self.buffer.type.get_shape(), self.extents()
         first, empty = np.zeros((), np.int64), np.zeros((), np.bool_)

@@ -7,7 +7,7 @@ return plain ints, tuples and strings. All ops are pure and, but for those with 
 `poetc/ir/types.py`.
 Reductions over one operand have one of `REDUCERS` as their body; all others become folds.
 
-The dialect `resume` has what StableHLO lacks: contractions that go on with sums, folds, and loops
+The dialect `resume` has what StableHLO lacks: folds, and loops
 whose steps are counted.
 """
 
@@ -60,7 +60,7 @@ from poetc.ir.stablehlo.constants import (
     ConstantOp,
     IotaOp,
 )
-from poetc.ir.stablehlo.contraction import ContractionOp, ResumedOp
+from poetc.ir.stablehlo.contraction import ContractionOp
 from poetc.ir.stablehlo.control import (
     BranchOp,
     CaseOp,
@@ -72,8 +72,8 @@ from poetc.ir.stablehlo.control import (
     WhileOp,
 )
 from poetc.ir.stablehlo.conversion import BitcastConvertOp, ConvertOp, ReducePrecisionOp
-from poetc.ir.stablehlo.convolution import ConvolutionBase, ConvolutionFromOp, ConvolutionOp
-from poetc.ir.stablehlo.dot import DotBase, DotFromOp, DotGeneralOp
+from poetc.ir.stablehlo.convolution import ConvolutionOp
+from poetc.ir.stablehlo.dot import DotGeneralOp
 from poetc.ir.stablehlo.elementwise import (
     AbsOp,
     AddOp,

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i1,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -41,7 +41,7 @@ from poetc.ir.stablehlo.base import (
     shape_of,
     window_count,
 )
-from poetc.ir.stablehlo.contraction import Contraction, ContractionOp, ResumedOp, precision_attr
+from poetc.ir.stablehlo.contraction import Contraction, ContractionOp, precision_attr
 from poetc.ir.stablehlo.index_maps import Axis, Indices, Read, tap
 from poetc.ir.stablehlo_attributes import (
     ConvDims,
@@ -75,8 +75,11 @@ def _conv_type(
     return TensorType(element_type or element_type_of(lhs), shape)
 
 
-class ConvolutionBase(WindowedOp, ContractionOp):
+@irdl_op_definition
+class ConvolutionOp(WindowedOp, ContractionOp):
     """Sums over kernel positions and the input features of a group."""
+
+    name = "stablehlo.convolution"
 
     dimension_numbers = prop_def(ConvDimsAttr)
     lhs_dilation_attr = opt_prop_def(INTS, prop_name="lhs_dilation")
@@ -89,7 +92,6 @@ class ConvolutionBase(WindowedOp, ContractionOp):
         "batch_group_count",
         "feature_group_count",
         "precision_config",
-        "whole",
     )
 
     # Keyword in `window = {...}`, property.
@@ -202,7 +204,7 @@ class ConvolutionBase(WindowedOp, ContractionOp):
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
         with parser.in_parens():
-            operands = parse_operands(parser, cls.OPERANDS)
+            operands = parse_operands(parser, 2)
         parser.parse_keyword("dim_numbers")
         parser.parse_punctuation("=")
         properties: dict[str, Attribute] = {
@@ -324,24 +326,13 @@ class ConvolutionBase(WindowedOp, ContractionOp):
         high = (size - 1) * self.strides[at] + window - low - dilated(image, self.lhs_dilation[at])
         return self._padded(at, low, high)
 
-    def _summand_properties(
-        self, walk: Walk, operands: Sequence[SSAValue], start: int
-    ) -> dict[str, Attribute]:
-        step = walk[1]
-        if step is None or step.dim not in self.dims.kernel_spatial:
-            return {}
-        at, size = self.dims.kernel_spatial.index(step.dim), shape_of(operands[1])[step.dim]
-        left = shape_of(self.rhs)[step.dim] - start - size
-        dilation, (low, high) = self.rhs_dilation[at], self.padding[at]
-        return self._padded(at, low - start * dilation, high - left * dilation)
-
     def _padded(self, at: int, low: int, high: int) -> dict[str, Attribute]:
         """The padding with another one in spatial dimension `at`."""
         pairs = [(low, high) if i == at else pair for i, pair in enumerate(self.padding)]
         return {"padding": padding_attr(pairs)}
 
     def evaluate(self, *operands: Array) -> Array:
-        *init, lhs, rhs = self._for_sums(operands)
+        lhs, rhs = self._for_sums(operands)
         pairs = zip(self.dims.kernel_spatial, self.reversal, strict=True)
         rhs = np.flip(rhs, tuple(dim for dim, reverse in pairs if reverse))
         sums = semantics.convolution(
@@ -355,7 +346,6 @@ class ConvolutionBase(WindowedOp, ContractionOp):
             self.feature_groups,
             self.batch_groups,
             shape_of(self.result),
-            *init,
             blocks=self.blocks,
         )
         return self._rounded(sums)
@@ -365,7 +355,7 @@ class ConvolutionBase(WindowedOp, ContractionOp):
 
 
 class _Convolution(Contraction):
-    op: ConvolutionBase
+    op: ConvolutionOp
 
     def _tap(self, i: int, k: Index) -> tuple[Index, list[Condition]]:
         op, dims = self.op, self.op.dims
@@ -416,32 +406,3 @@ class _Convolution(Contraction):
             dim = dims.kernel_spatial[i]
             rhs[dim] = constant(kernel[dim] - 1) - k if op.reversal[i] else k
         return [(op.lhs, lhs), (op.rhs, rhs)]
-
-
-@irdl_op_definition
-class ConvolutionOp(ConvolutionBase):
-    """Each sum starts from +0.0."""
-
-    name = "stablehlo.convolution"
-
-    def along_outermost(self, operand: int, dim: int) -> Walk | None:
-        kernel = shape_of(self.rhs)
-        order = (*self.dims.kernel_spatial, self.dims.kernel_input_feature)
-        if operand != 1 or dim not in order or any(self.reversal):
-            return None
-        if any(kernel[d] != 1 for d in order[: order.index(dim)]):
-            return None
-        if dim != self.dims.kernel_input_feature:
-            # All of the image is read: the piece has another padding.
-            return None, Along(dim)
-        return (Along(self.dims.input_feature), Along(dim)) if self.feature_groups == 1 else None
-
-
-@irdl_op_definition
-class ConvolutionFromOp(ResumedOp, ConvolutionBase):
-    """Each sum starts from its element of `init`, the first operand."""
-
-    name = "resume.convolution"
-
-
-ConvolutionBase.RESUMED = ConvolutionFromOp

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -28,7 +27,7 @@ from poetc.ir.stablehlo.base import (
     print_named_dims,
     shape_of,
 )
-from poetc.ir.stablehlo.contraction import Contraction, ContractionOp, ResumedOp, precision_attr
+from poetc.ir.stablehlo.contraction import Contraction, ContractionOp, precision_attr
 from poetc.ir.stablehlo.index_maps import Axis, Indices, Read
 from poetc.ir.stablehlo_attributes import (
     Dims,
@@ -55,8 +54,11 @@ def _dot_type(
     )
 
 
-class DotBase(ContractionOp):
+@irdl_op_definition
+class DotGeneralOp(ContractionOp):
     """Sums of products over pairs of contracting dimensions, for each index of the batch pairs."""
+
+    name = "stablehlo.dot_general"
 
     dot_dimension_numbers = prop_def(DotDimsAttr)
     algorithm = opt_prop_def(DotAlgorithmAttr)
@@ -111,7 +113,7 @@ class DotBase(ContractionOp):
 
     @classmethod
     def parse_head(cls, parser: Parser) -> Head:
-        operands = parse_operands(parser, cls.OPERANDS)
+        operands = parse_operands(parser, 2)
         pairs: dict[str, tuple[Dims, Dims]] = {}
         properties: dict[str, Attribute] = {}
         while parser.parse_optional_punctuation(",") is not None:
@@ -194,9 +196,9 @@ class DotBase(ContractionOp):
         return None, Along(right[place - len(left)])
 
     def evaluate(self, *operands: Array) -> Array:
-        *init, lhs, rhs = self._for_sums(operands)
+        lhs, rhs = self._for_sums(operands)
         dims = self.lhs_batch, self.rhs_batch, self.lhs_contract, self.rhs_contract
-        sums = semantics.dot_general(lhs, rhs, *dims, *init, blocks=self.blocks)
+        sums = semantics.dot_general(lhs, rhs, *dims, blocks=self.blocks)
         return self._rounded(sums)
 
     def reduction(self, at: Indices) -> Contraction:
@@ -204,7 +206,7 @@ class DotBase(ContractionOp):
 
 
 class _Dot(Contraction):
-    op: DotBase
+    op: DotGeneralOp
 
     @property
     def axes(self) -> list[Axis]:
@@ -225,31 +227,3 @@ class _Dot(Contraction):
             rank = len(shape_of(operand))
             reads.append((operand, [known[d] if d in known else next(free) for d in range(rank)]))
         return reads
-
-
-@irdl_op_definition
-class DotGeneralOp(DotBase):
-    """Each sum starts from +0.0."""
-
-    name = "stablehlo.dot_general"
-
-    def along_outermost(self, operand: int, dim: int) -> Walk | None:
-        shape = shape_of(self.operands[operand])
-        contract = (self.lhs_contract, self.rhs_contract)[operand]
-        if dim not in contract:
-            return None
-        place = contract.index(dim)
-        if any(shape[d] != 1 for d in contract[:place]):
-            return None
-        return Along(self.lhs_contract[place]), Along(self.rhs_contract[place])
-
-
-@irdl_op_definition
-class DotFromOp(ResumedOp, DotBase):
-    """Each sum starts from its element of `init`, the first operand."""
-
-    name = "resume.dot_general"
-    REST: ClassVar[tuple[str, ...]] = ("whole",)
-
-
-DotBase.RESUMED = DotFromOp

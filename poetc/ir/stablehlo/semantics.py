@@ -332,13 +332,9 @@ def dot_general(
     rhs_batch: Ints,
     lhs_contract: Ints,
     rhs_contract: Ints,
-    init: Array | None = None,
     blocks: Blocks | None = None,
 ) -> Array:
-    """Sum of products over the contracted dimensions: batch, then lhs, then rhs dimensions.
-
-    With `init`, each sum starts from its element there.
-    """
+    """Sum of products over the contracted dimensions: batch, then lhs, then rhs dimensions."""
 
     def split(x: Array, batch: Ints, contract: Ints) -> tuple[Array, list[int]]:
         free = [d for d in range(x.ndim) if d not in batch and d not in contract]
@@ -349,8 +345,6 @@ def dot_general(
     left, left_shape = split(lhs, lhs_batch, lhs_contract)
     right, right_shape = split(rhs, rhs_batch, rhs_contract)
     result = np.zeros((left.shape[1], left.shape[2], right.shape[2]), dtype=lhs.dtype)
-    if init is not None:
-        result[:] = init.reshape(result.shape)
     product = np.empty_like(result)
     total = _Total(result, [lhs.shape[d] for d in lhs_contract], blocks)
     for a, b in zip(left, right, strict=True):
@@ -371,12 +365,11 @@ def convolution(
     feature_groups: int,
     batch_groups: int,
     shape: Ints,
-    init: Array | None = None,
     blocks: Blocks | None = None,
 ) -> Array:
     """Convolution with the dimension numbers `dims` (a `ConvDims`) and the result type's `shape`.
 
-    With `init`, each sum starts from its element there. Both kinds of groups become one dimension:
+    Both kinds of groups become one dimension:
     result group g pairs group g of the output features with group g of the input features or of the
     input batch.
     """
@@ -401,8 +394,6 @@ def convolution(
     )
     result = np.zeros([batch, *out_spatial, groups, out_features // groups], dtype=lhs.dtype)
     layout = [dims.output_batch, *dims.output_spatial, dims.output_feature]
-    if init is not None:
-        result[:] = init.transpose(layout).reshape(result.shape)
     total = _Total(result, [*window, group_features], blocks)
     for k, found in _taps(
         out_spatial,

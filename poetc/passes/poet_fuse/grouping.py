@@ -91,7 +91,7 @@ class Grouping:
             if self._root_tags(group, root) is None:
                 group = Group([root], None, mergeable=False)
         else:
-            group = Group([root], hlo.shape_of(root), mergeable=root not in self.storing.sealed)
+            group = Group([root], hlo.shape_of(root))
         group.reads = dict(self._tagged_reads(group, root))
         for value in boundary:
             group.reads.setdefault(value, {(OPAQUE,)})

@@ -16,7 +16,6 @@ from poetc.passes.poet_fuse.facts import (
     CHEAP_FLOPS,
     MAX_CLONE_FLOPS,
     MOVES,
-    RESUMED,
     SUMS,
     flops_of,
     fuses,
@@ -57,8 +56,6 @@ class Storing:
         self.decoded = self._decoded()
         """Values computed from parameters or frozen arguments that are smaller, such as weights of
         8 bits times their scale: evaluated where they are read, however often that is."""
-        self.sealed: set[SSAValue] = set()
-        """Values that would be evaluated with a resumed anchor: kernels of their own."""
         self._decide()
 
     def _varies(self, value: SSAValue) -> bool:
@@ -182,9 +179,6 @@ class Storing:
                 continue
             if self._must_store(value, uses[value], cost, leaves, anchor, last):
                 self.stored.add(value)
-        resumed = {op.results[0] for op in self.flat.live if isinstance(op, RESUMED)}
-        self.sealed = {v for v in self.stored - resumed if isinstance(anchor.get(v), RESUMED)}
-        self.stored |= resumed
 
     def _inlined(self, value: SSAValue) -> tuple[int, set[SSAValue]]:
         """Cost per element of what a kernel for `value` evaluates, and the values it reads."""
