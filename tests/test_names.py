@@ -89,7 +89,7 @@ def test_names_are_kept_by_every_stage(names: tuple[str, str], escape_all: bool)
         again = parse_module(printed)
         assert module_text(again) == printed, name
         for graph in graphs(again):
-            assert (graph.param_name(0), graph.param_name(1)) == names, name
+            assert (graph.arg_name(0), graph.arg_name(1)) == names, name
             checked += 1
     assert checked >= 5
     layout, again = layout_of(graphs(module)[0]), layout_of(graphs(parse_module(printed))[0])
