@@ -37,6 +37,9 @@ LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES = 64, 1 << 16
 BLOCK_BYTES = 512
 """The same where nothing is said of it: what a transfer starts with costs little beside so many."""
 
+MOST_SLICE_DIMENSIONS = 8
+"""The most dimensions of a tensor that is moved in slices: `POETC_SLICE_DIMENSIONS` in C."""
+
 
 def check_block_bytes(size: int, option: str) -> int:
     """`size`, if blocks can have it; raises InputError naming the option if not."""

@@ -316,3 +316,22 @@ def test_kernels_without_elements_do_not_run_in_tiles() -> None:
     plan_graph_memory(graph)
     verify_graph(graph)
     assert not any(isinstance(op, StreamOp) for op in graph.block.ops)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dims", "code"), [(8, 0), (9, 3)])
+def test_tensors_of_more_dimensions_than_slices_have_are_whole(
+    tmp_path: Path, dims: int, code: int
+) -> None:
+    """C moves slices of eight dimensions: tiles that it has no code for are not chosen."""
+    shape = "x".join(["2"] * (dims - 1) + ["16" if dims == 8 else "8"])
+    source, out = tmp_path / "m.mlir", tmp_path / "out"
+    source.write_text(
+        f"func.func public @main(%w: tensor<{shape}xf32> {{tf.aliasing_output = 0 : i32}})"
+        f" -> tensor<{shape}xf32> {{\n"
+        f"  %0 = stablehlo.tanh %w : tensor<{shape}xf32>\n"
+        f"  return %0 : tensor<{shape}xf32>\n}}\n"
+    )
+    words = [str(source), "--ram=2500", "--emit=c", "-q", "-o", str(out), "--time-limit=5"]
+    assert main(words) == code
+    assert out.exists() == (code == 0)

@@ -20,6 +20,7 @@ from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.positions import looked_up, with_positions
 from poetc.kernels.slices import NotTileable, Slice
 from poetc.kernels.tiles import Sum, Tiled, nest_loops, sums_in_result, tile
+from poetc.page import MOST_SLICE_DIMENSIONS
 from poetc.schedule.arena.pack import round_up
 from poetc.variants.bounds import product_bytes, stream_bytes
 from poetc.variants.candidates import tile_sizes
@@ -101,7 +102,6 @@ class KernelTiles:
 
     def __init__(self, kernel: FuncOp, costs: SliceCosts) -> None:
         self.kernel = kernel
-        count = len(buffers(kernel, "inputs")) + len(buffers(kernel, "results"))
         try:
             self.distributed = distribute(kernel)
         except InputError:
@@ -110,7 +110,7 @@ class KernelTiles:
             return
         self.costs = costs
         # Without a nest, where tensors have no elements, nothing is moved.
-        able = range(count) if self.distributed.nests else ()
+        able = _of_few_dimensions(kernel) if self.distributed.nests else ()
         self.streamable = frozenset(able) - self._stay()
         self._nests: dict[tuple[Nest, ...], _LoopTiles] = {}
         self._tables = frozenset().union(*map(looked_up, self.distributed.nests))
@@ -284,6 +284,16 @@ class KernelTiles:
                 except NotTileable:
                     stay.add(buffer)
         return frozenset(stay | {buffer for buffer, count in writers.items() if count > 1})
+
+
+def _of_few_dimensions(kernel: FuncOp) -> list[int]:
+    """The operands and results of a kernel that can be moved in slices, by their numbers."""
+    types = [b.type for b in (*buffers(kernel, "inputs"), *buffers(kernel, "results"))]
+    return [
+        number
+        for number, type_ in enumerate(types)
+        if isinstance(type_, MemRefType) and len(type_.get_shape()) <= MOST_SLICE_DIMENSIONS
+    ]
 
 
 class _LoopTiles:

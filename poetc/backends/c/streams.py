@@ -28,10 +28,7 @@ from poetc.ir.poet import (
     slices_ahead,
     tile_starts,
 )
-
-MOST_DIMENSIONS = 8
-"""The most dimensions of a slice: `POETC_SLICE_DIMENSIONS` in `poetc_slice.h`."""
-
+from poetc.page import MOST_SLICE_DIMENSIONS
 
 Shapes = dict[tuple[str, ...], str]
 """The shapes of the slices of a file: the fields of each `poetc_slice`, and its name."""
@@ -186,10 +183,10 @@ class StreamPrinter:
         `in_ahead`."""
         assert isinstance(op.page.type, PageType) and isinstance(buffer.type, MemRefType)
         extents = buffer_type(op.page.type.tensor).get_shape()
-        if len(extents) > MOST_DIMENSIONS:
+        if len(extents) > MOST_SLICE_DIMENSIONS:
             raise InputError(
                 f'poet.stream "{self.stream.label.data}" has slices of {len(extents)} dimensions; '
-                f"the C backend can do {MOST_DIMENSIONS}"
+                f"the C backend can do {MOST_SLICE_DIMENSIONS}"
             )
         sizes = list(buffer.type.get_shape())
         rows = op.rows if isinstance(op, SliceInOp) else None
