@@ -66,7 +66,7 @@ def check_ram(directory: Path, ram: int) -> None:
 def test_microbit_trains(model: str, little: bool, tmp_path: Path, host: Path) -> None:
     """On a Cortex-M0 whose RAM ends where --ram says; what is beyond it faults."""
     ram = LITTLE[model] if little else 32 * 1024
-    options = ("--stack=measure",) if little else ()
+    options = ("--stack=measure", "--stream=auto") if little else ()
     directory = compile_board(model, tmp_path / "fw", "microbit", f"--ram={ram}", *options)
     found = run(directory, STEPS)
     assert all_results(directory) == host_results(model, STEPS, host)
@@ -108,7 +108,7 @@ def test_all_element_types_have_the_bits_of_the_interpreter(board: str, tmp_path
 def test_training_on_a_memory_card(model: str, cpu: str, tmp_path: Path, host: Path) -> None:
     """Parameters and pages on the card; the image is read afterwards."""
     ram = LITTLE[model] + 1024
-    options = (f"--ram={ram}", "--params=storage", "--stack=640")
+    options = (f"--ram={ram}", "--params=storage", "--stack=640", "--stream=auto")
     directory = compile_board(model, tmp_path / "fw", "lm3s6965", *options)
     found = run(directory, STEPS, f"CPU={cpu}")
     assert all_results(directory) == host_results(model, STEPS, host)
@@ -241,7 +241,10 @@ def watch_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("model", "board", "cpu", "ram", "options"),
     [
-        ("gesture_mlp", "microbit", "cortex-m0", LITTLE["gesture_mlp"], ("--stack=measure",)),
+        (
+            *("gesture_mlp", "microbit", "cortex-m0", LITTLE["gesture_mlp"]),
+            ("--stack=measure", "--stream=auto"),
+        ),
         ("gesture_mlp", "lm3s6965", "cortex-m4", 8192, ("--params=storage", "--stack=640")),
         ("gesture_mlp", "mps2-an386", "cortex-m4", 9600, ("--executor=plan",)),
         *more(

@@ -364,7 +364,7 @@ def test_an_entry_point_in_tiles_beside_a_step_that_fits_whole(
         w = w * np.float32(0.5) + x
     assert main([*words, "--emit=report"]) in (3, 4)
     said = capsys.readouterr().err
-    assert "poetc: error: @predict: no schedule" in said and "--stream=never" in said
+    assert "error: @predict" in said and "no schedule fits" in said and "--stream=never" in said
 
 
 @pytest.mark.parametrize(
