@@ -121,7 +121,7 @@ def compile_module(
     TimeLimitError where none was found, and `SolverInterrupted` on Ctrl-C without a schedule.
     """
     ctx = KernelContext.of(ctx)
-    options = options.checked()
+    options.check()
     others = {} if graphs(module) else separate(module)
     if others and options.ram_scope != "all":
         raise InputError(
@@ -166,6 +166,7 @@ def compile_module(
 
 
 def _told_first(error: UnscheduledError) -> tuple[bool, float]:
+    """A key that is least for the failure of an entry point that is told of several."""
     found = error.diagnosis
     return found.proven, found.needed_bytes or math.inf
 

@@ -21,14 +21,14 @@ from xdsl.dialects.builtin import (
     f32,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from poetc.errors import InputError, collected
 from poetc.ir.aliasing import updates_of
 from poetc.ir.calls import callee_of, calls_in
 from poetc.ir.locations import source_location
-from poetc.ir.poet import STORED, GraphOp, PageType
+from poetc.ir.poet import STORED, GraphOp, tensor_type
 from poetc.ir.text import entry_functions
 from poetc.passes.stablehlo_pages import TYPES, hold
 from poetc.passes.stablehlo_to_poet import FROZEN, argument_names
@@ -134,7 +134,7 @@ def bind(module: ModuleOp, name: str, step: GraphOp) -> Mapping[int, int]:
         if FROZEN in attributes and i not in parameters
     ]
     for i, j in parameters.items():
-        own, type_ = main.function_type.inputs.data[i], _type_of(step, j)
+        own, type_ = main.function_type.inputs.data[i], _type_of(step.arguments[j])
         if own != type_ and not _held(own, type_):
             problems.append(
                 f"@{name}: argument {i} is the parameter {step.arg_name(j)} of the step, by its "
@@ -147,7 +147,7 @@ def bind(module: ModuleOp, name: str, step: GraphOp) -> Mapping[int, int]:
         attributes[i][FROZEN] = UnitAttr()
         if step.is_stored(j):
             attributes[i][STORED] = UnitAttr()
-        type_ = _type_of(step, j)
+        type_ = _type_of(step.arguments[j])
         if main.function_type.inputs.data[i] != type_:
             hold(main, i, None, type_.element_type)
     main.arg_attrs = ArrayAttr(map(DictionaryAttr, attributes))
@@ -166,9 +166,7 @@ def _held(own: Attribute, type_: TensorType) -> bool:
     return own.element_type == f32 and type_.element_type in TYPES.values()
 
 
-def _type_of(step: GraphOp, i: int) -> TensorType:
-    """The type of argument `i`, which may be a page."""
-    type_ = step.arguments[i].type
-    type_ = type_.tensor if isinstance(type_, PageType) else type_
-    assert isinstance(type_, TensorType)
+def _type_of(argument: SSAValue) -> TensorType:
+    """The type of an argument of the step, which may be a page, without what else it says."""
+    type_ = tensor_type(argument)
     return TensorType(type_.element_type, type_.get_shape())

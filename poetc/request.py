@@ -78,9 +78,9 @@ class Options(SearchOptions):
         """The limit of RAM, and what is set aside from it."""
         return Budget(self.ram_bytes, self.static_bytes, self.stack_bytes, self.ram_scope)
 
-    def checked(self) -> Options:
-        """The same. Raises InputError where parameters, or what is frozen, are to be on storage and
-        cannot be there."""
+    def check(self) -> None:
+        """Raises InputError where parameters, or what is frozen, are to be on storage and cannot be
+        there."""
         asked = "--params=storage" if self.params == "storage" else ""
         if not asked and frozen_on_storage(self.frozen):
             asked = f"--frozen={self.frozen}"
@@ -90,7 +90,6 @@ class Options(SearchOptions):
                 raise InputError(f"{asked} cannot go with {why}")
             if self.ram_scope != "all":
                 raise InputError(f"{asked} cannot go with --ram-scope={self.ram_scope}")
-        return self
 
     @property
     def arranges(self) -> bool:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 
 from poetc.errors import InputError
 from poetc.image_files import ArrayFile
 from poetc.interpreter.functions import tensor_of
 from poetc.ir.graph import graphs
-from poetc.ir.poet import GraphOp, PageType
+from poetc.ir.poet import GraphOp, tensor_type
 from poetc.ir.text import entry_functions
 from poetc.ir.types import computed_dtype, rounded
 
@@ -51,16 +50,11 @@ class StepData:
 
 def argument_types(graph: GraphOp) -> dict[int, Type]:
     """The types of arguments, by their numbers."""
-    return {i: _type_of(argument) for i, argument in enumerate(graph.arguments)}
-
-
-def _type_of(value: SSAValue) -> Type:
-    type_ = value.type
-    return tensor_of(type_.tensor if isinstance(type_, PageType) else type_)
+    return {i: tensor_of(tensor_type(a)) for i, a in enumerate(graph.arguments)}
 
 
 def _result_types(graph: GraphOp) -> list[Type]:
-    return [_type_of(value) for value in graph.return_op.arguments]
+    return [tensor_of(tensor_type(value)) for value in graph.return_op.arguments]
 
 
 def read_step(module: ModuleOp, path: str) -> StepData:

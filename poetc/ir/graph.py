@@ -31,7 +31,9 @@ from poetc.ir.poet import (
     RunOp,
     StreamOp,
     WaitOp,
+    content,
     stays_on_storage,
+    tensor_type,
 )
 from poetc.schedule.arena.pack import round_up
 from poetc.schedule.model.problem import (
@@ -132,7 +134,7 @@ def widest_element_bytes(op: IROperation) -> int:
     widest = 1
     for inner in op.walk():
         for value in (*inner.operands, *inner.results):
-            type = value.type.tensor if isinstance(value.type, PageType) else value.type
+            type = content(value.type)
             if isinstance(type, TensorType):
                 widest = max(widest, element_bytes(type.element_type))
     return widest
@@ -386,9 +388,8 @@ class _Numbering:
         is_argument = isinstance(value, BlockArgument)
         is_param = is_argument and self.graph.role(v) == "param"
         stored = v in self.stored
-        type_ = value.type.tensor if isinstance(value.type, PageType) else value.type
+        type_ = tensor_type(value)
         not_counted = v in self.free_of_charge or v in self.callers
-        assert isinstance(type_, TensorType)
         own_align = max(self.align, element_bytes(type_.element_type))
         bytes = 0 if not_counted else round_up(tensor_bytes(type_), own_align)
         pageable = self.storage is not None and bytes > 0

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from poetc.ir.dataflow import reached
-from poetc.ir.poet import GraphOp, PageType, RunOp
+from poetc.ir.poet import GraphOp, RunOp, tensor_type
 from poetc.ir.stablehlo import RepeatOp
 from poetc.ir.unschedule import origins
 
@@ -135,18 +135,12 @@ def _read_for(compute: RunOp, result: int) -> list[SSAValue]:
     return [operand for argument, operand in pairs if argument in read]
 
 
-def _tensor_type(value: SSAValue) -> TensorType:
-    type = value.type.tensor if isinstance(value.type, PageType) else value.type
-    assert isinstance(type, TensorType)
-    return type
-
-
 def _is_float(value: SSAValue) -> bool:
-    return isinstance(_tensor_type(value).element_type, AnyFloat)
+    return isinstance(tensor_type(value).element_type, AnyFloat)
 
 
 def _elements(value: SSAValue) -> int:
     count = 1
-    for extent in _tensor_type(value).get_shape():
+    for extent in tensor_type(value).get_shape():
         count *= extent
     return count

@@ -15,8 +15,9 @@ from poetc.planning.tiles import Step
 from poetc.schedule.exact.bounds import ram_needed_in_any_order
 from poetc.schedule.search.infeasibility import least_ram
 
-PATIENCE = 0.5
-"""Share of the time after which a search without a schedule leaves the rest to others."""
+LONG_SHARE = 1 / 8
+"""A search without a schedule that takes this share of the time limit may need a longer one. It
+leaves time for others."""
 
 LEAST_RAM_S = 0.3
 """Seconds for the least RAM that an error names, where the search has not found it out."""
@@ -55,8 +56,7 @@ def remedies(asked: ScheduleOptions, seconds: float) -> tuple[str, ...]:
     """The changes to propose after a search of so many seconds that found nothing."""
     changes = ["more --ram"] if asked.arena_bytes is not None else []
     changes += ["a later --deadline"] if asked.deadline_ns is not None else []
-    # A search that finds nothing leaves time for others.
-    if seconds >= asked.time_limit_s * PATIENCE**2 / 2:
+    if seconds >= asked.time_limit_s * LONG_SHARE:
         changes.append("a longer --time-limit")
     return tuple(changes or ["another --strategy"])
 

@@ -21,11 +21,11 @@ from poetc.ir.poet import (
     AnyPageIn,
     AnyPageOut,
     CostAttr,
-    PageType,
     RunOp,
     SliceInOp,
     StreamOp,
     TileBufferOp,
+    content,
     offset_of,
 )
 from poetc.ir.stream_use import loops_of, slices_of
@@ -199,7 +199,7 @@ class _Reader:
             owner = value.owner
             source = source_of(owner) if isinstance(owner, RunOp) else None
             self.index[value] = len(self.tensors)
-            type = value.type.tensor if isinstance(value.type, PageType) else value.type
+            type = content(value.type)
             self.tensors.append(Tensor(names[v], kinds[value], str(type), source))
 
     def tensor(self, value: SSAValue) -> int:

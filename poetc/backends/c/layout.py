@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from poetc.errors import InputError
 from poetc.ir.graph import ALIGN_BYTES, round_up, tensor_bytes, widest_element_bytes
-from poetc.ir.poet import GraphOp, PageType, offset_of, runs_of
+from poetc.ir.poet import GraphOp, PageType, offset_of, runs_of, tensor_type
 from poetc.options import default
 
 
@@ -68,12 +68,12 @@ class TensorPlace:
 def check_sizes(graph: GraphOp) -> None:
     """Raises InputError for what 32-bit index arithmetic in generated code cannot reach."""
     for i, argument in enumerate(graph.arguments):
-        _check_size(f"argument {graph.arg_name(i)}", tensor_bytes(_tensor(argument.type)))
+        _check_size(f"argument {graph.arg_name(i)}", tensor_bytes(tensor_type(argument)))
     for compute in runs_of(graph):
         for result in compute.results:
             name = f"%{result.name_hint}" if result.name_hint else f"result {result.index}"
             what = f"tensor {name} of {compute.where}"
-            _check_size(what, tensor_bytes(_tensor(result.type)))
+            _check_size(what, tensor_bytes(tensor_type(result)))
     name = graph.sym_name.data
     _check_size(f"the arena of graph @{name}", graph.arena_bytes or 0)
     _check_size(f"the storage of graph @{name}", graph.storage_bytes or 0)
@@ -135,7 +135,7 @@ def result_places(graph: GraphOp) -> tuple[TensorPlace, ...]:
     for i, value in enumerate(graph.return_op.arguments):
         argument = updates.get(i)
         if argument is not None and graph.is_frozen(argument):
-            type_ = _tensor(value.type)
+            type_ = tensor_type(value)
             places.append(
                 TensorPlace(graph.result_name(i), type_, 0, updates=argument, frozen=True)
             )
@@ -181,16 +181,9 @@ def _place(
     updates: int | None = None,
 ) -> TensorPlace:
     if value in callers:
-        return TensorPlace(name, _tensor(value.type), 0, of_caller=True)
+        return TensorPlace(name, tensor_type(value), 0, of_caller=True)
     on_storage = isinstance(value.type, PageType)
     offset = offset_of(value) if on_storage else arena_offset(value)
     if offset is None:
         raise InputError(f"page {name} has no place in storage; run poet-plan-memory first")
-    return TensorPlace(name, _tensor(value.type), offset, is_param, updates, on_storage)
-
-
-def _tensor(type_: Attribute) -> TensorType:
-    if isinstance(type_, PageType):
-        return type_.tensor
-    assert isinstance(type_, TensorType)
-    return type_
+    return TensorPlace(name, tensor_type(value), offset, is_param, updates, on_storage)

@@ -37,6 +37,7 @@ from poetc.ir.poet import (
     StreamOp,
     TileOp,
     runs_of,
+    tensor_type,
     transfer_of,
 )
 from poetc.ir.symbols import named_in
@@ -339,7 +340,7 @@ def _visit(key: _Key, order: dict[_Node, None]) -> None:
 
 
 def _bytes(value: SSAValue) -> int:
-    return tensor_bytes(value.type.tensor if isinstance(value.type, PageType) else value.type)
+    return tensor_bytes(tensor_type(value))
 
 
 def _argument(graph: GraphOp, i: int, tensors: Mapping[SSAValue, int]) -> Argument:

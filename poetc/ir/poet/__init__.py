@@ -20,8 +20,10 @@ from poetc.ir.poet.attributes import (
     CostAttr,
     PageType,
     TransferType,
+    content,
+    tensor_type,
 )
-from poetc.ir.poet.compute import ComputeOp, RunOp, YieldOp, content
+from poetc.ir.poet.compute import ComputeOp, RunOp, YieldOp
 from poetc.ir.poet.graph import GraphOp, ReturnOp, is_banked, offset_of, runs_of, stays_on_storage
 from poetc.ir.poet.slices import (
     AnySlice,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import I64, IntegerAttr, TensorType, i64
-from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -58,6 +58,18 @@ class PageType(ParametrizedAttribute, TypeAttribute):
 
     def verify(self) -> None:
         verify_static_tensor(self.tensor, "the content of a page")
+
+
+def content(type: Attribute) -> Attribute:
+    """The type of the tensor that a value is, or a page is of."""
+    return type.tensor if isinstance(type, PageType) else type
+
+
+def tensor_type(value: SSAValue) -> TensorType:
+    """The type of a value that is a tensor, or of the tensor that a page is of."""
+    type = content(value.type)
+    assert isinstance(type, TensorType)
+    return type
 
 
 @irdl_attr_definition

@@ -44,7 +44,7 @@ from poetc.ir.poet.attributes import (
     AllocatesResults,
     CostAttr,
     InGraph,
-    PageType,
+    content,
     i64_or_none,
     int_or_none,
     type_list,
@@ -284,11 +284,6 @@ def parse_head(parser: Parser) -> Head:
         result_types = [parser.parse_type()]
     arguments, operands = zip(*bindings, strict=True) if bindings else ((), ())
     return Head(label, arguments, operands, result_types)
-
-
-def content(type: Attribute) -> Attribute:
-    """The type of the tensor that a value is, or a page is of."""
-    return type.tensor if isinstance(type, PageType) else type
 
 
 def parse_fields(parser: Parser) -> dict[str, Any]:

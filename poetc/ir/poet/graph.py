@@ -38,6 +38,7 @@ from poetc.ir.poet.attributes import (
     STORED,
     InGraph,
     PageType,
+    content,
     int_or_none,
     type_list,
     verify_offset,
@@ -288,8 +289,7 @@ class GraphOp(IRDLOperation):
 
     def arg_shape(self, index: int) -> tuple[int, ...]:
         """The shape of argument `index`, also of one that is on storage."""
-        type_ = self.function_type.inputs.data[index]
-        type_ = type_.tensor if isinstance(type_, PageType) else type_
+        type_ = content(self.function_type.inputs.data[index])
         assert isinstance(type_, TensorType)
         return type_.get_shape()
 

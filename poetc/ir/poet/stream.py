@@ -40,12 +40,12 @@ from poetc.ir.poet.attributes import (
     CostAttr,
     InGraph,
     PageType,
+    content,
     type_list,
     verify_static_tensor,
 )
 from poetc.ir.poet.compute import (
     RunOp,
-    content,
     parse_fields,
     parse_head,
     print_fields,
