@@ -327,12 +327,20 @@ def test_guards_on_symbols_count_as_those_on_dimensions():
 
 
 def test_a_buffer_used_in_an_unknown_way_is_not_shared():
-    function = kernel("""
-      affine.for %i = 0 to 8 {
-        %0 = affine.load %in0[%i] : memref<8xf32>
-        memref.store %0, %out0[%i] : memref<8xf32>
-      }""")
+    function = kernel('"memref.copy"(%in0, %out0) : (memref<8xf32>, memref<8xf32>) -> ()')
     assert not may_alias(function, 0, 0)
+
+
+@pytest.mark.parametrize(("place", "shared"), [("%i", True), ("%2", False)])
+def test_a_store_at_a_position_from_memory_is_not_known_to_come_later(place: str, shared: bool):
+    function = kernel(f"""
+      affine.for %i = 0 to 8 {{
+        %0 = affine.load %in0[%i] : memref<8xf32>
+        %1 = arith.fptosi %0 : f32 to i32
+        %2 = arith.index_cast %1 : i32 to index
+        memref.store %0, %out0[{place}] : memref<8xf32>
+      }}""")
+    assert may_alias(function, 0, 0) == shared
 
 
 @pytest.mark.parametrize(

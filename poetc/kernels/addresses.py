@@ -20,6 +20,10 @@ IN_ALL = "poet.in_all"
 """Attribute of an `affine.for` between positions that are read from memory: how often it runs at
 most, in all of the different ranges together. All are between 0 and that."""
 
+COPIES = "poet.copies"
+"""Attribute of an `affine.for` that copies an operand to a result which is in the place of it in
+all calls: it has nothing to do there, and is not counted."""
+
 
 def extent(loop: affine.ForOp) -> int:
     """Trip count, at most, of a loop in steps of 1, from 0 to a constant or between positions that

@@ -31,6 +31,7 @@ from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.locations import source_location
 from poetc.kernels.access import Linear, Place, holds, places_of, tile_of, tiles_of
 from poetc.kernels.addresses import (
+    COPIES,
     IN_ALL,
     SEQUENTIAL,
     all_pinned,
@@ -154,6 +155,8 @@ def _tally(
     chained = within is not None and bool(within.inits)
     for op in block.ops:
         match op:
+            case affine.ForOp() if COPIES in op.attributes:
+                copied(op)
             case affine.ForOp():
                 body = op.body.block
                 inner = (*loops, body.args[0])
@@ -385,6 +388,22 @@ def buffer_bytes(buffer: SSAValue) -> int:
 # Aliasing
 
 
+def copied(loop: affine.ForOp) -> tuple[SSAValue, SSAValue]:
+    """The buffers from which and to which a loop with `COPIES` copies; InputError for one that
+    does anything else."""
+    inside = [op for op in loop.walk() if not isinstance(op, affine.ForOp | affine.YieldOp)]
+    match inside:
+        case [affine.LoadOp() as load, affine.StoreOp() as store] if (
+            store.value is load.result
+            and (store.map, list(store.indices)) == (load.map, list(load.indices))
+            and store.memref.type == load.memref.type
+        ):
+            return load.memref, store.memref
+    raise InputError(
+        f"a loop with {COPIES} copies each element to its place", source_location(loop)
+    )
+
+
 def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> bool:
     """Whether the kernel still computes the same if this result and this operand are one buffer.
 
@@ -398,14 +417,14 @@ def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> b
     operand = _buffer(function, "inputs", operand_index)
     if result.type != operand.type:
         return False
-    stores = [op for op in _users(result) if isinstance(op, affine.StoreOp)]
+    stores = [op for op in _users(result) if isinstance(op, affine.StoreOp | memref.StoreOp)]
     loads = [op for op in _users(operand) if isinstance(op, affine.LoadOp | memref.LoadOp)]
     # Kernels use buffers in no other way, but a function written by hand may.
     others = [op for op in _users(operand) if op not in loads]
     others += (
         op
         for op in _users(result)
-        if not isinstance(op, affine.StoreOp | affine.LoadOp | memref.LoadOp)
+        if op not in stores and not isinstance(op, affine.LoadOp | memref.LoadOp)
     )
     if others:
         return False

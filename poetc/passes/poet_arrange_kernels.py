@@ -26,6 +26,7 @@ from poetc.costmodel.profile import kernel_key
 from poetc.ir.graph import graphs
 from poetc.ir.symbols import named_in
 from poetc.kernels.arrange import KnownWays, arranged_step
+from poetc.kernels.arrange.sparse import in_rows
 from poetc.kernels.arrange.tile_functions import lowered_of
 from poetc.kernels.known import known_kernels
 
@@ -56,12 +57,13 @@ def arrange_kernels(
     """Arranges the loops of all kernels of a module for a device. If it `keeps` them, the module
     has the functions as they were lowered, too. The ways that are `known` are those of kernels of
     other steps."""
-    calls = Counter(
-        compute.kernel.string_value()
-        for graph in graphs(module)
-        for compute in graph.computes
-        if compute.kernel is not None
-    )
+    calls: Counter[str] = Counter()
+    in_place: dict[str, set[tuple[int, int]]] = {}
+    for compute in (each for graph in graphs(module) for each in graph.computes):
+        if compute.kernel is not None:
+            name, pairs = compute.kernel.string_value(), set(compute.inplace_pairs)
+            calls[name] += 1
+            in_place[name] = pairs & in_place.get(name, pairs)
     used = [
         (op, calls[op.sym_name.data])
         for op in module.ops
@@ -71,6 +73,7 @@ def arrange_kernels(
     for (function, count), new in zip(used, made, strict=True):
         if keeps:
             module.body.block.add_op(lowered_of(function, price / count))
+        new = in_rows(new, in_place[new.sym_name.data])
         if new is not function:
             Rewriter.replace_op(function, new)
 

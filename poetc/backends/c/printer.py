@@ -60,7 +60,8 @@ from poetc.ir.index import ZERO, Facts, Index, Variable
 from poetc.ir.symbols import named_in
 from poetc.ir.types import computed_dtype
 from poetc.kernels.access import tiles_of
-from poetc.kernels.addresses import extent
+from poetc.kernels.addresses import COPIES, extent
+from poetc.kernels.analysis import copied
 from poetc.kernels.dependences import drop_dead, yielded
 from poetc.kernels.lanes import Parts, lanes_of
 from poetc.kernels.together import Group
@@ -236,6 +237,8 @@ class _Function:
                         self.bindings.line(
                             f"return {self.bindings.expression(op.operands[0]).text};"
                         )
+                case affine.ForOp() if COPIES in op.attributes:
+                    self.copy(op)
                 case affine.ForOp():
                     self.loop(op)
                 case affine.IfOp():
@@ -312,6 +315,15 @@ class _Function:
         overlapping = self.signature.overlapping
         changed = overlapping if position in overlapping else {position}
         self.bindings.flush({self.bindings.values[self.block.args[i]].text for i in changed})
+
+    def copy(self, op: affine.ForOp) -> None:
+        """Prints a loop that copies an operand to a result, for where these are two buffers."""
+        source, target = (self.bindings.values[buffer].text for buffer in copied(op))
+        with self.bindings.scope():
+            head = f"if ({target} != {source}) {{"
+            self.bindings.line(head, depth=self.bindings.depth - 1)
+            self.loop(op)
+        self.bindings.line("}")
 
     def loop(self, op: affine.ForOp) -> None:
         variable, *carried = op.body.block.args

@@ -51,7 +51,7 @@ class Ways:
                 (unroll if loop.inits else jam)(loop, count)
         if self.choice.machine.load_floats > 1:
             bring_together(copy, self.choice.machine)
-        return copy if _may_alias_too(copy, self.function) else None
+        return copy if may_alias_too(copy, self.function) else None
 
 
 class KnownWays:
@@ -112,10 +112,10 @@ def _in_lanes(function: func.FuncOp, machine: Machine) -> func.FuncOp:
     if machine.lanes == 1 or is_sequential(function) or tiles_of(function):
         return function
     new = in_lanes(function, machine.lanes)
-    return new if new is not None and _may_alias_too(new, function) else function
+    return new if new is not None and may_alias_too(new, function) else function
 
 
-def _may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:
+def may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:
     """Whether results may take over the buffers in a copy that they may in the function."""
     return all(
         may_alias(copy, result, operand)
@@ -125,4 +125,4 @@ def _may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:
     )
 
 
-__all__ = ["KnownWays", "Machine", "arranged", "arranged_step"]
+__all__ = ["KnownWays", "Machine", "arranged", "arranged_step", "may_alias_too"]
