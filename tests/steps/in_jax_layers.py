@@ -96,6 +96,17 @@ def tied_embedding() -> JaxStep:
 
 
 @plain
+def words_of_a_large_table() -> JaxStep:
+    params = {"table": normal(1500, 2), "out": normal(2, 4, scale=0.4)}
+    words = np.array([[3, 1499, 3], [0, 71, 3], [8, 8, 8], [71, 0, 1498]], np.int32)
+
+    def loss(params: Any, words: Array, labels: Array) -> Array:
+        return cross_entropy(params["table"][words].mean(1) @ params["out"], labels)
+
+    return sgd(loss, params, words, LABELS)
+
+
+@plain
 def mixture_of_experts() -> JaxStep:
     params = {"gate": normal(8, 4), "experts": normal(4, 8, 6, scale=0.3)}
 
