@@ -15,6 +15,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 import poetc.backends.c
 from poetc.backends.c.printer import Signature, print_function, print_table
+from poetc.backends.c.together import together_header
 from poetc.interpreter.functions import run_block
 from poetc.ir import mathlib, poet
 from poetc.ir.dense import dtype_of
@@ -106,7 +107,8 @@ def compile_functions(
     tables: Sequence[memref.GlobalOp] = (),
 ) -> ctypes.CDLL:
     """The functions, with the tables they read, as a shared library. Buffers may overlap."""
-    text = ['#include "poetc_scalar.h"', "#define IN_SECTION", *map(print_table, tables)]
+    text = ['#include "poetc_scalar.h"', together_header(), "#define IN_SECTION"]
+    text += map(print_table, tables)
     text += [print_function(f, Signature(name)) for name, f in mathlib.functions().items()]
     for function in functions:
         everything = frozenset(range(len(function.body.block.args)))

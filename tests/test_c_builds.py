@@ -17,6 +17,7 @@ from conftest import MODELS, load_arrays, more
 
 from poetc.backends.c.boards import CPU_FLAGS
 from poetc.backends.c.emit import RUNTIME
+from poetc.backends.c.libraries.library import PRIVATE_HEADERS
 from poetc.cli import main
 
 TESTS = Path(__file__).parent
@@ -282,7 +283,7 @@ def test_build(
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_headers_in_cpp(compiler: str, generated: Path, tmp_path: Path) -> None:
     """Those for programs, with their inline functions, without a warning."""
-    private = ("poetc_check.h", "poetc_math.h", "poetc_scalar.h", "_kernels.h", "arguments.h")
+    private = (*PRIVATE_HEADERS, "arguments.h")
     headers = sorted(p.name for p in generated.glob("*.h") if not p.name.endswith(private))
     assert {"model.h", "poetc_store.h", "poetc_image.h", "store_thread.h"} <= {*headers}
     lines = [f'#include "{name}"' for name in headers]

@@ -334,6 +334,7 @@ def test_what_is_emitted(tmp_path: Path) -> None:
     emit(step_module(), tmp_path / "out")
     generated = {"model.c", "model.h", "model_kernels.c", "model_kernels.h"}
     generated |= {"model_save.c", "model_tensors.json", "poetc_math.c", "poetc_math.h"}
+    generated |= {"poetc_together.h"}
     runtime = names(RUNTIME) - {f"poetc_{part}.{end}" for part in ("plan", "slice") for end in "ch"}
     assert names(tmp_path / "out") == generated | runtime | {"Makefile", "model_build.h"}
     assert names(tmp_path) == {"out"}

@@ -23,6 +23,7 @@ from poetc.backends.c.printer import (
 )
 from poetc.backends.c.runtime_files import RUNTIME, math_sources
 from poetc.backends.c.text import c_comment, c_identifier
+from poetc.backends.c.together import together_header
 from poetc.errors import InputError
 from poetc.ir.text import parse_module
 
@@ -60,7 +61,7 @@ def run(
     source = tmp_path / f"{compiler}.c"
     called = called_functions(function)
     files = [source]
-    includes = '#include "poetc_scalar.h"\n'
+    includes = '#include "poetc_scalar.h"\n' + together_header()
     if called:
         header, body = math_sources(called)
         (tmp_path / "poetc_math.h").write_text(header)

@@ -48,7 +48,7 @@ from poetc.backends.c.libraries import DEFAULT_LAYOUT, RUNS, Library, indexed, l
 from poetc.backends.c.libraries.library import MARK, renamed
 from poetc.backends.c.printer import tables_of
 from poetc.backends.c.program import Kernel, Program
-from poetc.backends.c.runtime_files import RUNTIME, all_math_sources, is_runtime, marked, runtime_id
+from poetc.backends.c.runtime_files import RUNTIME, is_runtime, marked, printed_sources, runtime_id
 from poetc.backends.c.save import save_source
 from poetc.backends.c.scheduled import ScheduledProgram
 from poetc.backends.c.share import Optimise
@@ -250,7 +250,7 @@ def _generate(
     }
     if board is not None:
         copied |= board_sources(board)
-    copied["poetc_math.h"], copied["poetc_math.c"] = all_math_sources()
+    copied |= printed_sources()
     line_bytes = found[0].cache_line_bytes or NO_CACHE_LINE_BYTES
     runtime: dict[str, str] = {}
     for file, text in copied.items():

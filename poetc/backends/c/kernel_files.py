@@ -30,8 +30,9 @@ def kernels_source(
     """`model_kernels.c` with these kernels, which call the mathematical functions `symbols`. What
     they share depends on `optimise`."""
     headers = [f"{program.name}.h", "poetc_check.h", *(["poetc_math.h"] if symbols else [])]
+    headers += ["poetc_scalar.h", "poetc_together.h"]
     includes = [f'#include "{program.name}_kernels.h"', ""]
-    includes += [f'#include "{header}"' for header in (*headers, "poetc_scalar.h")]
+    includes += [f'#include "{header}"' for header in headers]
     parts = [c_comment(f"{MARK} Kernels of {program.name}."), "\n".join(includes) + "\n"]
     tables = dict.fromkeys(t for kernel in kernels for t in tables_of(kernel.function))
     parts += [in_section(program.macro, "CONST")] if tables else []

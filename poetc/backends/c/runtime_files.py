@@ -18,6 +18,7 @@ from poetc import __version__
 from poetc.backends.c.libraries.library import MARK, RUNTIME_MARK, renamed
 from poetc.backends.c.printer import Signature, print_function, print_prototype
 from poetc.backends.c.text import c_comment, guarded
+from poetc.backends.c.together import together_header
 from poetc.costmodel.device import NO_CACHE_LINE_BYTES
 from poetc.ir import mathlib
 
@@ -61,7 +62,7 @@ def runtime_id(line_bytes: int = NO_CACHE_LINE_BYTES) -> str:
     """The number of the runtime's text, in hexadecimal as C has it."""
     paths = (path for root in _SOURCES for path in sorted(root.rglob("*.[ch]")))
     texts = [text for path in paths if _is_shared(text := path.read_text(encoding="utf-8"))]
-    number = zlib.crc32("\0".join((*texts, *all_math_sources(), str(line_bytes))).encode())
+    number = zlib.crc32("\0".join((*texts, *printed_sources().values(), str(line_bytes))).encode())
     return f"0x{number:08x}"
 
 
@@ -71,9 +72,10 @@ def on_lines(header: str, line_bytes: int) -> str:
 
 
 @cache
-def all_math_sources() -> tuple[str, str]:
-    """`poetc_math.h` and `poetc_math.c` of the runtime."""
-    return math_sources(mathlib.symbols().values())
+def printed_sources() -> dict[str, str]:
+    """The files of the runtime that Python prints, by name."""
+    header, source = math_sources(mathlib.symbols().values())
+    return {"poetc_math.h": header, "poetc_math.c": source, "poetc_together.h": together_header()}
 
 
 def math_sources(symbols: Iterable[str]) -> tuple[str, str]:

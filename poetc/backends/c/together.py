@@ -1,15 +1,16 @@
 """Loads and stores that one instruction may do (`kernels/together.py`) as C: macros of
-`poetc_scalar.h`, to which registers are given that follow each other, as the instruction wants
+`poetc_together.h`, to which registers are given that follow each other, as the instruction wants
 them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Block, Operation
 
+from poetc.backends.c.text import guarded
 from poetc.kernels.together import Group, accesses_together
 
 _MOST = 8
@@ -63,6 +64,77 @@ class Registers:
                 uses = [use for result in op.results for use in result.uses]
                 ends = (position.get(use.operation, len(position)) for use in uses)
                 taken[start + i] = max(ends, default=0)
+
+
+def together_header() -> str:
+    """`poetc_together.h`, with the macros for 2 to `_MOST` floats."""
+    about = (
+        "Floats that follow each other in memory, loaded or stored by one instruction where the "
+        "processor has one for several and no vectors: Arm with registers for floats. An "
+        "instruction wants registers that follow each other, which a compiler does not give to "
+        "separate floats by itself: r0 and so on are theirs. From and to them it moves values as "
+        "it likes."
+    )
+    counts = range(2, _MOST + 1)
+    one = "defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP) && !defined(__ARM_NEON)"
+    parts = [f"#if {one}\n", "/* What an instruction reads or writes of memory. */"]
+    parts += [f"struct poetc_floats_{n} {{\n    float values[{n}];\n}};" for n in counts]
+    parts += ["", *map(_load_by_one, counts), *map(_store_by_one, counts), "#else\n"]
+    parts += [*map(_load_each, counts), *map(_store_each, counts), "#endif\n"]
+    return guarded("POETC_TOGETHER_H", about, [], ["\n".join(parts)])
+
+
+def _load_by_one(count: int) -> str:
+    at = range(count)
+    registers, results = _listed("%{}", at), _listed('"=t"(v{}_)', at)
+    return _macro(
+        "LOAD",
+        count,
+        "const float *const place_ = (place);",
+        *(f"register float v{i}_ __asm__(#r{i});" for i in at),
+        f'__asm__("vldmia %{count}, {{{registers}}}"',
+        f"        : {results}",
+        f'        : "r"(place_), "m"(*(const struct poetc_floats_{count} *)place_));',
+        *(f"v{i} = v{i}_;" for i in at),
+    )
+
+
+def _store_by_one(count: int) -> str:
+    at = range(count)
+    registers, values = _listed("%{}", range(2, count + 2)), _listed('"t"(v{}_)', at)
+    return _macro(
+        "STORE",
+        count,
+        "float *const place_ = (place);",
+        *(f"const float v{i}_value_ = (v{i});" for i in at),
+        *(f"register float v{i}_ __asm__(#r{i}) = v{i}_value_;" for i in at),
+        f'__asm__("vstmia %1, {{{registers}}}"',
+        f'        : "=m"(*(struct poetc_floats_{count} *)place_)',
+        f'        : "r"(place_), {values});',
+    )
+
+
+def _load_each(count: int) -> str:
+    loads = (f"v{i} = place_[{i}];" for i in range(count))
+    return _macro("LOAD", count, "const float *const place_ = (place);", *loads)
+
+
+def _store_each(count: int) -> str:
+    """All values are known before the first is stored."""
+    values = (f"const float v{i}_value_ = (v{i});" for i in range(count))
+    stores = (f"place_[{i}] = v{i}_value_;" for i in range(count))
+    return _macro("STORE", count, "float *const place_ = (place);", *values, *stores)
+
+
+def _macro(does: str, count: int, *lines: str) -> str:
+    names = f"{_listed('v{}', range(count))}, place, {_listed('r{}', range(count))}"
+    body = ["do {", *(f"    {line}" for line in lines)]
+    text = [f"#define POETC_{does}_{count}({names})", *(f"    {line}" for line in body)]
+    return "".join(f"{line} \\\n" for line in text) + "    } while (0)\n"
+
+
+def _listed(form: str, numbers: Iterable[int]) -> str:
+    return ", ".join(map(form.format, numbers))
 
 
 def together_in(function: func.FuncOp) -> list[Group]:

@@ -22,7 +22,13 @@ OPTIONS = ("-fno-fast-math", "-ffp-contract=off", "-fno-strict-aliasing")
 fuse multiplications and additions, which gives other bits. Bytes of the arena hold floats and
 integers by turns, which link-time optimisation must know."""
 
-PRIVATE_HEADERS = ("_kernels.h", "poetc_check.h", "poetc_math.h", "poetc_scalar.h")
+PRIVATE_HEADERS = (
+    "_kernels.h",
+    "poetc_check.h",
+    "poetc_math.h",
+    "poetc_scalar.h",
+    "poetc_together.h",
+)
 """Ends of the names of headers that only the sources of the library include."""
 
 

@@ -36,6 +36,7 @@ from poetc.backends.c.printer import (
 )
 from poetc.backends.c.runtime_files import RUNTIME, math_sources
 from poetc.backends.c.text import c_comment
+from poetc.backends.c.together import together_header
 from poetc.description import header_name
 from poetc.errors import InputError
 from poetc.ir.graph import round_up
@@ -106,6 +107,7 @@ def generate(entries: Sequence[Entry], board: Board | None, cpu: str, model: str
         "measured.c": _measured_source(places, model),
         "kernels.h": _kernels_header(entries),
         "kernels.c": _kernels_source(entries, bool(used)),
+        "poetc_together.h": f"{c_comment(MARK)}\n{together_header()}",
     }
     if used:
         for file, text in zip(("poetc_math.h", "poetc_math.c"), math_sources(used), strict=True):
@@ -291,7 +293,7 @@ def _signature(number: int, entry: Entry) -> Signature:
 def _kernels_source(entries: Sequence[Entry], uses_math: bool) -> str:
     parts = [c_comment(MARK), '#include "kernels.h"', ""]
     parts += ['#include "poetc_math.h"'] if uses_math else []
-    parts += ['#include "poetc_scalar.h"', ""]
+    parts += ['#include "poetc_scalar.h"', '#include "poetc_together.h"', ""]
     tables = dict.fromkeys(t for entry in entries for t in tables_of(entry.function))
     parts += [print_table(table) for table in tables]
     parts += [
