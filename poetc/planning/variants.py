@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from poetc.costmodel.device import Device
 from poetc.costmodel.slices import SliceCosts, slice_costs
-from poetc.ir.graph import GraphView, graphs, widest_element_bytes
+from poetc.ir.graph import GraphView, graphs
 from poetc.ir.poet import ComputeOp, CostAttr, GraphOp, RunOp, StreamOp
 from poetc.ir.symbols import named_in
 from poetc.kernels.analysis import buffers, may_alias
@@ -312,7 +312,7 @@ class _Variants:
 
     def _unit(self, k: int) -> int:
         """The unit that the workspace of operation `k` is a multiple of, in bytes."""
-        return max(self.align, widest_element_bytes(self.view.computes[k]))
+        return max(self.align, self.view.problem.operations[k].workspace_align)
 
     def least(self, k: int) -> tuple[Variant, ...]:
         """One variant of operation `k` that needs no more than it does in any tiles: nothing is in

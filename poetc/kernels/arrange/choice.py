@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, product
+from itertools import accumulate, combinations, product
 from math import prod
 
 from xdsl.dialects import affine, func
@@ -424,7 +424,8 @@ def price_of(kernels: Sequence[tuple[Choice, int, object]], machine: Machine) ->
             kernel.arrange(price / calls, shared is not None)[0]
             for kernel, calls, shared in kernels
         )
-        return sum(arrangement.code for _, arrangement in best) <= most
+        # With what is too much already, the kernels that are left are not looked at.
+        return all(code <= most for code in accumulate(way.code for _, way in best))
 
     low = machine.least_worth * step
     if fits(low):
