@@ -636,6 +636,30 @@ def test_loops_without_sums_are_in_lanes(scalars: str, lanes: int):
             assert same_bits(found, want)
 
 
+def test_what_is_around_sums_is_together():
+    """Numbers that are needed behind sums are loaded there, not before, and sums are stored by one
+    instruction."""
+    load = "      %v = affine.load %w[%i, %j] : memref<{m}x{n}xf32>\n"
+    around = "      %s = affine.for"
+    assert load in PRODUCT and around in PRODUCT
+    text = PRODUCT.replace(load, "").replace(around, f"{load}{around}").format(m=2, n=4, k=3)
+    (function,) = parse_module(text, "product").ops
+    assert isinstance(function, func.FuncOp)
+    new = function.clone()
+    jam(loops_of(new)[1], 4)
+    bring_together(new, replace(MACHINE, load_floats=4))
+    assert_same(function, new)
+    assert alias_pairs(new) == alias_pairs(function) == [((0, 2),)]
+    _, around_sum, sums = loops_of(new)
+    assert [len(group) for group in accesses_together(sums)] == [4]
+    loads, stores = accesses_together(around_sum)
+    assert len(loads) == len(stores) == 4
+    order = list(around_sum.body.block.ops)
+    assert order.index(sums) < order.index(loads[0]) < order.index(stores[0])
+    printed = print_function(new, Signature("product"))
+    assert (printed.count("POETC_LOAD_4("), printed.count("POETC_STORE_4(")) == (2, 1)
+
+
 @pytest.mark.slow
 def test_as_many_together_as_there_are_macros_for():
     """Loads and stores of 2 to 8 floats, also where the new weights are in the buffer of the old

@@ -384,7 +384,7 @@ def test_annotate_names_the_compute_without_a_kernel():
     ("machine", "shares"),
     [
         (Machine(lanes=8), {"chained": 8, "load": 8, "store": 8, "iteration": 8}),
-        (Machine(load_floats=4), {"chained": 1, "load": 1.5, "iteration": 1}),
+        (Machine(load_floats=4), {"chained": 1, "load": 1.5, "store": 4, "iteration": 1}),
     ],
 )
 def test_what_one_instruction_does_costs_once(machine: Machine, shares: dict[str, float]):

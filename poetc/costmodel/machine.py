@@ -52,7 +52,7 @@ def machine_of(device: Device) -> Machine:
         return Machine(
             registers=core.float_registers,
             load_floats=core.load_floats,
-            growth=1.0,
+            growth=1.08,
             least_worth=5e-6,
         )
     return Machine(

@@ -37,21 +37,27 @@ class Registers:
             if len(group) <= _MOST and all(op.parent is not None for op in group):
                 assert group[0].parent is not None
                 blocks.setdefault(group[0].parent, []).append(group)
-        for block, of_block in blocks.items():
-            self._assign(block, of_block)
+        used: dict[Block, int] = {}
+        for block in reversed(blocks):
+            inside = [count for inner, count in used.items() if block.is_ancestor(inner)]
+            used[block] = self._assign(block, blocks[block], max(inside, default=0))
 
-    def _assign(self, block: Block, groups: Sequence[Group]) -> None:
-        """Registers for a block, one after the other: a compiler moves what is still needed from
-        those that are given again. Those that the loop carries values in are left to it."""
+    def _assign(self, block: Block, groups: Sequence[Group], inside: int) -> int:
+        """Gives registers for a block, one after the other: a compiler moves what is still needed
+        from those that are given again. Those that the loop carries values in are left to it, as
+        are for stores those first ones that are given in loops inside, beside which there are the
+        sums that are stored. Returns how many are given."""
         last = block.last_op
         handed_on = () if last is None else last.operands
         carried = sum(isinstance(value.type, Float32Type) for value in handed_on)
         count = max(_REGISTERS - _KEPT_FREE - carried, _LEAST)
         position = {op: at for at, op in enumerate(block.ops)}
         taken: dict[int, int] = {}
-        first = 0
+        first, given = 0, inside
         for group in groups:
             size = len(group)
+            if inside and isinstance(group[0], affine.StoreOp):
+                first, count = max(first, min(inside, _REGISTERS - size)), _REGISTERS
             taken = {register: end for register, end in taken.items() if end > position[group[0]]}
             starts = [s for s in (*range(first, count), *range(first)) if s + size <= count]
             start = next(
@@ -64,6 +70,8 @@ class Registers:
                 uses = [use for result in op.results for use in result.uses]
                 ends = (position.get(use.operation, len(position)) for use in uses)
                 taken[start + i] = max(ends, default=0)
+            given = max(given, start + size)
+        return given
 
 
 def together_header() -> str:

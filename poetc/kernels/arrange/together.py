@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from xdsl.dialects import affine, func
+from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type, i64
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
@@ -36,22 +36,75 @@ def bring_together(function: func.FuncOp, machine: Machine) -> None:
     registers for. Each sum keeps its order."""
     for loop in [op for op in function.walk() if isinstance(op, affine.ForOp)]:
         block = block_in(loop)
-        if any(op.regions or mathlib.symbol_of(op) for op in block.ops):
+        if any(mathlib.symbol_of(op) for op in block.ops):
             continue
         places = _places(block)
-        _load_once(block, places)
-        free = machine.registers - KEPT_FREE - sum(map(_is_float, loop.body.block.args))
+        order: list[Operation] = []
         groups: list[Group] = []
-        for loads, order in _ways(block, places, machine.load_floats):
-            if _most_loaded(order) <= free:
-                groups += loads
-                _put(block, order)
-                break
-        stores = _groups(_stores(block, places), machine.load_floats)
-        _put(block, _at_the_last(block.ops, stores))
-        groups += stores
+        parts = _parts(block, places)
+        for part in parts:
+            part = _load_once(part, places)
+            is_whole = len(parts) == 1
+            live = loop.body.block.args if is_whole else _live(loop, block, order)
+            free = machine.registers - KEPT_FREE - sum(map(_is_float, live))
+            for loads, ordered in _ways(part, places, machine.load_floats, is_whole):
+                if _most_loaded(ordered) <= free:
+                    groups += loads
+                    part = ordered
+                    break
+            stores = _groups(_stores(part, places), machine.load_floats)
+            groups += stores
+            order += _at_the_last(part, stores)
+        _put(block, order)
         if groups:
-            loop.attributes[TOGETHER] = DenseArrayBase.from_list(i64, _counts(block.ops, groups))
+            loop.attributes[TOGETHER] = DenseArrayBase.from_list(i64, _counts(order, groups))
+
+
+def _parts(block: Block, places: Places) -> list[list[Operation]]:
+    """The operations of a block in parts that loops and guards divide, each of which is a part.
+    What is loaded, and computed from that, is in the part that needs it first, as far as nothing is
+    stored before that."""
+    parts: list[list[Operation]] = [[]]
+    for op in block.ops:
+        if op.regions:
+            parts += [[op], []]
+        else:
+            parts[-1].append(op)
+    needed: dict[Operation, int] = {}
+    last = len(parts) - 1
+    for at in range(last, -1, -1):
+        inside = (each for op in parts[at] for each in op.walk())
+        if any(isinstance(each, affine.StoreOp | memref.StoreOp) for each in inside):
+            last = at
+        for op in reversed(parts[at]):
+            needed[op] = at
+            if (
+                at % 2 == 0
+                and op.results
+                and (op in places or not isinstance(op, affine.LoadOp | memref.LoadOp))
+            ):
+                uses = (use.operation for result in op.results for use in result.uses)
+                users = (block.find_ancestor_op_in_block(use) for use in uses)
+                first = min((needed[user] for user in users if user is not None), default=at)
+                # Every other part is what divides them.
+                needed[op] = min(first - first % 2, last)
+    moved = [[op for part in parts for op in part if needed[op] == at] for at in range(len(parts))]
+    return [part for part in moved if part]
+
+
+def _live(loop: affine.ForOp, block: Block, before: Sequence[Operation]) -> set[SSAValue]:
+    """The values of a loop that are known when these first operations of its block are done, and
+    needed later; but constants."""
+    done = set(before)
+    return {
+        value
+        for op in block.ops
+        if op not in done
+        for each in op.walk()
+        for value in each.operands
+        if value.owner is loop.body.block
+        or (value.owner in done and not isinstance(value.owner, arith.ConstantOp))
+    }
 
 
 def _put(block: Block, order: Sequence[Operation]) -> None:
@@ -60,11 +113,13 @@ def _put(block: Block, order: Sequence[Operation]) -> None:
     block.add_ops(order)
 
 
-def _ways(block: Block, known: Places, most: int) -> Iterator[tuple[Loads, list[Operation]]]:
-    """Loads to bring together, and the operations of a block in the order that this makes: those
-    ways first that save most."""
-    places = [{at: loads[0] for at, loads in of.items()} for of in _loads(block, known)]
-    are_sums = not any(isinstance(op, affine.StoreOp) for op in block.ops)
+def _ways(
+    ops: Sequence[Operation], known: Places, most: int, is_whole: bool
+) -> Iterator[tuple[Loads, list[Operation]]]:
+    """Loads to bring together, and the operations, of a part of a block or of a whole one, in the
+    order that this makes: those ways first that save most."""
+    places = [{at: loads[0] for at, loads in of.items()} for of in _loads(ops, known)]
+    are_sums = is_whole and not any(isinstance(op, affine.StoreOp) for op in ops)
     for count in range(most, 1, -1):
         groups = _groups(places, count)
         if not groups:
@@ -72,10 +127,10 @@ def _ways(block: Block, known: Places, most: int) -> Iterator[tuple[Loads, list[
         of: dict[Operation, Sequence[affine.LoadOp]] = {
             load: group for group in groups for load in group
         }
-        yield groups, _in_order(block.ops, of)
+        yield groups, _in_order(ops, of)
         if are_sums:
-            for sums in _orders(block, places):
-                yield groups, _by_sums(block, sums, of)
+            for sums in _orders(ops[-1], places):
+                yield groups, _by_sums(ops, sums, of)
 
 
 def _groups(places: Iterable[Mapping[int, Access]], most: int) -> list[Sequence[Access]]:
@@ -88,20 +143,21 @@ def _groups(places: Iterable[Mapping[int, Access]], most: int) -> list[Sequence[
     ]
 
 
-def _load_once(block: Block, places: Places) -> None:
-    """Loads what is at one address once, if nothing is stored in between."""
-    for accesses in _loads(block, places):
+def _load_once(ops: Sequence[Operation], places: Places) -> list[Operation]:
+    """The operations with what is at one address loaded once, if nothing is stored in between."""
+    for accesses in _loads(ops, places):
         for first, *others in accesses.values():
             for other in others:
                 Rewriter.replace_op(other, [], [first.result])
+    return [op for op in ops if op.parent is not None]
 
 
-def _loads(block: Block, places: Places) -> list[Mapping[int, Sequence[affine.LoadOp]]]:
+def _loads(ops: Iterable[Operation], places: Places) -> list[Mapping[int, Sequence[affine.LoadOp]]]:
     """Loads of floats from arguments, between which nothing is stored, that are at fixed distances
     from each other, by where they are."""
     found: dict[object, dict[int, list[affine.LoadOp]]] = {}
     part = 0
-    for op in block.ops:
+    for op in ops:
         if not op.results:
             part += 1
         elif isinstance(op, affine.LoadOp) and (place := places.get(op)) is not None:
@@ -110,12 +166,12 @@ def _loads(block: Block, places: Places) -> list[Mapping[int, Sequence[affine.Lo
     return list(found.values())
 
 
-def _stores(block: Block, places: Places) -> list[Mapping[int, affine.StoreOp]]:
+def _stores(ops: Iterable[Operation], places: Places) -> list[Mapping[int, affine.StoreOp]]:
     """Stores of floats to arguments, between which nothing is loaded from there, that are at fixed
     distances from each other, by where they are."""
     found: dict[object, dict[int, affine.StoreOp]] = {}
     read: Counter[SSAValue] = Counter()
-    for op in block.ops:
+    for op in ops:
         if isinstance(op, affine.LoadOp):
             read[op.memref] += 1
         elif isinstance(op, affine.StoreOp) and (place := places.get(op)) is not None:
@@ -161,14 +217,12 @@ def _at_the_last(
 
 
 def _orders(
-    block: Block, places: Iterable[Mapping[int, affine.LoadOp]]
+    last: Operation, places: Iterable[Mapping[int, affine.LoadOp]]
 ) -> Iterator[Sequence[SSAValue]]:
     """The values that are handed on, as they are, and such that those which need one of some loads
     are one behind the other."""
-    last = block.last_op
-    assert last is not None
     yield last.operands
-    needed = {value: set(_needed(value, block)) for value in last.operands}
+    needed = {value: set(_needed(value, last.parent)) for value in last.operands}
     for accesses in places:
         first = {
             value: next((at for at in sorted(accesses) if accesses[at] in needed[value]), 0)
@@ -177,7 +231,9 @@ def _orders(
         yield sorted(last.operands, key=first.__getitem__)
 
 
-def _needed(value: SSAValue, block: Block, known: Container[Operation] = ()) -> list[Operation]:
+def _needed(
+    value: SSAValue, block: Block | None, known: Container[Operation] = ()
+) -> list[Operation]:
     """The operations of a block that a value is computed by, but those that are known, in order."""
     order: dict[Operation, None] = {}
 
@@ -195,15 +251,17 @@ def _needed(value: SSAValue, block: Block, known: Container[Operation] = ()) -> 
 
 
 def _by_sums(
-    block: Block, sums: Iterable[SSAValue], of: Mapping[Operation, Sequence[affine.LoadOp]]
+    ops: Sequence[Operation],
+    sums: Iterable[SSAValue],
+    of: Mapping[Operation, Sequence[affine.LoadOp]],
 ) -> list[Operation]:
     """The operations in the order of the values that are handed on, each when it is needed."""
     order: dict[Operation, None] = {}
     for value in sums:
-        for op in _needed(value, block, order):
+        for op in _needed(value, ops[-1].parent, order):
             order.update(dict.fromkeys(of.get(op, (op,))))
-    rest = [op for op in block.ops if op not in order]
-    return _in_order([*(op for op in rest if op is not block.last_op), *order, *rest[-1:]], {})
+    rest = [op for op in ops if op not in order]
+    return _in_order([*rest[:-1], *order, *rest[-1:]], {})
 
 
 def _most_loaded(order: Sequence[Operation]) -> int:
