@@ -1,6 +1,7 @@
 """Kernels compiled by TVM (--kernels=tvm) against those that a C compiler makes of our C.
 
     python -m benchmarks.bare_kernels boards [MODEL ...]   instructions of a step in the emulator
+    python -m benchmarks.bare_kernels products [MODEL ...] kernels whose products take the most
     python -m benchmarks.bare_kernels cycles [MODEL ...]   cycles of small steps, by Arm's tables
     python -m benchmarks.bare_kernels host [MODEL ...]     time of a step on this machine
 
@@ -149,8 +150,12 @@ def firmware(
     )
 
 
+def _functions(module: ModuleOp) -> dict[str, FuncOp]:
+    return {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+
+
 def _products(module: ModuleOp) -> int:
-    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    functions = _functions(module)
     return sum(
         work(functions[compute.kernel.string_value()]).muls
         for graph in graphs(module)
@@ -191,6 +196,50 @@ def boards(everything: Path, models: Collection[str]) -> None:
             ", ".join(str(one.stack) for one in made),
         )
         print(f"| {' | '.join(cells)} |", flush=True)
+
+
+_CHOICE_INSTRUCTIONS = 4
+"""Instructions of a comparison of floats, and of the choice by it: the flags have to be moved."""
+_MOST_FOR_EACH = 4
+
+
+def products(everything: Path, models: Collection[str]) -> None:
+    """Kernels of products on a Cortex-M4 that take more than four instructions for each, what is
+    left of these without functions of mathematics, and what the operations on floats alone take,
+    each one instruction."""
+    print(
+        "| model | kernel | products | of the step | for each product | without functions "
+        "| operations alone |\n|---|---|--:|--:|--:|--:|--:|"
+    )
+    for model, board, cpu in document.progress(CASES):
+        described = load_board(board)
+        if model not in models or cpu not in CORES:
+            continue
+        assert described is not None
+        module = scheduled((MODELS / f"{model}.mlir").read_text(), model, True, f"{board}-{cpu}")
+        directory = everything / f"products-{model}"
+        emit(module, directory, board=replace(described, cpus=(cpu,)), stack_bytes=STACK_BYTES)
+        write_data(model, directory)
+        with counter() as plugin:
+            (step,) = count_steps(directory, cpu, plugin, words=("CFLAGS=-O2",))
+        functions = {f"model_kernel_{name}": op for name, op in _functions(module).items()}
+        of = dict(zip(step.calls, step.mathematics, strict=True))
+        for (name, taken), mathematics in sorted(of.items(), key=lambda one: -one[0][1]):
+            kernel = name.removeprefix("model_kernel_")
+            if name not in functions or not kernel.startswith(("dot", "conv")):
+                continue
+            done = work(functions[name])
+            if taken <= _MOST_FOR_EACH * done.muls:
+                continue
+            alone = done.adds + done.muls + done.divs + _CHOICE_INSTRUCTIONS * done.compares
+            cells = (
+                model,
+                f"`{kernel}`",
+                f"{done.muls:,}",
+                f"{step.calls.count((name, taken)) * taken / step.instructions:.2%}",
+                *(f"{n / done.muls:.2f}" for n in (taken, taken - mathematics, alone)),
+            )
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def cycles(everything: Path, models: Collection[str]) -> None:
@@ -273,11 +322,12 @@ def host(everything: Path, models: Collection[str]) -> None:
 
 
 def main(words: list[str]) -> None:
-    tables = {"boards": boards, "cycles": cycles, "host": host}
+    tables = {"boards": boards, "products": products, "cycles": cycles, "host": host}
     if not words or words[0] not in tables:
         sys.exit(__doc__)
     known = {
         "boards": [model for model, _, _ in CASES],
+        "products": [model for model, _, cpu in CASES if cpu in CORES],
         "cycles": ["gesture_mlp", "kws_conv"],
         "host": HOST_MODELS,
     }

@@ -35,10 +35,12 @@ class Counted:
 @dataclass(frozen=True)
 class StepCount:
     """Instructions of one step, call of `model_step` and return included, and those of each call
-    that it makes, in order, with the name of the function."""
+    that it makes, in order, with the name of the function; of those in turn what functions of
+    mathematics take that they call."""
 
     instructions: int
     calls: tuple[tuple[str, int], ...]
+    mathematics: tuple[int, ...]
 
 
 def run_tool(command: Sequence[str | Path], purpose: str) -> subprocess.CompletedProcess[str]:
@@ -124,18 +126,20 @@ def count_steps(
     ).stdout
     calls: dict[int, tuple[int, str]] = {}
     function = ""
-    where: dict[int, str] = {}
     lines = re.findall(r"^(?: +([0-9a-f]+):\s+(.*)|[0-9a-f]+ <(\w+)>:)$", listing, re.M)
     for (address, text, start), (after, *_) in zip(lines, [*lines[1:], ("", "", "")], strict=True):
         function = start or function
         called = re.match(r"bl\s+[0-9a-f]+ <(\w+)>", text)
-        if called and (function == f"{name}_step" or called[1] == f"{name}_step"):
+        if called and (
+            f"{name}_step" in (function, called[1])
+            or (called[1].startswith("poetc_") and function.startswith(f"{name}_"))
+        ):
             calls[int(address, 16)] = (int(after, 16), called[1])
-            where[int(address, 16)] = function
     marks = sorted({*calls, *(after for after, _ in calls.values())})
     counted = count(directory, cpu, marks, plugin, (f"STEPS={steps}", *words))
     found: list[StepCount] = []
     inside: list[tuple[str, int]] = []
+    mathematics = [0]
     # Calls that have not returned: where they return to, what is called, the count before.
     waiting: list[tuple[int, str, int]] = []
     for mark, executed in counted.marks:
@@ -143,10 +147,13 @@ def count_steps(
         if waiting and address == waiting[-1][0]:
             _, called, before = waiting.pop()
             if called == f"{name}_step":
-                found.append(StepCount(executed - before, tuple(inside)))
-                inside = []
-            else:
+                found.append(StepCount(executed - before, tuple(inside), tuple(mathematics[:-1])))
+                inside, mathematics = [], [0]
+            elif len(waiting) == 1:
                 inside.append((called, executed - before))
+                mathematics.append(0)
+            elif waiting:
+                mathematics[-1] += executed - before
         if address in calls:
             waiting.append((*calls[address], executed))
     assert len(found) == steps, counted.printed
