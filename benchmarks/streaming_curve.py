@@ -127,8 +127,7 @@ def _curve(model: str) -> list[Point]:
 
 
 def _compiled(model: str, ram_bytes: int | None) -> Summary:
-    given: dict[str, str | int] = {"split": "off"}
-    given |= {} if ram_bytes is None else {"ram": ram_bytes}
+    given: dict[str, str | int] = {} if ram_bytes is None else {"ram": ram_bytes}
     module = parse_module((MODELS / f"{model}.mlir").read_text(), model)
     return compiled_by_work(module, model, given, LIMIT_S).brief
 

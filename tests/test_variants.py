@@ -422,6 +422,22 @@ def test_a_result_on_storage_in_one_run_is_written_once():
     assert on_storage.written_bytes == size and in_ram.written_bytes == 0
 
 
+@pytest.mark.parametrize("streamed", range(3))
+def test_where_a_buffer_fits_tiles_are_not_made_for_it(streamed: int) -> None:
+    """Tiles of any loops move all of it once, as the kernel does that runs whole."""
+    rng = np.random.default_rng(3)
+
+    def biased(x, w, bias):
+        out = hlo.ConvolutionOp(x, w, ConvDims.nhwc(), (1, 1), ((1, 1), (1, 1)))
+        return hlo.TanhOp(hlo.AddOp(out, hlo.BroadcastInDimOp(bias, (3,), (1, 8, 8, 6))))
+
+    case = Case.of(biased, floats(rng, 1, 8, 8, 2), floats(rng, 3, 3, 2, 6), floats(rng, 6))
+    kernel = KernelTiles(lower(case.block), COSTS)
+    found = kernel.fastest(frozenset({streamed}), 1 << 20)
+    assert found is not None and found.read_bytes == 4 * case.args[streamed].size
+    assert [tiled.tiles for loop in found.loops for tiled in loop.tiled] == [()]
+
+
 def product_search(rng: Rng, m: int, k: int, n: int) -> NestSearch:
     """The search for tiles of a product of matrices."""
     block = Case.of(

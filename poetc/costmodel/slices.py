@@ -14,9 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from poetc.costmodel.cost import transfer_storage
-from poetc.costmodel.device import Device
+from poetc.costmodel.device import Device, Storage
 
 Numbers = np.ndarray
+
+_WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,20 @@ class Rates:
 
 @dataclass(frozen=True)
 class SliceCosts:
-    """Costs of slices on a device. `power_w` is drawn while they are moved."""
+    """Costs of slices on a device. `power_w` is drawn while they are moved.
+
+    `loop_ns` and `resumed_ns` are what the code of tiles takes more than that of the kernel: each
+    time that a loop is begun, and each time that a sum is interrupted. The energy of code is
+    `code_share` of that of transfers that take as long.
+    """
 
     read: Rates
     write: Rates
     block_bytes: int
     power_w: float
+    code_share: float = 1.0
+    loop_ns: float = 0.0
+    resumed_ns: float = 0.0
 
     @property
     def gap_bytes(self) -> float:
@@ -100,24 +110,40 @@ def slice_costs(device: Device) -> SliceCosts:
     """Costs of slices on `device`. Raises InputError if it has no storage."""
     storage = transfer_storage(device)
     power_w = storage.power_w + (0 if device.dma else device.active_power_w)
+    read, write, block_bytes = _rates(device, storage)
+    # Code that takes more power than transfers, as with DMA, counts no more than they do.
+    share = min(1.0, device.active_power_w / power_w) if power_w else 1.0
+    return SliceCosts(read, write, block_bytes, power_w, share, *_code_ns(device))
+
+
+def _rates(device: Device, storage: Storage) -> tuple[Rates, Rates, int]:
+    """The rates of reading and writing, and the bytes of a block."""
     if device.profile is None:
         read = Rates(storage.read_latency_s * 1e9, 1e9 / storage.read_bytes_per_s)
         write = Rates(storage.write_latency_s * 1e9, 1e9 / storage.write_bytes_per_s)
-        return SliceCosts(read, write, storage.block_bytes, power_w)
+        return read, write, storage.block_bytes
     measured = device.profile.transfers
     unit_ns = 1.0
     if device.profile.unit != "ns":
         unit_ns = device.cycles_per_instruction * 1e9 / device.clock_hz
     block_bytes = measured.block_bytes or storage.block_bytes
-    return SliceCosts(
-        Rates(
-            unit_ns * (measured.in_fixed + measured.per_part),
-            unit_ns * (measured.in_per_byte + measured.block_read / block_bytes),
-        ),
-        Rates(
-            unit_ns * (measured.out_fixed + measured.per_part),
-            unit_ns * (measured.out_per_byte + measured.block_write / block_bytes),
-        ),
-        block_bytes,
-        power_w,
+    read = Rates(
+        unit_ns * (measured.in_fixed + measured.per_part),
+        unit_ns * (measured.in_per_byte + measured.block_read / block_bytes),
     )
+    write = Rates(
+        unit_ns * (measured.out_fixed + measured.per_part),
+        unit_ns * (measured.out_per_byte + measured.block_write / block_bytes),
+    )
+    return read, write, block_bytes
+
+
+def _code_ns(device: Device) -> tuple[float, float]:
+    """Time of beginning a loop, and of interrupting a sum: it is stored and loaded in an iteration
+    more, where tests say whether it begins and whether it ends."""
+    if (cycles := device.cycles) is None:
+        word_ns = _WORD_BYTES * 1e9 / device.memory_bytes_per_s
+        return word_ns, 2 * word_ns
+    each = cycles.loop, cycles.load + cycles.store + 2 * cycles.guard
+    loop_ns, resumed_ns = ((n + cycles.iteration) * 1e9 / device.clock_hz for n in each)
+    return loop_ns, resumed_ns

@@ -384,7 +384,7 @@ class _LoopTiles:
         for share in _SHARES:
             self.work += _WEIGH * len(searches)
             fronts = [s.front(limit_bytes * share, resident=resident) for s in searches]
-            for found in sorted(itertools.chain(*fronts), key=lambda tiled: tiled.transfer_ns):
+            for found in sorted(itertools.chain(*fronts), key=lambda tiled: tiled.weighed_ns):
                 if all(number in self.places[0] for number, _ in found.tiles):
                     yield found.tiles, found
 

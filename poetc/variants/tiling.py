@@ -39,7 +39,8 @@ _WORD_BYTES = 4
 class Tiled:
     """How a nest runs in tiles: (number of a loop in the kernel, iterations in a tile) from the
     outermost tile loop on; other loops are in one tile whole. And what that takes: RAM of slices
-    and sums, bytes that are moved, time of that, and of what is written."""
+    and sums, bytes that are moved, time of that, and of what is written. `weighed_ns` is by what
+    tilings are compared: the time of transfers, and what code of tiles takes (`SliceCosts`)."""
 
     tiles: tuple[tuple[int, int], ...]
     ram_bytes: int
@@ -48,19 +49,21 @@ class Tiled:
     transfer_ns: float
     write_ns: float
     steps: int
+    weighed_ns: float
 
 
 class _Points(NamedTuple):
     """Tilings in columns. Of each the index of the tile size of each loop, and of the order; bytes
     of sums that are interrupted, beside results that are streamed, and beside those in RAM, and
-    whether a parallel tile loop is inside of those of the sum; and of each stream, in rows, bytes
-    of a slice, and time of transfers."""
+    whether a parallel tile loop is inside of those of the sum; what the code of tiles takes; and of
+    each stream, in rows, bytes of a slice, and time of transfers."""
 
     index: Numbers
     order: Numbers
     sums: Numbers
     sums_beside: Numbers
     spread: Numbers
+    code_ns: Numbers
     box: Numbers
     ns: Numbers
 
@@ -175,6 +178,7 @@ class NestSearch:
         """The points by RAM of which none is worse than another one, nor hardly better than one
         with less RAM; and their RAM. Less than a block of storage is as good as a block."""
         ram, ns = self._totals(points, resident)
+        ns += points.code_ns
         kept = np.flatnonzero((ram <= limit_bytes) & (ram < IMPOSSIBLE_BYTES))
         seen = np.maximum(ram[kept], self.costs.block_bytes)
         kept = kept[np.lexsort((points.order[kept], ram[kept], ns[kept], seen))]
@@ -202,6 +206,7 @@ class NestSearch:
         sweeps = [self._sweep(number, index, tiles, counts) for number in range(len(self.streams))]
         columns = index.shape[1]
         boxes = _rows([sweep.box_bytes for sweep in sweeps], columns)
+        code_ns = self._code_ns(counts, columns)
         points: list[_Points] = []
         for number, order in enumerate(self.orders):
             sums = self._sum_bytes(order, tiles, counts, columns)
@@ -211,8 +216,19 @@ class NestSearch:
                 for stream, sweep in zip(self.streams, sweeps, strict=True)
             ]
             orders = np.full(columns, number)
-            points.append(_Points(index, orders, *sums, boxes, _rows(ns, columns)))
+            points.append(_Points(index, orders, *sums, code_ns, boxes, _rows(ns, columns)))
         return _joined(points)
+
+    def _code_ns(self, counts: list[Numbers], columns: int) -> Numbers:
+        """What the code of tiles takes: each begins all loops that run in tiles, and calls the
+        function; and each sum is interrupted between its tiles."""
+        parallel = self.nest.parallel
+        ones = np.ones(columns, np.int64)
+        tiles, parts = prod(counts, start=ones), prod(counts[parallel:], start=ones)
+        begun = tiles * (1 + sum((count > 1 for count in counts), start=ones * 0))
+        sums = prod(self.extents[:parallel])
+        loops_ns = np.where(tiles > 1, begun, 0) * self.costs.loop_ns
+        return loops_ns + sums * (parts - 1) * self.costs.resumed_ns
 
     def _sum_bytes(
         self, order: Sequence[int], tiles: list[Numbers], counts: list[Numbers], columns: int
@@ -368,6 +384,7 @@ class NestSearch:
                     float(ns[column]),
                     float(write_ns[column]),
                     prod(int(counts[loop][column]) for loop in parted),
+                    float(ns[column] + points.code_ns[column]),
                 )
             )
         return found
