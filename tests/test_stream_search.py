@@ -31,6 +31,7 @@ from poetc.ir.poet import CostAttr, StreamOp, TileOp
 from poetc.ir.text import make_context, parse_module
 from poetc.kernels.access import tiles_of
 from poetc.kernels.analysis import work
+from poetc.kernels.arrange.tile_functions import lowered_kernels
 from poetc.kernels.distribute import Nest
 from poetc.kernels.slices import NotTileable
 from poetc.kernels.tiles import tile
@@ -151,6 +152,50 @@ def test_the_fastest_tiles_of_a_result_whose_rows_are_numbers_of_digits(limit_by
             sizes = [tuple(sorted({n, extent})) for n, extent in zip(tiles, extents, strict=True)]
             times.append(NestSearch(model, costs, sizes, [loops]).weigh(tiles).transfer_ns)
     assert times and found.transfer_ns <= 1.1 * min(times)
+
+
+ROWS = """
+func.func public @main(%x: tensor<1x28x28x1xf32>, %w: tensor<5x5x1x6xf32>)
+    -> tensor<1x28x28x6xf32> {
+  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+    window = {pad = [[2, 2], [2, 2]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<1x28x28x1xf32>, tensor<5x5x1x6xf32>) -> tensor<1x28x28x6xf32>
+  return %0 : tensor<1x28x28x6xf32>
+}
+"""
+
+
+@pytest.mark.slow
+def test_tiles_of_rows_take_no_more_energy_than_any_number_of_rows() -> None:
+    """With their code as it is arranged: that of a tile that is cut off takes longer."""
+    module, device = parse_module(ROWS, "rows.mlir"), load_device("nrf52840")
+    passes = front_passes(module, "nrf52840", device, tiles=True)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    (compute,) = graphs(module)[0].computes
+    assert compute.kernel is not None and compute.cost is not None
+    kernel, price = lowered_kernels(module.ops)[compute.kernel.string_value()]
+    costs, every = slice_costs(device), frozenset({1})  # the image
+    code = TileCode.of(kernel, compute.cost, device, price)
+    tiles = KernelTiles(kernel, costs, code.rest_ns(kernel))
+    nest, model = Nest(kernel, (0, 1, 2)), nest_model(kernel)
+    assert model is not None
+    extents = [loop.extent for loop in model.loops]
+    ways: list[tuple[int, int]] = []
+    for rows in (4, 7, 14, 16, 20):
+        tiled = tile(kernel, "tile", [(0, rows)], every)
+        loop = tile_loop((nest,), (tiled,), (((0, rows),),), written_over((nest,)))
+        search = NestSearch(model, costs, [(rows,), *((n,) for n in extents[1:])])
+        (weighed,) = search.front(resident=frozenset({0, 2}))
+        loop = replace(loop, transfer_ns=weighed.transfer_ns)
+        way = TiledKernel(kernel, tiles.distributed, (loop,), every, slice_places(loop, 0)[1])
+        code.settle(way)
+        ways.append((way.workspace_bytes, code.cost(way, costs).energy_nj))
+    for limit_bytes, _ in ways:
+        found = tiles.fastest(every, limit_bytes)
+        assert found is not None
+        code.settle(found)
+        best_nj = min(nj for ram_bytes, nj in ways if ram_bytes <= limit_bytes)
+        assert code.cost(found, costs).energy_nj <= 1.01 * best_nj
 
 
 @pytest.mark.slow

@@ -51,6 +51,13 @@ class TileCode:
             scale = whole.time_ns / kernel_cost(work(kernel), device).time_ns
         return TileCode(device, whole, machine, price or 0.0, scale)
 
+    def rest_ns(self, lowered: FuncOp) -> float:
+        """Time that the kernel takes more as it is lowered, as tiles that are cut off run."""
+        if self.machine is None:
+            return 0.0
+        time_ns = self.scale * kernel_cost(work(lowered), self.device).time_ns
+        return max(0.0, time_ns - self.whole.time_ns)
+
     def function(self, tiled: Tiled) -> FuncOp:
         """The function of tiles as it becomes code."""
         if self.machine is None:

@@ -15,7 +15,7 @@ from poetc.costmodel.slices import SliceCosts
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
 from poetc.kernels.access import STORES
-from poetc.kernels.analysis import STARTS, buffer_bytes, buffers, may_alias
+from poetc.kernels.analysis import STARTS, buffer_bytes, buffers, may_alias, work
 from poetc.kernels.distribute import Distributed, Nest, distribute
 from poetc.kernels.positions import looked_up, with_positions
 from poetc.kernels.slices import NotTileable, Slice
@@ -36,7 +36,6 @@ _MOST_TILINGS = 2_000
 
 _SHARES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
 """The shares of the RAM for which tiles are looked for, one after another, until some fit."""
-
 
 _WEIGH, _TILE = 1e-3, 1.5e-3
 """Work of weighing the tilings of a nest within some RAM, and of making the function of one."""
@@ -94,14 +93,15 @@ class TiledKernel:
 
 
 class KernelTiles:
-    """Looks for tiles of one kernel, with transfers at `costs`.
+    """Looks for tiles of one kernel, with transfers at `costs`. In tiles that are cut off, all of
+    it takes `rest_ns` more than in others.
 
     `streamable` are the operands and results that can be on storage: none where no tiles are
     known. `work` is what was done for it so far (`schedule/model/clock.py`).
     """
 
-    def __init__(self, kernel: FuncOp, costs: SliceCosts) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: FuncOp, costs: SliceCosts, rest_ns: float = 0.0) -> None:
+        self.kernel, self.rest_ns = kernel, rest_ns
         try:
             self.distributed = distribute(kernel)
         except InputError:
@@ -115,6 +115,7 @@ class KernelTiles:
         self._nests: dict[tuple[Nest, ...], _LoopTiles] = {}
         self._tables = frozenset().union(*map(looked_up, self.distributed.nests))
         self._listed = {frozenset[int](): self.distributed}
+        self._iterations = sum(map(_iterations, self.distributed.nests))
         self._found: dict[tuple[frozenset[int], int], TiledKernel | None] = {}
 
     def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TiledKernel | None:
@@ -266,7 +267,8 @@ class KernelTiles:
                 model, places = _model(*nests), [_places(*nests)]
             else:
                 model, places = _both(*map(self._tiles_of, nests))
-            self._nests[nests] = _LoopTiles(nests, model, places, self.costs)
+            rest_ns = self.rest_ns * sum(map(_iterations, nests)) / max(1, self._iterations)
+            self._nests[nests] = _LoopTiles(nests, model, places, self.costs, rest_ns)
         return self._nests[nests]
 
     def _stay(self) -> frozenset[int]:
@@ -307,6 +309,7 @@ class _LoopTiles:
         model: NestModel | None,
         places: list[dict[int, int]],
         costs: SliceCosts,
+        rest_ns: float,
     ) -> None:
         self.nests, self.model, self.places = nests, model, places
         self.pages = frozenset[int]().union(*map(_pages, nests))
@@ -320,12 +323,12 @@ class _LoopTiles:
             tile_sizes(loop.extent) if loop.number in self.places[0] else (max(1, loop.extent),)
             for loop in self.model.loops
         ]
-        self.search = NestSearch(self.model, costs, sizes=sizes)
+        self.search = NestSearch(self.model, costs, sizes=sizes, rest_ns=rest_ns)
         # Slices of a result have all of the parallel loops inside of those of the sum.
         parallel, given = self.model.parallel, tuple(range(len(self.model.loops)))
         ordered = (tuple(sorted(o, key=lambda n: n >= parallel)) for o in self.search.orders)
         orders = list(dict.fromkeys((*ordered, given)))
-        self.in_turn = NestSearch(self.model, costs, sizes=sizes, orders=orders, most=_MOST_TILINGS)
+        self.in_turn = NestSearch(self.model, costs, sizes, orders, _MOST_TILINGS, rest_ns)
 
     def fastest(self, streamed: frozenset[int], limit_bytes: int) -> TileLoop | None:
         on_storage = self.pages & streamed
@@ -389,8 +392,8 @@ class _LoopTiles:
                     yield found.tiles, found
 
 
-def _name(nest: Nest) -> str:
-    return nest.function.sym_name.data
+def _iterations(nest: Nest) -> int:
+    return work(nest.function).iterations
 
 
 def _pages(nest: Nest) -> frozenset[int]:

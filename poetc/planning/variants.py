@@ -56,12 +56,13 @@ class KnownTiles:
     codes: dict[str, TileCode] = field(default_factory=dict)
     both: dict[Hashable, KernelTiles] = field(default_factory=dict)
 
-    def add(self, name: str, lowered: FuncOp, costs: SliceCosts) -> None:
-        """Adds a kernel, which stays as it is."""
+    def add(self, name: str, lowered: FuncOp, costs: SliceCosts, code: TileCode) -> None:
+        """Adds a kernel, which stays as it is, and the code of its tiles."""
+        self.codes[name] = code
         key = name, structure(lowered)
         if key not in self.both:
             # The module may lose the function, once its graph is scheduled.
-            self.both[key] = KernelTiles(lowered.clone(), costs)
+            self.both[key] = KernelTiles(lowered.clone(), costs, code.rest_ns(lowered))
         self.kernels[name] = self.both[key]
 
 
@@ -339,10 +340,9 @@ class _Variants:
             return None
         lowered, price = self.lowered.get(name, (function, None))
         if name not in self.known.kernels:
-            self.known.add(name, lowered, self.costs)
-        if name not in self.known.codes:
             whole = compute.cost or CostAttr(0)
-            self.known.codes[name] = TileCode.of(function, whole, self.device, price)
+            code = TileCode.of(function, whole, self.device, price)
+            self.known.add(name, lowered, self.costs, code)
         return self.known.kernels[name]
 
     def _streamable(

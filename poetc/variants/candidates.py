@@ -79,7 +79,8 @@ def _thinned(length: int, most: int) -> list[int]:
 
 def grid(nest: Nest, sizes: Sizes, most: int) -> Numbers:
     """Tilings over all tile sizes, a column each: at most about `most` whose sums are interrupted
-    between partial sums, if at all, and as many where they are within these."""
+    between partial sums, if at all, as many where they are within these, and all tiles of one
+    parallel loop."""
     parallel, blocks = nest.parallel, nest.blocks
     whole = tuple(len(own) - 1 for own in sizes[blocks:])
     every = list(_sum_tiles(sizes[parallel:]))
@@ -87,6 +88,10 @@ def grid(nest: Nest, sizes: Sizes, most: int) -> Numbers:
     within = every[len(between) :]
     within = [within[i] for i in _thinned(len(within), MOST_WITHIN)]
     found = [_in_grid(sizes[:parallel], sums, most) for sums in (between, within) if sums]
+    last = [len(own) - 1 for own in sizes]
+    for loop in range(parallel):
+        found.append(np.tile(np.array(last, np.int64), (last[loop], 1)))
+        found[-1][:, loop] = range(last[loop])
     return np.concatenate(found).T
 
 

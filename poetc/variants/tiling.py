@@ -89,7 +89,8 @@ class NestSearch:
     """Tilings of one nest.
 
     `sizes` of the tiles of each loop, by growing size, and `orders` of the tile loops are chosen if
-    they are not given; the first grid has at most about `most` tilings.
+    they are not given; the first grid has at most about `most` tilings. If all tiles were cut off,
+    the nest would take `rest_ns` more than in tiles that are not.
     """
 
     def __init__(
@@ -99,8 +100,9 @@ class NestSearch:
         sizes: Sequence[tuple[int, ...]] | None = None,
         orders: Sequence[tuple[int, ...]] | None = None,
         most: int = MOST_TILINGS,
+        rest_ns: float = 0.0,
     ) -> None:
-        self.nest, self.costs, self.most = nest, costs, most
+        self.nest, self.costs, self.most, self.rest_ns = nest, costs, most, rest_ns
         self.streams = nest.streams
         self._over = _in_place(nest.streams)
         self.extents = [max(1, loop.extent) for loop in nest.loops]
@@ -206,7 +208,7 @@ class NestSearch:
         sweeps = [self._sweep(number, index, tiles, counts) for number in range(len(self.streams))]
         columns = index.shape[1]
         boxes = _rows([sweep.box_bytes for sweep in sweeps], columns)
-        code_ns = self._code_ns(counts, columns)
+        code_ns = self._code_ns(tiles, counts, columns)
         points: list[_Points] = []
         for number, order in enumerate(self.orders):
             sums = self._sum_bytes(order, tiles, counts, columns)
@@ -219,16 +221,17 @@ class NestSearch:
             points.append(_Points(index, orders, *sums, code_ns, boxes, _rows(ns, columns)))
         return _joined(points)
 
-    def _code_ns(self, counts: list[Numbers], columns: int) -> Numbers:
-        """What the code of tiles takes: each begins all loops that run in tiles, and calls the
-        function; and each sum is interrupted between its tiles."""
-        parallel = self.nest.parallel
-        ones = np.ones(columns, np.int64)
-        tiles, parts = prod(counts, start=ones), prod(counts[parallel:], start=ones)
-        begun = tiles * (1 + sum((count > 1 for count in counts), start=ones * 0))
-        sums = prod(self.extents[:parallel])
-        loops_ns = np.where(tiles > 1, begun, 0) * self.costs.loop_ns
-        return loops_ns + sums * (parts - 1) * self.costs.resumed_ns
+    def _code_ns(self, tiles: list[Numbers], counts: list[Numbers], columns: int) -> Numbers:
+        """What the code of tiles takes, as time of transfers: each begins all loops that run in
+        tiles, and calls the function; each sum is interrupted between its tiles; and tiles that are
+        cut off run loops that are not arranged."""
+        parallel, ones = self.nest.parallel, np.ones(columns, np.int64)
+        every, parts = prod(counts, start=ones), prod(counts[parallel:], start=ones)
+        begun = np.where(every > 1, every * (1 + sum(count > 1 for count in counts)), 0)
+        interrupted = prod(self.extents[:parallel]) * (parts - 1)
+        full = (n // t * t / n for n, t in zip(self.extents, tiles, strict=True))
+        loops_ns = begun * self.costs.loop_ns + (1 - prod(full, start=1.0)) * self.rest_ns
+        return self.costs.code_share * (loops_ns + interrupted * self.costs.resumed_ns)
 
     def _sum_bytes(
         self, order: Sequence[int], tiles: list[Numbers], counts: list[Numbers], columns: int
