@@ -179,18 +179,20 @@ class NestSearch:
     ) -> tuple[_Points, Numbers]:
         """The points by RAM of which none is worse than another one, nor hardly better than one
         with less RAM; and their RAM. Less than a block of storage is as good as a block."""
-        ram, ns = self._totals(points, resident)
-        ns += points.code_ns
+        ram, transfer_ns = self._totals(points, resident)
+        ns = transfer_ns + points.code_ns
         kept = np.flatnonzero((ram <= limit_bytes) & (ram < IMPOSSIBLE_BYTES))
         seen = np.maximum(ram[kept], self.costs.block_bytes)
         kept = kept[np.lexsort((points.order[kept], ram[kept], ns[kept], seen))]
         before = np.concatenate([[np.inf], np.minimum.accumulate(ns[kept])[:-1]])
         kept = kept[ns[kept] < before]
-        chosen, last = [], np.inf
-        for k, time in zip(kept.tolist(), ns[kept].tolist(), strict=True):
-            if time < last * CLEARLY or k == kept[-1]:
+        chosen, last_ns, moving_ns = [], np.inf, np.inf
+        for k in kept.tolist():
+            # The fastest is worth more RAM where it moves less.
+            fastest = k == kept[-1] and transfer_ns[k] < moving_ns
+            if ns[k] < last_ns * CLEARLY or fastest:
                 chosen.append(k)
-                last = time
+                last_ns, moving_ns = ns[k], transfer_ns[k]
         return points.take(np.array(chosen, np.int64)), ram[chosen]
 
     def _with_whole_blocks(self) -> _Points:
