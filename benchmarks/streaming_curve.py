@@ -7,7 +7,7 @@ The first prints the table of docs/streaming.md: each model compiled for an nRF5
 whole, in RAM from the least in which a step in tiles is known to what it takes unlimited, each
 budget as many times the one before. Searches end after work that is counted, so that a loaded
 machine prints the same. It fails where more RAM takes more energy, beyond the gap that the search
-ends at. The second draws the table there as docs/streaming-curves.svg.
+ends at, or nothing fits. The second draws the table there as docs/streaming-curves.svg.
 """
 
 from __future__ import annotations
@@ -53,13 +53,15 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Point:
-    """All of the RAM that a step may take, and what came of it."""
+    """All of the RAM that a step may take, and what came of it; None where nothing was found."""
 
     ram_bytes: int
-    summary: Summary
+    summary: Summary | None
 
     @property
-    def energy_nj(self) -> int:
+    def energy_nj(self) -> float:
+        if self.summary is None:
+            return math.inf
         assert self.summary.energy_nj is not None
         return self.summary.energy_nj
 
@@ -72,7 +74,7 @@ def main(words: list[str]) -> int:
         print(picture.name)
         return 0
     curves: dict[str, list[Point]] = {}
-    print(f"{HEAD}\n|---|{'--:|' * 9}")
+    print(f"{HEAD}\n|---|{'--:|' * 9}", flush=True)
     for model in document.progress(document.chosen(words, NAMES)):
         curves[model] = _curve(model)
     risen = [
@@ -102,11 +104,12 @@ def _least_bytes(model: str) -> int:
 
 
 def rises(points: Sequence[Point]) -> list[Point]:
-    """Those that take more energy than one with less RAM, beyond the gap."""
+    """Those that take more energy than one with less RAM, beyond the gap, or have no schedule in
+    what is known to be enough."""
     gap = OPTIONS["gap"].value(None)
     least, found = math.inf, []
     for point in points:
-        if point.energy_nj * (1 - gap) > least:
+        if point.summary is None or point.energy_nj * (1 - gap) > least:
             found.append(point)
         least = min(least, point.energy_nj)
     return found
@@ -120,9 +123,10 @@ def _curve(model: str) -> list[Point]:
             summary = _compiled(model, ram_bytes)
         except UnscheduledError as error:
             print(f"{model}, {ram_bytes:,} B: {error.diagnosis.text()}", file=sys.stderr)
+            points.append(Point(ram_bytes, None))
             continue
         points.append(Point(ram_bytes, summary))
-        print(_row(model, points[-1]), flush=True)
+        print(_row(model, ram_bytes, summary), flush=True)
     return points
 
 
@@ -132,20 +136,20 @@ def _compiled(model: str, ram_bytes: int | None) -> Summary:
     return compiled_by_work(module, model, given, LIMIT_S).brief
 
 
-def _row(model: str, point: Point) -> str:
-    found = point.summary
+def _row(model: str, ram_bytes: int, found: Summary) -> str:
+    assert found.energy_nj is not None
     assert found.time_ns is not None and found.unlimited_energy_nj and found.bound_nj is not None
     relative = found.unlimited_energy_nj
     cells = (
         model,
-        f"{point.ram_bytes / 1024:,.1f} KB",
+        f"{ram_bytes / 1024:,.1f} KB",
         f"{found.ram.total_bytes:,} B",
         str(found.streams),
         str(found.recomputes),
         f"{found.page_in_bytes / 1024:,.0f} KB",
         f"{found.page_out_bytes / 1024:,.0f} KB",
         f"{found.time_ns / 1e6:,.1f} ms",
-        f"{point.energy_nj / 1e6:,.2f} mJ, ×{point.energy_nj / relative:.2f}",
+        f"{found.energy_nj / 1e6:,.2f} mJ, ×{found.energy_nj / relative:.2f}",
         f"×{found.bound_nj / relative:.2f}",
     )
     return f"| {' | '.join(cells)} |"

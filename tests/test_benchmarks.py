@@ -307,14 +307,15 @@ def crashed(runs: list[Run], cache: Cache, jobs: int) -> list[dict]:
     return [said for _ in runs]
 
 
-def test_the_curve_tells_where_more_ram_takes_more_energy() -> None:
+def test_the_curve_tells_where_more_ram_takes_more_energy_or_is_not_enough() -> None:
     def point(ram_bytes: int, energy_nj: int) -> streaming_curve.Point:
         summary: Any = SimpleNamespace(energy_nj=energy_nj)
         return streaming_curve.Point(ram_bytes, summary)
 
     points = [point(1, 500), point(2, 300), point(3, 302), point(4, 304), point(5, 299)]
+    nothing = streaming_curve.Point(6, None)
     # Within the gap of 1% of the least before it.
-    assert streaming_curve.rises(points) == [points[3]]
+    assert streaming_curve.rises([*points, nothing]) == [points[3], nothing]
     budgets = streaming_curve.budgets(5000, 100_000)
     assert budgets[0] == 5000 and budgets[-1] == 100_000
     ratios = [b / a for a, b in itertools.pairwise(budgets)]
