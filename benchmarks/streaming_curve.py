@@ -40,6 +40,9 @@ TOO_LITTLE_BYTES = 1200
 LIMIT_S = 5
 """The time limit whose work a search may do."""
 
+LEAST_S = 20
+"""The same for finding the least RAM."""
+
 PAGE = Path(__file__).parents[1] / "docs" / "streaming.md"
 
 PICTURE = "--picture"
@@ -94,7 +97,7 @@ def budgets(least_bytes: int, most_bytes: int) -> list[int]:
 
 def _least_bytes(model: str) -> int:
     try:
-        _compiled(model, TOO_LITTLE_BYTES)
+        _compiled(model, TOO_LITTLE_BYTES, LEAST_S)
     except UnscheduledError as error:
         least = error.diagnosis.least_ram
         if least is None or least.known_bytes is None:
@@ -130,10 +133,10 @@ def _curve(model: str) -> list[Point]:
     return points
 
 
-def _compiled(model: str, ram_bytes: int | None) -> Summary:
+def _compiled(model: str, ram_bytes: int | None, limit_s: float = LIMIT_S) -> Summary:
     given: dict[str, str | int] = {} if ram_bytes is None else {"ram": ram_bytes}
     module = parse_module((MODELS / f"{model}.mlir").read_text(), model)
-    return compiled_by_work(module, model, given, LIMIT_S).brief
+    return compiled_by_work(module, model, given, limit_s).brief
 
 
 def _row(model: str, ram_bytes: int, found: Summary) -> str:
