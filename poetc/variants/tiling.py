@@ -213,7 +213,7 @@ class NestSearch:
         code_ns = self._code_ns(tiles, counts, columns)
         points: list[_Points] = []
         for number, order in enumerate(self.orders):
-            sums = self._sum_bytes(order, tiles, counts, columns)
+            sums = _sum_bytes(self.nest, order, tiles, counts, columns)
             ns = [
                 np.where(_in_order(stream, sweep, order, counts), sweep.in_order_ns, sweep.ns)
                 * _times(stream, sweep, order, counts)
@@ -234,32 +234,6 @@ class NestSearch:
         full = (n // t * t / n for n, t in zip(self.extents, tiles, strict=True))
         loops_ns = begun * self.costs.loop_ns + (1 - prod(full, start=1.0)) * self.rest_ns
         return self.costs.code_share * (loops_ns + interrupted * self.costs.resumed_ns)
-
-    def _sum_bytes(
-        self, order: Sequence[int], tiles: list[Numbers], counts: list[Numbers], columns: int
-    ) -> tuple[Numbers, Numbers, Numbers]:
-        """RAM of sums that are interrupted, beside a result in whose place they can wait: one that
-        is streamed, or one that is in RAM whole; and where a parallel tile loop is inside."""
-        loops, parallel = self.nest.loops, self.nest.parallel
-        more, whole = np.zeros((2, columns), np.int64)
-        spread = np.zeros(columns, bool)
-        waits = sorted({loop.resumed_bytes for loop in loops[parallel:]})
-        for number, size in enumerate(waits):
-            # A sum of partial sums waits, and then one of these.
-            own = size - (waits[number - 1] if number else 0)
-            held, interrupted = np.ones(columns, np.int64), np.zeros(columns, bool)
-            for loop in order:
-                if loop >= parallel:
-                    if loops[loop].resumed_bytes >= size:
-                        interrupted |= counts[loop] > 1
-                else:
-                    inside = interrupted & (counts[loop] > 1)
-                    spread |= inside
-                    held *= np.where(inside, self.extents[loop], tiles[loop])
-            held = np.where(interrupted, held, 0)
-            more += held * (own if number else max(own - self.nest.sum_in_result, 0))
-            whole += held * own
-        return np.where(spread, whole, more), more, spread
 
     def _spans(self, stream: int, dim: int, index: Numbers) -> tuple[Numbers, ...]:
         touched = self.streams[stream].dims[dim]
@@ -398,6 +372,33 @@ class NestSearch:
         """Iterations in a tile of each loop, and how many tiles."""
         tiles = [np.array(own)[index[loop]] for loop, own in enumerate(self.sizes)]
         return tiles, [-(-n // t) for n, t in zip(self.extents, tiles, strict=True)]
+
+
+def _sum_bytes(
+    nest: Nest, order: Sequence[int], tiles: list[Numbers], counts: list[Numbers], columns: int
+) -> tuple[Numbers, Numbers, Numbers]:
+    """RAM of sums that are interrupted, beside a result in whose place they can wait: one that
+    is streamed, or one that is in RAM whole; and where a parallel tile loop is inside."""
+    loops, parallel = nest.loops, nest.parallel
+    more, whole = np.zeros((2, columns), np.int64)
+    spread = np.zeros(columns, bool)
+    waits = sorted({loop.resumed_bytes for loop in loops[parallel:]})
+    for number, size in enumerate(waits):
+        # A sum of partial sums waits, and then one of these.
+        own = size - (waits[number - 1] if number else 0)
+        held, interrupted = np.ones(columns, np.int64), np.zeros(columns, bool)
+        for loop in order:
+            if loop >= parallel:
+                if loops[loop].resumed_bytes >= size:
+                    interrupted |= counts[loop] > 1
+            else:
+                inside = interrupted & (counts[loop] > 1)
+                spread |= inside
+                held *= np.where(inside, loops[loop].extent, tiles[loop])
+        held = np.where(interrupted, held, 0)
+        more += held * (own if number else max(own - nest.sum_in_result, 0))
+        whole += held * own
+    return np.where(spread, whole, more), more, spread
 
 
 def _in_place(streams: Sequence[Stream]) -> set[int]:
