@@ -29,6 +29,7 @@ from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
 from poetc.kernels.arrange.together import bring_together
+from poetc.kernels.arrange.vectors import in_lanes
 from poetc.kernels.lanes import lanes_of
 from poetc.kernels.lower import lower_kernel
 from poetc.kernels.pieces import pieces
@@ -502,6 +503,37 @@ def test_sums_in_lanes(m: int, n: int, k: int, lanes: int, across: bool):
         for pairs in ((), [(0, 2)]):
             (found,) = run(library, new, args, pairs)
             assert same_bits(found, want)
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_blocks_of_columns_stay_in_a_cache(across: bool):
+    """What a block of columns loads is small enough for the cache until the next block begins, so
+    that what is larger than the cache is loaded from beyond it once."""
+    rng = np.random.default_rng(3)
+    m, n, k, cache_bytes = 6, 48, 20, 2048
+    text = PRODUCT.format(m=m, n=n, k=k)
+    args = [floats(rng, m, k), floats(rng, k, n), floats(rng, m, n)]
+    if across:
+        text = text.replace(f"memref<{k}x{n}xf32>", f"memref<{n}x{k}xf32>")
+        text = text.replace("%b[%r, %j]", "%b[%j, %r]")
+        args[1] = floats(rng, n, k)
+    (function,) = parse_module(text, "x").ops
+    assert isinstance(function, func.FuncOp)
+    machine = replace(MACHINE, lanes=4, growth=8.0, cache_bytes=cache_bytes)
+    new = arranged(function, machine)
+    assert_same(function, new)
+    (outermost,) = (op for op in new.body.block.ops if isinstance(op, affine.ForOp))
+    blocks = extent(outermost)
+    assert blocks > 1 and args[1].nbytes / blocks <= cache_bytes < args[1].nbytes
+    (want,) = run(compile_functions([function]), function, args)
+    (found,) = run(compile_functions([new], ["-O2"]), new, args, [(0, 2)])
+    assert same_bits(found, want)
+    # A cache that holds all of it, or none, leaves the order of the loops.
+    for other in (0, 1 << 20):
+        copy = in_lanes(function, 4, other)
+        assert copy is not None and [extent(loop) for loop in loops_of(copy)] == [
+            extent(loop) for loop in loops_of(function)
+        ]
 
 
 RELU = """

@@ -89,7 +89,8 @@ class Core:
 
     `fpu` says whether it has float32 in hardware, with so many `float_registers`, and
     `vector_floats` in each of these; `load_floats` are those that one instruction loads from
-    addresses that follow each other into separate registers. Both are powers of two. Without
+    addresses that follow each other into separate registers. Both are powers of two. `cache_bytes`
+    are those of the largest cache of its own; 0 without one. Without
     `memory_bytes_per_cycle`, `cycles_per_instruction` (zero) or `cycles`, those are not the core's
     to say, or not known.
     """
@@ -102,6 +103,7 @@ class Core:
     float_registers: int = 0
     vector_floats: int = 1
     load_floats: int = 1
+    cache_bytes: int = 0
     cycles: Cycles | None = None
 
     def slower(self, ratio: float) -> "Core":

@@ -31,6 +31,7 @@ def _with_vectors(core: Core) -> Machine:
     return Machine(
         registers=core.float_registers,
         lanes=core.vector_floats,
+        cache_bytes=core.cache_bytes,
         waiting=2,
         latency_instructions=10,
         reach=1 << 20,

@@ -101,8 +101,8 @@ def _pins(
     variables: Sequence[SSAValue],
     pinned: set[SSAValue],
 ) -> set[SSAValue]:
-    """The common loop variables that equal indices `stored` and `loaded` force to be equal: where
-    they are the leading digits of a mixed-radix number whose last digits are the rest."""
+    """The common loop variables that equal indices `stored` and `loaded` force to be equal: those
+    that are the leading digits of a mixed-radix number whose last digits are the rest."""
     if stored is None or loaded is None:
         return set()
     if any(stored.terms.get(v, 0) != loaded.terms.get(v, 0) for v in variables):
@@ -111,12 +111,12 @@ def _pins(
     stored_low, stored_high = span(stored, variables)
     loaded_low, loaded_high = span(loaded, variables)
     reach = max(loaded_high - stored_low, stored_high - loaded_low)
+    leading: set[SSAValue] = set()
     for v in sorted(digits, key=lambda v: abs(stored.terms[v])):
         weight = abs(stored.terms[v])
-        if weight <= reach:
-            return set()
+        leading = leading | {v} if weight > reach else set()
         reach += weight * (extent_of(v) - 1)
-    return set(digits)
+    return leading
 
 
 def never_equal(stored: Linear | None, loaded: Linear | None, same: set[SSAValue]) -> bool:

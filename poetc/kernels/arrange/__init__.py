@@ -111,7 +111,7 @@ def _in_lanes(function: func.FuncOp, machine: Machine) -> func.FuncOp:
     what runs in tiles."""
     if machine.lanes == 1 or is_sequential(function) or tiles_of(function):
         return function
-    new = in_lanes(function, machine.lanes)
+    new = in_lanes(function, machine.lanes, machine.cache_bytes)
     return new if new is not None and may_alias_too(new, function) else function
 
 

@@ -19,6 +19,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from poetc.kernels.access import LOADS, Access, Linear, linear_addresses
 from poetc.kernels.addresses import IN_ALL, extent
+from poetc.kernels.arrange.blocks import BLOCKS
 from poetc.kernels.arrange.code import Code, Unrolled
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.levels import Accesses, Level, Loops, count_of, instructions_of
@@ -156,7 +157,9 @@ class Kernel:
 
     def _is_free(self, loop: int) -> bool:
         """Whether there may be copies of a parallel loop."""
-        return self.extents[loop] > 1 and not self.sums[loop] and self._may_jam(loop)
+        if self.sums[loop] or BLOCKS in self.loops[loop].attributes:
+            return False
+        return self.extents[loop] > 1 and self._may_jam(loop)
 
     def _arrange(self, start: Mapping[int, int], price: float) -> Arrangement:
         """The copies of each loop, where there are already those in `start`."""

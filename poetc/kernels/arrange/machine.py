@@ -12,6 +12,8 @@ class Machine:
 
     registers: int = 32
     lanes: int = 1
+    cache_bytes: int = 0
+    """Of the cache of a core, beyond which loads wait; 0 without one."""
     load_floats: int = 1
     """Floats that one instruction loads from addresses that follow each other."""
     waiting: int = 8

@@ -6,6 +6,7 @@ from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import IntegerAttr
 
 from poetc.kernels.addresses import extent
+from poetc.kernels.arrange.blocks import block_outside
 from poetc.kernels.arrange.copies import split
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.dependences import dependences
@@ -14,9 +15,10 @@ from poetc.kernels.lanes import LANES, parts_of
 _FEWEST_LANES = 4
 
 
-def in_lanes(function: func.FuncOp, lanes: int) -> func.FuncOp | None:
+def in_lanes(function: func.FuncOp, lanes: int, cache_bytes: int = 0) -> func.FuncOp | None:
     """A copy of a kernel in which parallel loops run so many iterations at a time, or half as many
-    where there are no more, and those that remain one by one; None if none may."""
+    where there are no more, and those that remain one by one; None if none may. With a cache, such
+    loops are cut into blocks where that is to load less from beyond it (`blocks.py`)."""
     copy = function.clone()
     depends = dependences(copy)
     guarded = {
@@ -42,6 +44,8 @@ def in_lanes(function: func.FuncOp, lanes: int) -> func.FuncOp | None:
         ranges = [(whole, 1, 0), *([(rest, 1, whole)] if rest else [])]
         made = split(loop, ranges)[0] if rest else loop
         made.attributes[LANES] = IntegerAttr(count, 64)
+        if cache_bytes and not rest:
+            block_outside(made, count, cache_bytes)
     return copy if chosen else None
 
 
