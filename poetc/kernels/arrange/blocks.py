@@ -10,6 +10,7 @@ loads stays in a cache for all iterations of these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from xdsl.dialects import affine
@@ -57,7 +58,7 @@ def _nest_around(loop: affine.ForOp) -> list[affine.ForOp]:
     return nest
 
 
-def _loaded(loop: affine.ForOp, variable: SSAValue, around: list[SSAValue]) -> tuple[int, int]:
+def _loaded(loop: affine.ForOp, variable: SSAValue, around: Sequence[SSAValue]) -> tuple[int, int]:
     """Bytes of the buffers that a loop loads again in each iteration of those around it, and of
     those that each iteration of this one loads again."""
     again: set[SSAValue] = set()
