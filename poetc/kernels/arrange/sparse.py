@@ -15,7 +15,7 @@ up finds, as the lookup compares the two; so it is updated there, and nowhere el
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ from xdsl.ir.affine import (
 )
 
 from poetc.ir.dense import dtype_of
+from poetc.ir.loops import parents
 from poetc.kernels.addresses import COPIES, IN_ALL, SEQUENTIAL, extent
 from poetc.kernels.analysis import buffers
 from poetc.kernels.arrange import may_alias_too
@@ -92,7 +93,7 @@ class _Update:
 
     def _copy(self) -> affine.ForOp:
         """The nest that copies all elements."""
-        around = [op for op in _above(self.store) if isinstance(op, affine.ForOp)]
+        around = [op for op in parents(self.store) if isinstance(op, affine.ForOp)]
         around = around[: around.index(self.loop) + 1]
         variables: dict[SSAValue, Block] = {
             loop.body.block.args[0]: Block(arg_types=[IndexType()]) for loop in around
@@ -194,7 +195,7 @@ def _update(loop: affine.ForOp, in_place: Collection[tuple[SSAValue, SSAValue]])
     if rows in (load.memref, store.memref) or load in finds or any(op.regions for op in finds):
         return None
     # Each element of a row is at the variables of the loops around.
-    around = [op for op in _above(store) if op is not loop.parent_op()]
+    around = [op for op in parents(store) if op is not loop.parent_op()]
     own = {op.body.block.args[0] for op in around if isinstance(op, affine.ForOp)}
     kinds = AffineDimExpr | AffineSymExpr | AffineConstantExpr
     plain = all(isinstance(result, kinds) for result in store.map.data.results)
@@ -246,14 +247,6 @@ def _looked_up(loop: affine.ForOp, sum_: affine.ForOp) -> tuple[SSAValue, SSAVal
         return None
     is_list = isinstance(there.memref, BlockArgument) and row.input is loop.body.block.args[0]
     return (there.memref, begin) if is_list else None
-
-
-def _above(op: Operation) -> Iterator[Operation]:
-    """The operations around another, from the inside out."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, func.FuncOp):
-        yield parent
-        parent = parent.parent_op()
 
 
 def _without(sum_: affine.ForOp, value: SSAValue) -> Any:
