@@ -478,6 +478,19 @@ def test_pieces(addresses: list[int], expected: list[tuple[int, int]]):
     assert pieces(addresses, 4) == expected
 
 
+def product_of(
+    rng: np.random.Generator, m: int, n: int, k: int, across: bool
+) -> tuple[str, list[np.ndarray]]:
+    """A product, whose columns are not side by side if they are `across`, and its arguments."""
+    text = PRODUCT.format(m=m, n=n, k=k)
+    args = [floats(rng, m, k), floats(rng, k, n), floats(rng, m, n)]
+    if across:
+        text = text.replace(f"memref<{k}x{n}xf32>", f"memref<{n}x{k}xf32>")
+        text = text.replace("%b[%r, %j]", "%b[%j, %r]")
+        args[1] = floats(rng, n, k)
+    return text, args
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "k"), [(5, 19, 40), (2, 5, 33), *more((3, 8, 7), (4, 32, 96))])
 @pytest.mark.parametrize("lanes", [4, 16, *more(8)])
@@ -485,12 +498,7 @@ def test_pieces(addresses: list[int], expected: list[tuple[int, int]]):
 def test_sums_in_lanes(m: int, n: int, k: int, lanes: int, across: bool):
     """Sums of lanes are those of one number each, whether these are side by side or not."""
     rng = np.random.default_rng(m * n)
-    text = PRODUCT.format(m=m, n=n, k=k)
-    args = [floats(rng, m, k), floats(rng, k, n), floats(rng, m, n)]
-    if across:
-        text = text.replace(f"memref<{k}x{n}xf32>", f"memref<{n}x{k}xf32>")
-        text = text.replace("%b[%r, %j]", "%b[%j, %r]")
-        args[1] = floats(rng, n, k)
+    text, args = product_of(rng, m, n, k, across)
     function = next(op for op in parse_module(text, "x").walk() if isinstance(op, func.FuncOp))
     new = arranged(function, replace(MACHINE, lanes=lanes, latency_instructions=10))
     assert_same(function, new)
@@ -511,12 +519,7 @@ def test_blocks_of_columns_stay_in_a_cache(across: bool):
     that what is larger than the cache is loaded from beyond it once."""
     rng = np.random.default_rng(3)
     m, n, k, cache_bytes = 6, 48, 20, 2048
-    text = PRODUCT.format(m=m, n=n, k=k)
-    args = [floats(rng, m, k), floats(rng, k, n), floats(rng, m, n)]
-    if across:
-        text = text.replace(f"memref<{k}x{n}xf32>", f"memref<{n}x{k}xf32>")
-        text = text.replace("%b[%r, %j]", "%b[%j, %r]")
-        args[1] = floats(rng, n, k)
+    text, args = product_of(rng, m, n, k, across)
     (function,) = parse_module(text, "x").ops
     assert isinstance(function, func.FuncOp)
     machine = replace(MACHINE, lanes=4, growth=8.0, cache_bytes=cache_bytes)
