@@ -45,7 +45,9 @@ class Model:
 
     def options(self, arena_bytes: int | None = None, **changes) -> ScheduleOptions:
         """Options for quick tests: any schedule within 5% of the best, or found soon, will do."""
-        settings = {**of_work(1.0), "gap": 0.05, "device": load_device(DEVICE)} | changes
+        settings = {"gap": 0.05, "device": load_device(DEVICE)} | changes
+        if not settings.keys() & {"time_limit_s", "stop", "clock"}:
+            settings |= of_work(1.0)
         return ScheduleOptions(budget=Budget(arena_bytes), **settings)
 
     def least_ram_bytes(self) -> int:

@@ -5,6 +5,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import Float32Type
@@ -94,14 +95,14 @@ def together_header() -> str:
 
 def _load_by_one(count: int) -> str:
     at = range(count)
-    registers, results = _listed("%{}", at), _listed('"=t"(v{}_)', at)
+    registers = _listed("%{}", at)
     return _macro(
         "LOAD",
         count,
         "const float *const place_ = (place);",
         *(f"register float v{i}_ __asm__(#r{i});" for i in at),
         f'__asm__("vldmia %{count}, {{{registers}}}"',
-        f"        : {results}",
+        *_operands(_listed('"=t"(v{}_)', at)),
         f'        : "r"(place_), "m"(*(const struct poetc_floats_{count} *)place_));',
         *(f"v{i} = v{i}_;" for i in at),
     )
@@ -109,7 +110,7 @@ def _load_by_one(count: int) -> str:
 
 def _store_by_one(count: int) -> str:
     at = range(count)
-    registers, values = _listed("%{}", range(2, count + 2)), _listed('"t"(v{}_)', at)
+    registers = _listed("%{}", range(2, count + 2))
     return _macro(
         "STORE",
         count,
@@ -118,7 +119,7 @@ def _store_by_one(count: int) -> str:
         *(f"register float v{i}_ __asm__(#r{i}) = v{i}_value_;" for i in at),
         f'__asm__("vstmia %1, {{{registers}}}"',
         f'        : "=m"(*(struct poetc_floats_{count} *)place_)',
-        f'        : "r"(place_), {values});',
+        *_operands('"r"(place_), ' + _listed('"t"(v{}_)', at) + ");"),
     )
 
 
@@ -139,6 +140,11 @@ def _macro(does: str, count: int, *lines: str) -> str:
     body = ["do {", *(f"    {line}" for line in lines)]
     text = [f"#define POETC_{does}_{count}({names})", *(f"    {line}" for line in body)]
     return "".join(f"{line} \\\n" for line in text) + "    } while (0)\n"
+
+
+def _operands(text: str) -> list[str]:
+    """Operands of an instruction, in lines that are not too long."""
+    return wrap(text, 80, initial_indent=" " * 8 + ": ", subsequent_indent=" " * 10)
 
 
 def _listed(form: str, numbers: Iterable[int]) -> str:
