@@ -18,7 +18,8 @@ from poetc.costmodel.device import Device, Storage
 
 Numbers = np.ndarray
 
-_WORD_BYTES = 4
+_SUM_BYTES = 4
+"""Of a sum that is interrupted, a float."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,8 @@ def _code_ns(device: Device) -> tuple[float, float]:
     """Time of beginning a loop, and of interrupting a sum: it is stored and loaded in an iteration
     more, where tests say whether it begins and whether it ends."""
     if (cycles := device.cycles) is None:
-        word_ns = _WORD_BYTES * 1e9 / device.memory_bytes_per_s
-        return word_ns, 2 * word_ns
+        sum_ns = _SUM_BYTES * 1e9 / device.memory_bytes_per_s
+        return sum_ns, 2 * sum_ns
     each = cycles.loop, cycles.load + cycles.store + 2 * cycles.guard
     loop_ns, resumed_ns = ((n + cycles.iteration) * 1e9 / device.clock_hz for n in each)
     return loop_ns, resumed_ns

@@ -385,9 +385,6 @@ def buffer_bytes(buffer: SSAValue) -> int:
     return prod(buffer.type.get_shape()) * element_bytes(buffer.type.element_type)
 
 
-# Aliasing
-
-
 def copied(loop: affine.ForOp) -> tuple[SSAValue, SSAValue]:
     """The buffers from which and to which a loop with `COPIES` copies; InputError for one that
     does anything else."""
@@ -402,6 +399,9 @@ def copied(loop: affine.ForOp) -> tuple[SSAValue, SSAValue]:
     raise InputError(
         f"a loop with {COPIES} copies each element to its place", source_location(loop)
     )
+
+
+# Aliasing
 
 
 def may_alias(function: func.FuncOp, result_index: int, operand_index: int) -> bool:

@@ -31,6 +31,7 @@ from poetc.backends.tvm.nest import Loop, Nest, Vectors
 from poetc.backends.tvm.tiles import Piece, Tiling, elements_of
 from poetc.ir import mathlib
 from poetc.ir.buffers import element_bytes
+from poetc.ir.loops import nest_around
 from poetc.kernels.analysis import is_sequential
 
 # Costs are in cycles of a processor that starts two operations and one load in each.
@@ -341,18 +342,14 @@ class _Kernel(Nest):
 
     def move_out(self, loop: Loop, tiling: dict[Loop, Sequence[Piece]]) -> None:
         """Makes the loop the outermost of a perfect nest, if that saves reading much again."""
-        nest: list[Loop] = [loop]
-        while isinstance(outer := nest[0].parent_op(), affine.ForOp) and not outer.inits:
-            if [*outer.body.block.ops][:-1] != [nest[0]] or not self.may_copy(outer):
-                break
-            nest.insert(0, outer)
-        if len(nest) == 1:
+        around = nest_around(loop, lambda outer: not outer.inits and self.may_copy(outer))
+        if not around:
             return
         with_loop = without = 0
         repeats = prod(
-            len(p) and sum(q.tiles for q in p) for one, p in tiling.items() if one in nest[:-1]
+            len(p) and sum(q.tiles for q in p) for one, p in tiling.items() if one in around
         )
-        repeats *= prod(self.extents[one] for one in nest[:-1] if one not in tiling)
+        repeats *= prod(self.extents[one] for one in around if one not in tiling)
         for op, access in self.accesses.items():
             if loop not in access.loops or not isinstance(op, affine.LoadOp):
                 continue
@@ -360,10 +357,10 @@ class _Kernel(Nest):
             size = elements_of(op.memref.type) * element_bytes(op.memref.type.element_type)
             if access.coefficient(self.variables[loop]) == 0:
                 without += size
-            elif all(access.coefficient(self.variables[one]) == 0 for one in nest[:-1]):
+            elif all(access.coefficient(self.variables[one]) == 0 for one in around):
                 with_loop += size
         if repeats > 1 and with_loop > _CACHE_BYTES and with_loop > without:
-            self._rotate(nest, tiling)
+            self._rotate([*around, loop], tiling)
 
     def _rotate(self, nest: list[Loop], tiling: dict[Loop, Sequence[Piece]]) -> None:
         """Gives the loops of a perfect nest the ranges of their neighbours: the last is first."""

@@ -19,6 +19,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from poetc.ir.loops import nest_around
 from poetc.kernels.access import linear_addresses
 from poetc.kernels.addresses import extent
 from poetc.kernels.analysis import buffer_bytes
@@ -34,7 +35,7 @@ def block_outside(loop: affine.ForOp, lanes: int, cache_bytes: int) -> None:
 
     The caller knows that the iterations of the loop are independent (`legality.py`).
     """
-    nest = _nest_around(loop)
+    nest = nest_around(loop, may_jam)
     if not nest:
         return
     variable, *around = (one.body.block.args[0] for one in (loop, *nest))
@@ -44,18 +45,6 @@ def block_outside(loop: affine.ForOp, lanes: int, cache_bytes: int) -> None:
     size = max((s for s in sizes if again * s <= cache_bytes * count), default=0)
     if size and again > cache_bytes and again * (repeats - 1) > once * (count // size - 1):
         _cut(loop, nest[0], size)
-
-
-def _nest_around(loop: affine.ForOp) -> list[affine.ForOp]:
-    """The parallel loops around a loop, the outermost first, with nothing else in them."""
-    nest: list[affine.ForOp] = []
-    inner = loop
-    while isinstance(outer := inner.parent_op(), affine.ForOp) and may_jam(outer):
-        if [*outer.body.block.ops][:-1] != [inner]:
-            break
-        nest.insert(0, outer)
-        inner = outer
-    return nest
 
 
 def _loaded(loop: affine.ForOp, variable: SSAValue, around: Sequence[SSAValue]) -> tuple[int, int]:

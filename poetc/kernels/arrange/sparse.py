@@ -57,17 +57,23 @@ _MULTIPLIES = (arith.MulfOp, arith.MuliOp)
 def in_rows(function: func.FuncOp, in_place: Collection[tuple[int, int]]) -> func.FuncOp:
     """A kernel with the same bits whose updates run over the rows alone that change, or the kernel
     itself; `in_place` are the pairs of a result and an operand that are one buffer in all calls."""
+    if not _updates(function, in_place):
+        return function
     copy = function.clone()
-    results, operands = buffers(copy, "results"), buffers(copy, "inputs")
+    for update in _updates(copy, in_place):
+        update.replace()
+    return copy if may_alias_too(copy, function) else function
+
+
+def _updates(function: func.FuncOp, in_place: Collection[tuple[int, int]]) -> list[_Update]:
+    """The updates of tables of a kernel that change some rows alone."""
+    results, operands = buffers(function, "results"), buffers(function, "inputs")
     pairs = {(results[result], operands[operand]) for result, operand in in_place}
-    found = [
+    return [
         update
-        for op in copy.body.block.ops
+        for op in function.body.block.ops
         if isinstance(op, affine.ForOp) and (update := _update(op, pairs)) is not None
     ]
-    for update in found:
-        update.replace()
-    return copy if found and may_alias_too(copy, function) else function
 
 
 @dataclass(frozen=True)
