@@ -518,7 +518,7 @@ def test_blocks_of_columns_stay_in_a_cache(across: bool):
     """What a block of columns loads is small enough for the cache until the next block begins, so
     that what is larger than the cache is loaded from beyond it once."""
     rng = np.random.default_rng(3)
-    m, n, k, cache_bytes = 6, 48, 20, 2048
+    m, n, k, cache_bytes = 6, 48, 20, 1024
     text, args = product_of(rng, m, n, k, across)
     (function,) = parse_module(text, "x").ops
     assert isinstance(function, func.FuncOp)
@@ -693,6 +693,34 @@ def test_what_is_around_sums_is_together():
     assert order.index(sums) < order.index(loads[0]) < order.index(stores[0])
     printed = print_function(new, Signature("product"))
     assert (printed.count("POETC_LOAD_4("), printed.count("POETC_STORE_4(")) == (2, 1)
+
+
+def test_what_is_loaded_before_a_loop_that_stores_there_stays_before_it():
+    text = """
+func.func private @kept(%a: memref<4x3xf32>, %o: memref<4xf32>, %w: memref<4xf32>)
+    attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 1 : i64} {
+  affine.for %i = 0 to 4 {
+    %first = affine.load %a[%i, 0] : memref<4x3xf32>
+    affine.store %first, %w[%i] : memref<4xf32>
+  }
+  affine.for %i = 0 to 4 {
+    %before = affine.load %w[%i] : memref<4xf32>
+    affine.for %j = 0 to 3 {
+      %each = affine.load %a[%i, %j] : memref<4x3xf32>
+      affine.store %each, %w[%i] : memref<4xf32>
+    }
+    %after = affine.load %w[%i] : memref<4xf32>
+    %both = arith.subf %after, %before : f32
+    affine.store %both, %o[%i] : memref<4xf32>
+  }
+  func.return
+}
+"""
+    (function,) = parse_module(text, "kept").ops
+    assert isinstance(function, func.FuncOp)
+    new = function.clone()
+    bring_together(new, replace(MACHINE, load_floats=4))
+    assert_same(function, new)
 
 
 @pytest.mark.slow

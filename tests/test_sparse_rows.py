@@ -63,8 +63,10 @@ def case(rng: np.random.Generator, rate: float) -> Case:
     """A large table, a few updates; in it are zeros of both signs, and what is no number."""
     count, width = int(rng.integers(8, 20)), int(rng.integers(1, 5))
     rows = int(rng.integers(1400, 70000))
-    few = rng.integers(-2, rows + 2, int(rng.integers(1, 4)))
-    kinds = (rng.integers(-3, rows + 3, count), rng.choice(few, count), np.full(count, few[0]))
+    ends = np.array([-1, 0, rows - 1, rows])
+    few = rng.choice([*ends, *rng.integers(0, rows, 4)], int(rng.integers(1, 4)))
+    some = np.concatenate([ends, rng.integers(0, rows, count - len(ends))])
+    kinds = (rng.permutation(some), rng.choice(few, count), np.full(count, few[0]))
     ids = kinds[rng.integers(3)].astype(np.int32)[:, None]
     dtype = np.float32 if rng.random() < 0.8 else np.int32
     new = (rng.normal(size=(count, width)) * 9).astype(dtype)
@@ -82,6 +84,11 @@ def test_the_same_bits_in_place_and_not():
     rates = rng.choice([0.0, 0.25, 1.0, 3.0], 24)
     cases = [case(rng, rate) for rate in rates]
     assert {len(np.unique(c.args[0])) == 1 for c in cases} == {True, False}
+    outside = [(c.args[0] < 0) | (c.args[0] >= len(c.args[TABLE])) for c in cases]
+    assert {(bool(each.any()), bool(each.all())) for each in outside} >= {
+        (True, False),
+        (False, False),
+    }
     assert {c.args[TABLE].dtype for c in cases} == {np.dtype("f4"), np.dtype("i4")}
     functions: list[FuncOp] = []
     for i, each in enumerate(cases):
