@@ -486,6 +486,8 @@ def test_scatter_adds_in_order_and_drops_what_is_outside(seed):
         if 0 <= rows[i, j, 0] < 4:
             expected[rows[i, j, 0]] = expected[rows[i, j, 0]] + updates[i, j]
     assert_same_bits(semantics.scatter(x, rows, updates, ROWS, "add"), expected)
+    far = np.full(rows.shape, np.iinfo(np.int64).max)
+    assert_same_bits(semantics.scatter(x, far, updates, ROWS, "add"), x)
 
 
 @settings(max_examples=20, deadline=None)

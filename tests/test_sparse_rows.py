@@ -1,18 +1,20 @@
 """Updates of tables in the rows alone that change: the same bits, and what they take."""
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from compiled import SANITIZE, bring, build
+from compiled import FLAGS, SANITIZE, bring, build
 from compiled import run as run_program
 from kernel_harness import Case, compile_functions, lower, run, same_bits
 from test_interpreter_kernels import buffers_for
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
+from poetc.cli import main
 from poetc.errors import InputError
 from poetc.interpreter.kernels import run_kernel
 from poetc.ir import stablehlo as hlo
@@ -187,6 +189,26 @@ def test_what_says_that_it_copies_copies():
         work(function)
 
 
+def test_a_loop_that_copies_carries_nothing():
+    text = """
+func.func private @carries(%a: memref<4xf32>, %o: memref<4xf32>)
+    attributes {poet.inputs = 1 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
+  %zero = arith.constant 0.0 : f32
+  %last = affine.for %i = 0 to 4 iter_args(%before = %zero) -> (f32) {
+    %each = affine.load %a[%i] : memref<4xf32>
+    affine.store %each, %o[%i] : memref<4xf32>
+    affine.yield %each : f32
+  } {poet.copies}
+  affine.store %last, %o[0] : memref<4xf32>
+  func.return
+}
+"""
+    (function,) = parse_module(text, "kernel.mlir").ops
+    assert isinstance(function, FuncOp)
+    with pytest.raises(InputError, match="copies each element to its place"):
+        work(function)
+
+
 STEP = """
 func.func public @main(%ids: tensor<8x1xi32>, %g: tensor<8x4xf32>,
     %w: tensor<1500x4xf32> {tf.aliasing_output = 0 : i32}) -> tensor<1500x4xf32> {
@@ -220,3 +242,12 @@ def test_steps_in_c(params: str, tmp_path: Path):
     schedule_and_plan(graphs(module)[0], model.options(None, params=params))
     found = run_program(build(module, tmp_path, *SANITIZE), [ids, new, table], [right], 2)
     assert same_bits(found[0], right)
+
+
+@pytest.mark.slow
+def test_a_plan_whose_results_are_all_on_storage_has_no_unused_functions(tmp_path: Path):
+    (tmp_path / "step.mlir").write_text(STEP)
+    words = ["--ram=3000", "--executor=plan", "--emit=c", "-q", "-o", str(tmp_path / "out")]
+    assert main([str(tmp_path / "step.mlir"), *words]) == 0
+    command = ["gcc", *FLAGS, "-c", "model.c", "-o", "model.o"]
+    subprocess.run(command, cwd=tmp_path / "out", check=True)

@@ -388,7 +388,8 @@ def buffer_bytes(buffer: SSAValue) -> int:
 def copied(loop: affine.ForOp) -> tuple[SSAValue, SSAValue]:
     """The buffers from which and to which a loop with `COPIES` copies; InputError for one that
     does anything else."""
-    inside = [op for op in loop.walk() if not isinstance(op, affine.ForOp | affine.YieldOp)]
+    loops = [op for op in loop.walk() if isinstance(op, affine.ForOp) and not op.inits]
+    inside = [op for op in loop.walk() if op not in loops and not isinstance(op, affine.YieldOp)]
     match inside:
         case [affine.LoadOp() as load, affine.StoreOp() as store] if (
             store.value is load.result

@@ -160,6 +160,18 @@ class PlanProgram(Program):
         )
 
     def memory(self) -> str:
+        places = {"operand": "operation->operand[i]", "made": "operation->result + i"}
+        adapters = "\n".join(self._adapters)
+        finders = "".join(
+            f"""
+static void *{name}(const poetc_operation *operation, uint32_t i)
+{{
+    return at(state.place[{place}] & POETC_PLACE);
+}}
+"""
+            for name, place in places.items()
+            if f"{name}(operation" in adapters
+        )
         return f"""\
 {self.arena()}
 /* The plan that runs, and where it has each tensor. */
@@ -172,22 +184,12 @@ static void *at(uint32_t offset)
 {{
     return &arena.bytes[offset];
 }}
-
-static void *operand(const poetc_operation *operation, uint32_t i)
-{{
-    return at(state.place[operation->operand[i]] & POETC_PLACE);
-}}
-
-static void *made(const poetc_operation *operation, uint32_t i)
-{{
-    return at(state.place[operation->result + i] & POETC_PLACE);
-}}
-"""
+{finders}"""
 
     def functions(self) -> list[str]:
         n, macro = self.name, self.macro
         return [
-            *self._adapters(),
+            *self._adapters,
             *self._tables(),
             f"const uint8_t {n}_plan[{macro}_PLAN_BYTES] = {{",
             *_block([f"0x{byte:02x}" for byte in self.plan]),
@@ -218,6 +220,7 @@ static void *made(const poetc_operation *operation, uint32_t i)
         """By the number of the tensor in the graph."""
         return [f"    return poetc_plan_{kind}(ready(), i);"]
 
+    @cached_property
     def _adapters(self) -> list[str]:
         """For each kernel, a function that finds its buffers."""
         names = {k.function.sym_name.data: k.signature.name for k in self.kernels}

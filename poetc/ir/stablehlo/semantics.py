@@ -566,7 +566,7 @@ def scatter(
     window = updates.shape[leading:]
     sizes = np.ones(x.ndim, dtype=np.int64)
     sizes[window_dims] = window
-    inside = ((starts >= 0) & (starts + sizes <= x.shape)).all(axis=-1)
+    inside = ((starts >= 0) & (starts <= x.shape - sizes)).all(axis=-1)
     result = x.copy()
     places = _coordinates(starts[inside], window_dims, window)
     if kind == "replace":
