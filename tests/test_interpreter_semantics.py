@@ -461,6 +461,12 @@ def test_gather_rows_clamps():
     assert_same_bits(semantics.gather(x, rows, ROWS, [1, 3]), x[[[1, 0], [3, 3]]])
 
 
+def test_starts_over_the_signed_range_are_beyond_the_end():
+    x = np.arange(12, dtype=F32).reshape(4, 3)
+    rows = np.array([[[1], [2**63]], [[3], [2**64 - 1]]], np.uint64)
+    assert_same_bits(semantics.gather(x, rows, ROWS, [1, 3]), x[[[1, 3], [3, 3]]])
+
+
 def test_gather_one_pick_per_row():
     x = np.arange(12, dtype=F32).reshape(1, 3, 4)
     picks = np.array([2, 0, 7], np.int32).reshape(3, 1, 1)

@@ -496,6 +496,8 @@ def _starts(
         vectors = indices[..., None]
     else:
         vectors = np.moveaxis(indices, index_vector_dim, -1)
+    if vectors.dtype == np.uint64:  # beyond the ends of every tensor, not before their begins
+        vectors = np.minimum(vectors, np.iinfo(np.int64).max)
     shape = vectors.shape[:-1]
     starts = np.zeros((*shape, rank), dtype=np.int64)
     starts[..., list(index_map)] = vectors
