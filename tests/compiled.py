@@ -12,7 +12,7 @@ from c_support import build_c
 from conftest import MODELS, load_arrays, of_work, read_model
 from xdsl.dialects.builtin import ModuleOp
 
-from poetc.backends.c.emit import emit
+from poetc.backends.c.emit import KernelCompiler, emit
 from poetc.budget import Budget
 from poetc.compare import differences
 from poetc.costmodel.device import load_device
@@ -90,10 +90,18 @@ def bring(
     return Model(name, module, arguments, expected)
 
 
-def build(module: ModuleOp, directory: Path, *flags: str, compiler: str = "gcc") -> Path:
-    """Emit C into `directory` and build the example program."""
-    emit(module, directory)
-    return build_c((compiler, *FLAGS, *flags), sorted(directory.glob("*.c")), directory / "program")
+def build(
+    module: ModuleOp,
+    directory: Path,
+    *flags: str,
+    compiler: str = "gcc",
+    kernels: KernelCompiler | None = None,
+) -> Path:
+    """Emit C into `directory`, with assembly that a compiler makes of `kernels`, and build the
+    example program."""
+    emit(module, directory, compiler=kernels)
+    sources = sorted((*directory.glob("*.c"), *directory.glob("*.s")))
+    return build_c((compiler, *FLAGS, *flags), sources, directory / "program")
 
 
 def run(

@@ -338,9 +338,9 @@ def test_what_is_said_of_steps_in_tiles(tmp_path: Path):
     in_tiles = [event["name"] for event in events if "tiles" in event["args"]]
     streams = [op for op in graphs(module)[0].block.ops if isinstance(op, StreamOp)]
     assert in_tiles == [op.label.data for op in streams]
-    code, said = cli([str(source), "--emit=c", "-o", str(tmp_path / "out"), "-q", "--kernels=tvm"])
+    code, said = cli([str(source), "--emit=tvm", "-o", str(tmp_path / "out.so"), "-q"])
     assert code == 2
-    assert "do not go with --kernels=tvm; --kernels=c does" in said
+    assert "do not go with --emit=tvm; --emit=c does" in said
     whole = prepare("gesture_mlp").module
     for block in (60, 66, 1 << 17):
         with pytest.raises(InputError, match="block is a multiple of 4 from 64 to 65,536 bytes"):

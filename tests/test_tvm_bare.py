@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compiled import SANITIZE, build
+from compiled import run as run_program
 from conftest import MODELS, more
 from firmware import (
     QUICK,
@@ -20,9 +22,17 @@ from firmware import (
     run,
     write_data,
 )
+from kernel_harness import same_bits
+from test_stream_c import expected_after, streamed
+from xdsl.dialects.func import FuncOp
 
 from poetc.backends.c.measure.emulate import count_steps, counter
+from poetc.backends.tvm import HOST
+from poetc.backends.tvm.bare import TVMKernels
 from poetc.cli import main
+from poetc.ir.symbols import named_in
+from poetc.kernels.access import tiles_of
+from poetc.kernels.arrange.tile_functions import is_cut
 
 pytestmark = pytest.mark.usefixtures("whole")
 
@@ -45,6 +55,8 @@ def compile_host(model: str, output: Path, *options: str) -> Path:
         ("kws_conv", ("--ram=8KB", "--params=storage")),
         # With mathematical functions.
         ("gesture_mlp", ("--ram=9800", "--executor=plan")),
+        # In tiles, with sums that are interrupted.
+        ("gesture_mlp", ("--ram=3KB", "--params=storage", "--stream=auto")),
         # A kernel with two results, each in the buffer of the operand that the other one reads.
         *more(("bert_micro", ())),
     ],
@@ -53,12 +65,38 @@ def test_bits_on_the_host(model: str, options: tuple[str, ...], tmp_path: Path) 
     """Those of the C, in programs with paging and with parameters on storage."""
     output = compile_host(model, tmp_path / "out", KERNELS, *options)
     assert "for (" not in (output / "model_kernels.c").read_text()
+    in_tiles = re.findall(r"^\w+_tile\w*:", (output / "model_kernels_tvm.s").read_text(), re.M)
+    assert bool(in_tiles) == ("--stream=auto" in options)
     program = [output / "model_example", output / "data", "2"]
     make_well(output, "CC=gcc")
     if (output / "model_image.json").exists():
         program.append(output / "data" / "storage.bin")
     subprocess.run(program, check=True, capture_output=True)
     assert all_results(output) == host_results(model, 2, tmp_path)
+
+
+@pytest.mark.slow
+def test_tiles_that_are_cut_off(tmp_path: Path) -> None:
+    """Their loops end where those of the kernel do; those of other tiles are arranged."""
+    model, module = streamed("kws_conv", 4096, 64)
+    functions = named_in(module, FuncOp).values()
+    assert any(is_cut(function) for function in functions)
+    assert any(tiles_of(function) and not is_cut(function) for function in functions)
+    program = build(module, tmp_path, *SANITIZE, kernels=TVMKernels(HOST))
+    found = run_program(program, model.arguments, model.expected, 2)
+    expected = expected_after(model.module, model.arguments, 2)
+    assert all(map(same_bits, found, expected))
+
+
+@pytest.mark.slow
+def test_firmware_in_tiles(tmp_path: Path) -> None:
+    """On a core with floating point, in less RAM than the largest kernel takes."""
+    options = ("--ram=4KB", "--stack=1KB", "--params=storage", "--stream=auto", KERNELS)
+    output = compile_board("gesture_mlp", tmp_path / "tvm", "mps2-an386", *options)
+    assert "poetc_slice_in(" in (output / "model.c").read_text()
+    used = run(output, 2)
+    assert used.stack_used < used.stack
+    assert all_results(output) == host_results("gesture_mlp", 2, tmp_path)
 
 
 @pytest.mark.slow

@@ -83,12 +83,6 @@ def _emit(job: Job) -> None:
     )
 
 
-def _untiled(given: Given) -> str:
-    if given.text("kernels") == "tvm":
-        return "--kernels=tvm has none; --kernels=c has"
-    return ""
-
-
 BACKEND = Backend(
     _emit,
     takes=("layout", "name", "arena", "data", "kernels", "optimise"),
@@ -98,5 +92,4 @@ BACKEND = Backend(
     has_entries=True,
     # Copies of iterations are code.
     keeps_loops=lambda given: given.text("kernels") == "tvm" or given.text("optimise") == "size",
-    untiled=_untiled,
 )

@@ -61,7 +61,6 @@ from poetc.errors import InputError
 from poetc.image import image_file, layout_text
 from poetc.ir.graph import graphs
 from poetc.ir.poet import GraphOp, StreamOp, runs_of
-from poetc.ir.stream_use import refuse_tiles
 from poetc.ir.transfers import join_transfers
 from poetc.options import default
 from poetc.step_data import StepData
@@ -205,7 +204,7 @@ def _generate(
     found = graphs(module)
     if len(found) != 1:
         raise InputError(f"C is generated from one graph, not {len(found)}")
-    _check_tiles(found[0], compiler)
+    _check_tiles(found[0])
     if board is not None and not board.dma:
         module, graph = _with_whole_transfers(module)
         found = (graph,)
@@ -289,14 +288,12 @@ def _generate(
     return with_build_id(listed, name, "Makefile", copied_by_users, line_bytes), data
 
 
-def _check_tiles(graph: GraphOp, compiler: KernelCompiler | None) -> None:
-    """Raises InputError for what kernels that run in tiles do not go with."""
+def _check_tiles(graph: GraphOp) -> None:
+    """Raises InputError for kernels that run in tiles if pages are not in blocks."""
     if graph.block_bytes is None and any(isinstance(run, StreamOp) for run in runs_of(graph)):
         raise InputError(
             f"graph @{graph.sym_name.data} has poet.stream but no block_bytes; run poet-stream"
         )
-    if compiler is not None:
-        refuse_tiles(graph, "--kernels=tvm", "--kernels=c")
 
 
 def _with_whole_transfers(module: ModuleOp) -> tuple[ModuleOp, GraphOp]:

@@ -17,13 +17,17 @@ from dataclasses import dataclass
 import tvm
 import tvm_ffi
 from tvm import ir, tirx
+from xdsl.dialects import func
 
 from poetc.backends.c.program import Kernel
 from poetc.backends.tvm.build import machine
 from poetc.backends.tvm.nest import Vectors
 from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.primfunc import prim_func
+from poetc.backends.tvm.tiles import Tiling
 from poetc.backends.tvm.tiling import arrange
+from poetc.kernels.access import tiles_of
+from poetc.kernels.arrange.tile_functions import for_all_tiles, full_tile
 
 CORES = {
     "cortex-m4": {"mtriple": "thumbv7em-none-eabihf", "mcpu": "cortex-m4", "mfloat-abi": "hard"},
@@ -84,24 +88,35 @@ def _assembly(kernel: Kernel, labels: str, on: Processor) -> str:
 def _plain(kernel: Kernel, on: Processor) -> tirx.PrimFunc:
     """The kernel with pointers in place of tensors that know their places."""
     name, noalias = kernel.signature.name, not kernel.signature.overlapping
-    arranged, tiling = arrange(kernel.function, on.vectors)
+    arranged, tiling = _arranged(kernel.function, on.vectors)
     made = prim_func(arranged, name, noalias=noalias, tiling=tiling)
-    pointers: list[tirx.Var] = []
+    parameters: list[tirx.Var] = []
     declared: list[tirx.Stmt] = []
     for buffer in made.params:
+        if isinstance(buffer.ty, ir.PrimType):  # where a tile begins
+            parameters.append(buffer)
+            continue
         type_ = ir.PointerType(ir.PrimType(str(buffer.dtype)))
         pointer, data = (tirx.Var(f"{buffer.name}_{what}", type_) for what in ("start", "data"))
-        pointers.append(pointer)
+        parameters.append(pointer)
         # Without a binding of the pointer, TVM tells LLVM that no two buffers overlap, whatever
         # the attribute says.
         declared.append(tirx.Bind(data, pointer))
         declared.append(tirx.Bind(buffer.elem_offset, tirx.const(0, "int32")))
         declared.append(tirx.DeclBuffer(buffer, data=data))
-    plain = tirx.PrimFunc(pointers, tirx.SeqStmt([*declared, made.body]))
+    plain = tirx.PrimFunc(parameters, tirx.SeqStmt([*declared, made.body]))
     attributes = {"global_symbol": name, NOALIAS: noalias, "target": on.target}
     for key, value in attributes.items():
         plain = plain.with_attr(key, value)
     return plain
+
+
+def _arranged(function: func.FuncOp, vectors: Vectors) -> tuple[func.FuncOp, Tiling]:
+    """A kernel as `arrange` has it, or a tile function whose tiles that are not cut off are."""
+    if not tiles_of(function):
+        return arrange(function, vectors)
+    full, tiling = arrange(full_tile(function), vectors)
+    return for_all_tiles(function, full), tiling
 
 
 _DROPPED = re.compile(r"\s*\.(?:file|loc)\b|\s*[@#]|\s*//")

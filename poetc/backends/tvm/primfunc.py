@@ -18,6 +18,7 @@ holds for some copies only, both of its sides are computed for all, and one is c
 # pyright: reportArgumentType=false, reportReturnType=false
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,7 +26,7 @@ import numpy as np
 from tvm import ir, tirx
 from xdsl.dialects import affine, arith, func, memref
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, MemRefType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from poetc.backends.c.indexing import flat_index, index_arithmetic
@@ -37,7 +38,8 @@ from poetc.backends.tvm.tiles import At, Axis, Piece, Tiling, elements_of, loop_
 from poetc.backends.tvm.values import Local
 from poetc.errors import InputError
 from poetc.ir.index import Index, Variable
-from poetc.kernels.analysis import extent
+from poetc.kernels.access import tile_of
+from poetc.kernels.addresses import extent_of
 from poetc.kernels.dependences import yielded
 
 
@@ -45,7 +47,8 @@ def prim_func(
     function: func.FuncOp, name: str, *, noalias: bool = True, tiling: Tiling | None = None
 ) -> tirx.PrimFunc:
     """The PrimFunc of a kernel: one flat buffer for each argument, results among them, and for
-    each table of constants that it reads (`tables_of`).
+    each table of constants that it reads (`tables_of`). That of a tile function has its starts
+    (int32), too.
 
     `noalias` promises that no two arguments share bytes of which one is written. Raises InputError
     for what is outside the form of kernels.
@@ -62,6 +65,9 @@ class _Function(Guards):
     def translate(self, name: str, noalias: bool) -> tirx.PrimFunc:
         parameters: list[Expr] = []
         for argument in self.function.body.block.args:
+            if isinstance(argument.type, IndexType):
+                parameters.append(self.start(argument))
+                continue
             self.buffers[argument] = _parameter(argument.type, self.name(argument, "x"))
             parameters.append(self.buffers[argument][0])
         # In the order of `tables_of`, which a function that is in no module has none of.
@@ -78,6 +84,15 @@ class _Function(Guards):
             body = tirx.AttrStmt(ir.StringImm(""), "pragma_import_llvm", text, body)
         made = tirx.PrimFunc(parameters, body)
         return made.with_attr("global_symbol", name).with_attr(NOALIAS, noalias)
+
+    def start(self, argument: BlockArgument) -> Expr:
+        """The parameter that says where a tile begins in one of its loops."""
+        count, _ = tile_of(argument)
+        name = self.name(argument, "start")
+        parameter = tirx.Var(name, "int32")
+        self.variables[name] = Scalar(parameter, "int32")
+        self.define_index(argument, {}, Index.of(Variable(name, 0, count - 1)))
+        return parameter
 
     # Operations
 
@@ -121,6 +136,11 @@ class _Function(Guards):
 
     def parallel(self, op: affine.ForOp, at: At) -> None:
         """A loop whose iterations are independent, in tiles if the tiling says so."""
+        if op.lowerBoundOperands:
+            with self.loop_between(op, at) as position:
+                self.define_index(op.body.block.args[0], {}, position)
+                self.operations(op.body.block, at)
+            return
         start, end = loop_bounds(op)
         pieces = self.tiling.get(op, (Piece(start, end - start),))
         for piece in pieces:
@@ -160,18 +180,19 @@ class _Function(Guards):
 
     @contextmanager
     def loop_between(self, op: affine.ForOp, at: At) -> Iterator[Index]:
-        """The same for a loop between positions that were read from memory."""
+        """The same for a loop over a tile, or between positions that were read from memory."""
         (low,) = self.map(op.lowerBoundMap.data, op.lowerBoundOperands, at)
-        (high,) = self.map(op.upperBoundMap.data, op.upperBoundOperands, at)
-        first, count = (self.index_expr(index, at) for index in (low, high - low))
+        highs = self.map(op.upperBoundMap.data, op.upperBoundOperands, at)
+        first, *counts = (self.index_expr(i, at).expr for i in (low, *(h - low for h in highs)))
+        count = functools.reduce(tirx.min, counts)
         outer, self.out = self.out, []
         name = self.name(op.body.block.args[0], "p")
         counter = tirx.Var(name, "int32")
         self.variables[name] = Scalar(counter, "int32")
-        yield Index.of(Variable(name, 0, extent(op) - 1))
+        yield Index.of(Variable(name, 0, extent_of(op.body.block.args[0]) - 1))
         inner, self.out = self.out, outer
         kind = tirx.ForKind.SERIAL
-        self.out.append(tirx.For(counter, first.expr, count.expr, kind, sequence(inner)))
+        self.out.append(tirx.For(counter, first, count, kind, sequence(inner)))
 
     def reduction(self, op: affine.ForOp, at: At) -> None:
         """A loop that carries values from one iteration to the next.

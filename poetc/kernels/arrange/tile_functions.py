@@ -57,17 +57,18 @@ def arranged_tile(function: func.FuncOp, machine: Machine, price: float) -> func
 
     Each operation of more code is to save `price` instructions of a run of all tiles.
     """
-    full = _full(function)
-    tiles = tiles_of(function)
-    count = prod(-(-end // size) for end, size in tiles)
-    is_cut = any(end % size for end, size in tiles)
-    new = arranged(full, machine, price / count, keeps=is_cut)
-    if new is full:
-        return function
-    return _beside(function, new) if is_cut else new
+    full = full_tile(function)
+    count = prod(-(-end // size) for end, size in tiles_of(function))
+    new = arranged(full, machine, price / count, keeps=is_cut(function))
+    return function if new is full else for_all_tiles(function, new)
 
 
-def _full(function: func.FuncOp) -> func.FuncOp:
+def is_cut(function: func.FuncOp) -> bool:
+    """Whether the last tile of a loop of a tile function is smaller than the others."""
+    return any(end % size for end, size in tiles_of(function))
+
+
+def full_tile(function: func.FuncOp) -> func.FuncOp:
     """A tile function for tiles that are not cut off: its loops run from 0 on."""
     copy = function.clone()
     first = copy.body.block.first_op
@@ -179,9 +180,12 @@ def _as_number(variable: SSAValue, start: SSAValue, changed: set[Operation]) -> 
         use.operation.operands[use.index] = op.result
 
 
-def _beside(function: func.FuncOp, full: func.FuncOp) -> func.FuncOp:
+def for_all_tiles(function: func.FuncOp, full: func.FuncOp) -> func.FuncOp:
     """A tile function that does what `full` does in tiles that are not cut off, and what `function`
-    does in others."""
+    does in others. The operations of `full` are moved to it, or it is `full` itself if no tile of
+    `function` is cut off."""
+    if not is_cut(function):
+        return full
     result = function.clone()
     block, other = result.body.block, full.body.block
     for old, new in zip(other.args, block.args, strict=True):
