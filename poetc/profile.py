@@ -301,7 +301,7 @@ def profile_of(log: Log, labels: Mapping[str, str], path: str) -> Profile:
     lines = [replace(m, cost=max(0.0, m.cost - nothing) * scale) for m in log.lines]
     kernels = {m.key: m.cost for m in lines if m.kind == "kernel"}
     return Profile(
-        path,
+        Path(path),
         log.board,
         log.cpu,
         log.compiler,

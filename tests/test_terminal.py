@@ -145,7 +145,7 @@ def test_messages_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
 def test_profiles_hold_any_name(name: str) -> None:
     transfers = Transfers(**dict.fromkeys((field.name for field in fields(Transfers)), 0))
     key = "0" * KEY_DIGITS
-    profile = Profile("-", name, "c", name, name, "ns", transfers, {key: 1.0}, {key: name})
+    profile = Profile(Path("-"), name, "c", name, name, "ns", transfers, {key: 1.0}, {key: name})
     text = profile.to_toml()
     assert not raw(text)
     found = tomllib.loads(text)

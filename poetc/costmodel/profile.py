@@ -20,22 +20,19 @@ common is measured once. A profile in instructions is turned into time by the cl
 per instruction of the device.
 """
 
-from __future__ import annotations
-
 import hashlib
-import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 
-from poetc.errors import InputError, SourceLocation
+from poetc.costmodel.toml_file import TomlFile
+from poetc.errors import InputError
 from poetc.ir.symbols import named_in
 from poetc.names import one_line
 from poetc.page import PAGE_TRAILER_BYTES
@@ -49,11 +46,10 @@ KEY_DIGITS = 16
 """Hexadecimal digits of the hash that a kernel is known by."""
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
-_LARGEST = 2.0**53
 _WORD_BYTES = 4
 
 
-def kernel_key(function: FuncOp) -> str:
+def kernel_key(function: "FuncOp") -> str:
     """The hash of a kernel: equal for kernels that are equal but for names.
 
     It is the start of the SHA-256 of the function's text, with a fixed name for the function, none
@@ -231,7 +227,7 @@ class Profile:
     `labels` has a name for each kernel, that of the first model with it.
     """
 
-    path: str
+    path: Path
     board: str
     cpu: str
     compiler: str
@@ -308,81 +304,37 @@ def _number(value: float) -> str:
 
 def load_profile(path: str) -> Profile:
     """The profile in a file. Raises InputError, with the line, for what is not one."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read profile {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"profile {path} is not UTF-8 text") from error
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        where = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-        location = SourceLocation(path, int(where[1]), int(where[2])) if where else None
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        reason = re.sub(r" \(at .*\)$", "", reason.split("\n")[0])
-        shown = f"not valid TOML: {reason}"
-        raise InputError(shown if location else f"profile {path}: {shown}", location) from error
-    return _Reader(path, text).profile(table)
+    file = TomlFile.read(Path(path), "profile")
+    kernels = file.table.get("kernels")
+    if file.table.get("format") != FORMAT or not isinstance(kernels, dict):
+        raise InputError(f"{path} is not a profile of format {FORMAT}; poetc profile makes them")
+    others = ("format", "transfers", "kernels")
+    head = file.values(Profile, file.table, others=others)
+    if head["unit"] not in UNITS:
+        raise file.error("unit", None, f"must be {' or '.join(UNITS)}, not '{head['unit']}'")
+    for key in kernels:
+        if not _KEY.fullmatch(key):
+            message = f"not a kernel's hash of {KEY_DIGITS} hexadecimal digits"
+            raise file.error(key, "kernels", message)
+    return Profile(
+        file.path,
+        **head,
+        transfers=_transfers(file),
+        kernels={
+            key: file.value(key, float, cost, "kernels", measured=True)
+            for key, cost in kernels.items()
+        },
+        labels=dict(re.findall(r"^([0-9a-f]+) = \S+  # (.*)$", file.text, re.M)),
+    )
 
 
-@dataclass(frozen=True)
-class _Reader:
-    path: str
-    text: str
-
-    def profile(self, table: dict[str, Any]) -> Profile:
-        if table.get("format") != FORMAT or not isinstance(table.get("kernels"), dict):
-            raise InputError(
-                f"{self.path} is not a profile of format {FORMAT}; poetc profile makes them"
-            )
-        names = ("board", "cpu", "compiler", "flags", "unit")
-        known = {"format", "transfers", "kernels", *names}
-        for key in table:
-            if key not in known:
-                raise self.error(key, f"unknown key; known are {', '.join(sorted(known))}")
-        for name in names:
-            if not isinstance(table.get(name), str):
-                raise self.error(name, "must be a string" if name in table else "is missing")
-        if table["unit"] not in UNITS:
-            raise self.error("unit", f"must be {' or '.join(UNITS)}, not '{table['unit']}'")
-        for key, cost in table["kernels"].items():
-            if not _KEY.fullmatch(key):
-                raise self.error(key, f"not a kernel's hash of {KEY_DIGITS} hexadecimal digits")
-            self.number(key, cost)
-        return Profile(
-            self.path,
-            *(table[name] for name in names),
-            transfers=self.transfers(table.get("transfers")),
-            kernels={key: float(cost) for key, cost in table["kernels"].items()},
-            labels=dict(re.findall(r"^([0-9a-f]+) = \S+  # (.*)$", self.text, re.M)),
-        )
-
-    def transfers(self, table: object) -> Transfers:
-        if not isinstance(table, dict):
-            raise self.error("transfers", "must be a table")
-        names = [f.name for f in fields(Transfers)]
-        for key in table:
-            if key not in names:
-                raise self.error(key, f"unknown key; known are {', '.join(names)}")
-        for name in names:
-            if name not in table:
-                raise self.error(name, "is missing")
-            self.number(name, table[name])
-        block = table["block_bytes"]
-        if not isinstance(block, int) or block & (block - 1) or block > 1 << 20:
-            raise self.error("block_bytes", f"must be 0 or a power of two up to 1 MB, not {block}")
-        return Transfers(**table)
-
-    def number(self, key: str, value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(key, "must be a number")
-        if not 0 <= value <= _LARGEST or math.isnan(value):
-            raise self.error(key, f"must be from 0 to 2^53, not {value}")
-
-    def error(self, key: str, message: str) -> InputError:
-        """An error about `key`, at its line if it has one."""
-        for number, line in enumerate(self.text.splitlines(), 1):
-            if re.match(rf'\s*\[?"?{re.escape(key)}"?\b', line):
-                return InputError(f"{key}: {message}", SourceLocation(self.path, number, 1))
-        return InputError(f"{self.path}: {key}: {message}")
+def _transfers(file: TomlFile) -> Transfers:
+    table = file.table.get("transfers")
+    if not isinstance(table, dict):
+        raise file.error("transfers", None, "must be a table")
+    transfers = Transfers(**file.values(Transfers, table, "transfers", measured=True))
+    block = transfers.block_bytes
+    if block & (block - 1) or block > 1 << 20:
+        message = f"must be 0 or a power of two up to 1 MB, not {block}"
+        raise file.error("block_bytes", "transfers", message)
+    return transfers

@@ -57,26 +57,36 @@ class TomlFile:
         table: Mapping[str, Any],
         section: str | None = None,
         others: Collection[str] = (),
+        *,
+        measured: bool = False,
     ) -> dict[str, Any]:
         """The checked values of all fields of `record` that are no tables. `others` are keys that
-        `table` may have beside them."""
+        `table` may have beside them. What is `measured` is all there, and may be zero."""
         kinds = {f.name: f.type for f in fields(record) if f.type in (str, bool, int, float)}
         for key in table:
             if key not in kinds and key not in others:
                 known = ", ".join((*kinds, *others))
                 raise self.error(key, section, f"unknown key; known are {known}")
-        optional = {f.name for f in fields(record) if f.default is not MISSING}
+        optional = {f.name for f in fields(record) if f.default is not MISSING and not measured}
         missing = [key for key in kinds if key not in table and key not in optional]
         if missing:
             where = f" in [{section}]" if section else ""
             raise InputError(f"{self.path}: missing {', '.join(missing)}{where}")
         return {
-            key: self.value(key, kind, table[key], section)
+            key: self.value(key, kind, table[key], section, measured=measured)
             for key, kind in kinds.items()
             if key in table
         }
 
-    def value(self, key: str, kind: Any, value: Any, section: str | None = None) -> Any:
+    def value(
+        self,
+        key: str,
+        kind: Any,
+        value: Any,
+        section: str | None = None,
+        *,
+        measured: bool = False,
+    ) -> Any:
         """`value`, if it is one that `key` may have. Raises InputError if not."""
         # In Python a boolean is an integer, and an integer will do for a float.
         right = type(value) is kind or (kind is float and type(value) is int)
@@ -87,8 +97,9 @@ class TomlFile:
             # Compared instead of converted, as an integer may be larger than any float.
             if not abs(value) <= sys.float_info.max:
                 raise self.error(key, section, f"must be finite, got {show(value)}")
-            if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
-                least = "not negative" if key in _MAY_BE_ZERO else "positive"
+            may_be_zero = measured or key in _MAY_BE_ZERO
+            if value < 0 or (value == 0 and not may_be_zero):
+                least = "not negative" if may_be_zero else "positive"
                 raise self.error(key, section, f"must be {least}, got {show(value)}")
             if kind is int and value > MAX_INTEGER:
                 raise self.error(key, section, f"must be at most {MAX_INTEGER}, got {show(value)}")
