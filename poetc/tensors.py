@@ -87,7 +87,7 @@ class ProgramTensors:
         try:
             values: dict[str, Any] = {f.name: data[f.name] for f in fields(ProgramTensors)}
             for kind in ("arguments", "results"):
-                values[kind] = tuple(_tensor(entry) for entry in values[kind])
+                values[kind] = tuple(map(read_tensor, values[kind]))
             values["entries"] = {n: _entry(e) for n, e in values["entries"].items()}
             numbers = [value for name, value in values.items() if name.endswith("_bytes")]
             good = isinstance(values["name"], str) and all(type(n) is int for n in numbers)
@@ -101,14 +101,15 @@ class ProgramTensors:
 def _entry(data: Mapping[str, Any]) -> EntryTensors:
     values: dict[str, Any] = {f.name: data[f.name] for f in fields(EntryTensors)}
     for kind in ("arguments", "results"):
-        values[kind] = tuple(_tensor(entry) for entry in values[kind])
+        values[kind] = tuple(map(read_tensor, values[kind]))
     values["parameters"] = tuple(values["parameters"])
     if not isinstance(values["function"], str) or type(values["arena_bytes"]) is not int:
         raise ValueError
     return EntryTensors(**values)
 
 
-def _tensor(data: Mapping[str, Any]) -> ProgramTensor:
+def read_tensor(data: Mapping[str, Any]) -> ProgramTensor:
+    """The tensor that plain data describe. Raises KeyError, TypeError or ValueError for others."""
     values: dict[str, Any] = {f.name: data[f.name] for f in fields(ProgramTensor)}
     values["shape"] = tuple(values["shape"])
     tensor = ProgramTensor(**values)

@@ -141,7 +141,7 @@ class Run:
     def run(self) -> list[np.ndarray]:
         """One step on the arguments; all results, from RAM and from storage."""
         for i, place in enumerate(self.step.program.arguments):
-            if not place.is_param:
+            if not place.parameter:
                 self.step.write(i, self.arguments[i])
         self.step.run()
         assert (self.memory[self.arena_bytes :] == FILL).all(), "written behind the arena"

@@ -56,8 +56,8 @@ class EntryProgram(ScheduledProgram):
         """Arguments and results as data."""
         return EntryTensors(
             self.function,
-            tuple(map(self._tensor, self.arguments)),
-            tuple(map(self._tensor, self.results)),
+            self.described(self.arguments),
+            self.described(self.results),
             tuple(self.parameters.get(i) for i in range(len(self.arguments))),
             self.arena_bytes,
         )

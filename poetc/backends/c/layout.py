@@ -12,9 +12,11 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from poetc.errors import InputError
+from poetc.ir.dense import dtype_of
 from poetc.ir.graph import ALIGN_BYTES, round_up, tensor_bytes, widest_element_bytes
 from poetc.ir.poet import GraphOp, PageType, offset_of, runs_of, tensor_type
 from poetc.options import default
+from poetc.tensors import ProgramTensor
 
 
 def arena_alignment(graph: GraphOp) -> int:
@@ -55,6 +57,28 @@ class TensorPlace:
     @property
     def in_arena(self) -> bool:
         return not self.on_storage and not self.of_caller and not self.frozen
+
+    @property
+    def where(self) -> str:
+        """The same in a word, as a `ProgramTensor` has it."""
+        if self.on_storage:
+            return "storage"
+        if self.of_caller:
+            return "caller"
+        return "frozen" if self.frozen else "arena"
+
+    def described(self, offset: int | None) -> ProgramTensor:
+        """The same as data, with the offset that others may rely on."""
+        return ProgramTensor(
+            self.name,
+            str(dtype_of(self.type.element_type)),
+            self.shape,
+            self.bytes,
+            self.where,
+            offset,
+            self.is_param,
+            self.updates,
+        )
 
     @property
     def bytes(self) -> int:

@@ -37,7 +37,6 @@ from poetc.backends.c.text import c_comment, c_identifier, in_section, local_tab
 from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import image_file, layout_of
-from poetc.ir.dense import dtype_of
 from poetc.ir.poet import ComputeOp, GraphOp, RunOp, StreamOp, TileOp, runs_of
 from poetc.ir.symbols import named_in
 from poetc.saved import saved_layout
@@ -173,8 +172,8 @@ class Program:
         """Arguments, results and sizes as data."""
         return ProgramTensors(
             self.name,
-            tuple(map(self._tensor, self.arguments)),
-            tuple(map(self._tensor, self.results)),
+            self.described(self.arguments),
+            self.described(self.results),
             self.arena_bytes,
             self.static_bytes,
             self.stack_bytes,
@@ -184,17 +183,9 @@ class Program:
             {e.name.removeprefix(f"{self.name}_"): e.entry_tensors() for e in self.entries},
         )
 
-    def _tensor(self, place: TensorPlace) -> ProgramTensor:
-        return ProgramTensor(
-            place.name,
-            str(dtype_of(place.type.element_type)),
-            place.shape,
-            place.bytes,
-            _where(place),
-            self.published_offset(place),
-            place.is_param,
-            place.updates,
-        )
+    def described(self, places: Sequence[TensorPlace]) -> tuple[ProgramTensor, ...]:
+        """Arguments or results as data."""
+        return tuple(place.described(self.published_offset(place)) for place in places)
 
     def _kernels(self) -> list[Kernel]:
         functions = named_in(self.module, FuncOp)
@@ -397,12 +388,3 @@ def _value_names(graph: GraphOp) -> Mapping[SSAValue, str]:
     for number, value in enumerate(values):
         names[value] = "%" + unique(value.name_hint or str(number), taken)
     return names
-
-
-def _where(place: TensorPlace) -> str:
-    """The place of an argument or result, as `model_tensors.json` says it."""
-    if place.on_storage:
-        return "storage"
-    if place.of_caller:
-        return "caller"
-    return "frozen" if place.frozen else "arena"

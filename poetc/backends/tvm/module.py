@@ -31,7 +31,6 @@ from xdsl.utils.hints import isa
 
 from poetc.backends.c.buffers import kernel_buffers, overlapping_arguments
 from poetc.backends.c.layout import (
-    TensorPlace,
     argument_places,
     caller_names,
     check_sizes,
@@ -49,7 +48,6 @@ from poetc.backends.tvm.program import (
     PAGE_IN,
     PAGE_OUT,
     STEP,
-    Place,
     Program,
 )
 from poetc.backends.tvm.scalars import element_dtype
@@ -57,7 +55,7 @@ from poetc.backends.tvm.stores import NEW, OLD, OWN, PAGE
 from poetc.backends.tvm.tiles import Tiling, elements_of
 from poetc.errors import InputError, collected
 from poetc.image import layout_of
-from poetc.ir.dense import dtype_of, to_array
+from poetc.ir.dense import to_array
 from poetc.ir.graph import graphs
 from poetc.ir.locations import source_location
 from poetc.ir.poet import (
@@ -94,30 +92,11 @@ def relax_module(module: ModuleOp, arrange: Arrangement | None = None) -> ir.IRM
 
 def program_of(graph: GraphOp) -> Program:
     """The description of a planned graph for a runner."""
-    places = [
-        [
-            Place(
-                place.name,
-                str(dtype_of(place.type.element_type)),
-                place.shape,
-                _where(place),
-                place.offset,
-                place.is_param,
-                place.updates,
-            )
-            for place in group
-        ]
-        for group in (argument_places(graph), result_places(graph))
-    ]
-    return Program(
-        tuple(places[0]), tuple(places[1]), static_ram_bytes(graph), graph.storage_bytes or 0
+    arguments, results = (
+        tuple(place.described(place.offset) for place in places)
+        for places in (argument_places(graph), result_places(graph))
     )
-
-
-def _where(place: TensorPlace) -> str:
-    if place.of_caller:
-        return "caller"
-    return "frozen" if place.frozen else "storage" if place.on_storage else "arena"
+    return Program(arguments, results, static_ram_bytes(graph), graph.storage_bytes or 0)
 
 
 def _check_types(graph: GraphOp) -> None:

@@ -29,11 +29,11 @@ from poetc.backends.tvm.program import (
     PAGE_IN,
     PAGE_OUT,
     STEP,
-    Place,
     Program,
 )
 from poetc.backends.tvm.stores import MemoryStore, PageError, Pager, Store
 from poetc.errors import InputError
+from poetc.tensors import ProgramTensor
 
 ALIGNMENT_BYTES = 64
 """Tensors that are given to TVM begin at multiples of this."""
@@ -137,13 +137,14 @@ class Step:
             raise InputError(f"parameter {name} is on storage: see poetc unpack")
         return source.copy()
 
-    def _array(self, place: Place) -> np.ndarray | None:
+    def _array(self, place: ProgramTensor) -> np.ndarray | None:
         """The memory of an argument or result; None on storage."""
         if place.where == "storage":
             return None
         memory, start = self.arena, place.offset
         if place.where == "caller":
             memory, start = aligned(place.bytes), 0
+        assert start is not None
         return memory[start : start + place.bytes].view(place.dtype).reshape(place.shape)
 
 

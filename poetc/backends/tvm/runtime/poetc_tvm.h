@@ -274,7 +274,7 @@ private:
             Place place;
             place.name = about[String("name")].cast<String>();
             place.bytes = static_cast<size_t>(elements) * element.bits / 8u;
-            place.is_param = about[String("is_param")].cast<bool>();
+            place.is_param = about[String("parameter")].cast<bool>();
             if (where == "arena") {
                 place.memory = static_cast<uint8_t *>(arena.data_ptr()) + number(about, "offset");
             } else if (where == "caller") {
