@@ -43,35 +43,36 @@ KEPT_DAYS = 30
 """A library is deleted when it was not used for so long."""
 
 _GLUE = Path(__file__).parent / "shared.c"
-_ENTRY = """\
-/* An entry point beside the step. */
+_FUNCTIONS = """\
+/* The step, or another entry point. */
 #include "model.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
 poetc_store *poetc_shared_store(void);
-EXPORTED void *poetc_shared_{name}_argument(uint32_t i);
-EXPORTED const void *poetc_shared_{name}_result(uint32_t i);
-EXPORTED poetc_status poetc_shared_{name}_step(const void *const *arguments, void *const *results);
+EXPORTED void *{prefix}argument(uint32_t i);
+EXPORTED const void *{prefix}result(uint32_t i);
+EXPORTED poetc_status {prefix}step(const void *const *arguments, void *const *results);
 
-void *poetc_shared_{name}_argument(uint32_t i)
+void *{prefix}argument(uint32_t i)
 {{
-    return model_{name}_argument(i);
+    return {name}_argument(i);
 }}
 
-const void *poetc_shared_{name}_result(uint32_t i)
+const void *{prefix}result(uint32_t i)
 {{
-    return model_{name}_result(i);
+    return {name}_result(i);
 }}
 
-poetc_status poetc_shared_{name}_step(const void *const *arguments, void *const *results)
+/* The pointers are those of the buffers of the caller, by number. */
+poetc_status {prefix}step(const void *const *arguments, void *const *results)
 {{
-#ifdef MODEL_{macro}_ON
-    return MODEL_{macro}_ON(poetc_shared_store(), arguments, results);
+#ifdef {macro}_ON
+    return {macro}_ON(poetc_shared_store(), arguments, results);
 #else
     (void)arguments;
     (void)results;
-    return model_{name}(poetc_shared_store());
+    return {step}(poetc_shared_store());
 #endif
 }}
 """
@@ -267,23 +268,31 @@ class SharedProgram(SharedFunction):
         """Builds the one graph of a scheduled and planned module, with other entry points. Raises
         InputError as `build`."""
         files = generate(module, executor=executor, entries=entries)
-        files |= {
-            f"shared_{e.name}.c": _ENTRY.format(name=e.name, macro=e.name.upper()) for e in entries
-        }
+        prefix = "poetc_shared_"
+        files["shared_step.c"] = _functions(prefix, "model", "model_step")
+        for e in entries:
+            name = f"model_{e.name}"
+            files[f"shared_{e.name}.c"] = _functions(f"{prefix}{e.name}_", name, name)
         library = _loaded(self, build(files))
-        super().__init__(library, "poetc_shared_", argument_places(graph), result_places(graph))
+        super().__init__(library, prefix, argument_places(graph), result_places(graph))
         self.image: ImageLayout | None = layout_of(graph)
         self.storage = np.zeros(library.poetc_shared_storage_bytes(), np.uint8)
         library.poetc_shared_init(_address(self.storage))
         self.entries = {
             e.name: SharedFunction(
                 library,
-                f"poetc_shared_{e.name}_",
+                f"{prefix}{e.name}_",
                 entry_arguments(e, self.arguments),
                 result_places(e.graph),
             )
             for e in entries
         }
+
+
+def _functions(prefix: str, name: str, step: str) -> str:
+    """C that exports, with names that begin with `prefix`, the functions of the model whose names
+    begin with `name`, and `step`."""
+    return _FUNCTIONS.format(prefix=prefix, name=name, step=step, macro=step.upper())
 
 
 def _loaded(owner: object, library: Path) -> ctypes.CDLL:
