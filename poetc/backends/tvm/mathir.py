@@ -19,26 +19,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from poetc.ir import mathlib
 
-_CMPF = [
-    "false",
-    "oeq",
-    "ogt",
-    "oge",
-    "olt",
-    "ole",
-    "one",
-    "ord",
-    "ueq",
-    "ugt",
-    "uge",
-    "ult",
-    "ule",
-    "une",
-    "uno",
-    "true",
-]  # in the order of the `predicate` attribute
-_CMPI = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
-
 _BINARY: Mapping[type[Operation], str] = {
     arith.AddfOp: "fadd",
     arith.SubfOp: "fsub",
@@ -144,10 +124,10 @@ def _operation(op: Operation, name: str, names: Mapping[SSAValue, str], lanes: i
         return [f"{name} = {_CONVERSIONS[kind]} {types[0]} {operands[0]} to {result}"]
     match op:
         case arith.CmpfOp():
-            test = f"fcmp {_CMPF[op.predicate.value.data]}"
+            test = f"fcmp {arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]}"
             return [f"{name} = {test} {types[0]} {operands[0]}, {operands[1]}"]
         case arith.CmpiOp():
-            test = f"icmp {_CMPI[op.predicate.value.data]}"
+            test = f"icmp {arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]}"
             return [f"{name} = {test} {types[0]} {operands[0]}, {operands[1]}"]
         case arith.SelectOp():
             listed = ", ".join(f"{t} {o}" for t, o in zip(types, operands, strict=True))
