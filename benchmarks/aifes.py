@@ -20,8 +20,9 @@ import numpy as np
 
 from benchmarks import document
 from benchmarks.boards import MODELS, compile_model
+from benchmarks.step_counts import count_steps
 from poetc.backends.c.boards import CPU_FLAGS, load_board
-from poetc.backends.c.measure.emulate import CROSS, count_steps, counter, run_tool
+from poetc.backends.c.measure.emulate import CROSS, counter, run_tool
 from poetc.errors import InputError
 
 OPTION = "--aifes"

@@ -31,9 +31,10 @@ from benchmarks import document
 from benchmarks.backends import scheduled
 from benchmarks.boards import MODELS, compile_model, write_data
 from benchmarks.profile import step_cycles
+from benchmarks.step_counts import count_steps
 from poetc.backends.c.boards import load_board
 from poetc.backends.c.emit import KernelCompiler, emit
-from poetc.backends.c.measure.emulate import build, count_steps, counter
+from poetc.backends.c.measure.emulate import build, counter
 from poetc.backends.c.program import Kernel
 from poetc.backends.c.share import Optimise
 from poetc.backends.tvm.bare import TVMKernels

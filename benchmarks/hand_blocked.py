@@ -20,9 +20,10 @@ from benchmarks import document
 from benchmarks.backends import scheduled
 from benchmarks.bare_kernels import STACK_BYTES, results_of
 from benchmarks.boards import MODELS, write_data
+from benchmarks.step_counts import count_steps
 from poetc.backends.c.boards import load_board
 from poetc.backends.c.emit import emit
-from poetc.backends.c.measure.emulate import count_steps, counter
+from poetc.backends.c.measure.emulate import counter
 from poetc.kernels.analysis import work
 
 BOARD, CPU = "mps2-an386", "cortex-m4"

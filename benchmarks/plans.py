@@ -16,9 +16,10 @@ from pathlib import Path
 
 from benchmarks import document
 from benchmarks.boards import MODELS, STORAGE, _make, compile_model
+from benchmarks.step_counts import count_steps
 from poetc.backends.c.boards import load_board
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES, STATIC_BYTES
-from poetc.backends.c.measure.emulate import count_steps, counter
+from poetc.backends.c.measure.emulate import counter
 from poetc.backends.plan.codec import encode
 from poetc.backends.plan.lower import plan_of
 from poetc.backends.plan.plan import PageIn, PageOut, Run

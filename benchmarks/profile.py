@@ -28,7 +28,8 @@ from typing import Any
 
 from benchmarks import document
 from benchmarks.boards import MODELS, STORAGE, compile_model, write_data
-from poetc.backends.c.measure.emulate import StepCount, build, count_steps, counter
+from benchmarks.step_counts import StepCount, count_steps
+from poetc.backends.c.measure.emulate import build, counter
 from poetc.cli import main as poetc
 from poetc.costmodel.device import load_device
 from poetc.units import format_energy, format_time

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from benchmarks import document
 from benchmarks.boards import compile_model, results
-from poetc.backends.c.measure.emulate import count_steps, counter
+from benchmarks.step_counts import count_steps
+from poetc.backends.c.measure.emulate import counter
 
 CASES = (
     ("gesture_mlp", "microbit", "cortex-m0"),

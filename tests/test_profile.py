@@ -20,8 +20,9 @@ from firmware import make_well, write_data
 from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 
+from benchmarks.step_counts import StepCount, count_steps
 from poetc.backends.c.measure import SAMPLES, sample
-from poetc.backends.c.measure.emulate import StepCount, build, count, count_steps, counter
+from poetc.backends.c.measure.emulate import build, count, counter
 from poetc.cli import main
 from poetc.costmodel.cost import pagein_cost, pageout_cost
 from poetc.costmodel.device import device_of, load_device

@@ -26,7 +26,8 @@ from kernel_harness import same_bits
 from test_stream_c import expected_after, streamed
 from xdsl.dialects.func import FuncOp
 
-from poetc.backends.c.measure.emulate import count_steps, counter
+from benchmarks.step_counts import count_steps
+from poetc.backends.c.measure.emulate import counter
 from poetc.backends.tvm import HOST
 from poetc.backends.tvm.bare import TVMKernels
 from poetc.cli import main
