@@ -11,8 +11,8 @@ from xdsl.ir import Block, Region
 from xdsl.ir.affine import AffineConstraintKind, AffineExpr, AffineMap
 
 from poetc.backends.c.indexing import value_of
-from poetc.backends.tvm.tiles import loop_bounds
 from poetc.ir.index import Index, Quotient, Variable
+from poetc.kernels.addresses import extent
 
 
 def split_by_divisors(function: func.FuncOp) -> None:
@@ -23,12 +23,11 @@ def split_by_divisors(function: func.FuncOp) -> None:
     convolutions with holes: the gradient of one with strides.
     """
     for loop in [op for op in function.walk() if isinstance(op, affine.ForOp) and not op.inits]:
-        first, end = loop_bounds(loop)
         divisors = {
             d for op in loop.walk() if isinstance(op, affine.IfOp) for d in _divisors(op, loop)
         }
-        if len(divisors) == 1 and first == 0 and end % (divisor := divisors.pop()) == 0:
-            _split(loop, divisor, end // divisor)
+        if len(divisors) == 1 and extent(loop) % (divisor := divisors.pop()) == 0:
+            _split(loop, divisor, extent(loop) // divisor)
 
 
 def _divisors(op: affine.IfOp, loop: affine.ForOp) -> Iterator[int]:

@@ -12,8 +12,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from poetc.backends.c.indexing import flat_index, mapped, variables_of
-from poetc.backends.tvm.tiles import loop_bounds
 from poetc.ir.index import NO_FACTS, Index, Variable
+from poetc.kernels.addresses import extent
 from poetc.kernels.dependences import dependences
 
 Loop = affine.ForOp
@@ -67,10 +67,9 @@ class Nest:
             self.around[op] = loops
             match op:
                 case affine.ForOp():
-                    first, end = loop_bounds(op)
-                    self.extents[op] = end - first
+                    count = self.extents[op] = extent(op)
                     name = f"loop{len(self.variables)}"
-                    self.variables[op] = Variable(name, first, max(first, end - 1))
+                    self.variables[op] = Variable(name, 0, max(0, count - 1))
                     self.indices[op.body.block.args[0]] = Index.of(self.variables[op])
                     self._walk(op.body.block, (*loops, op))
                 case affine.IfOp():

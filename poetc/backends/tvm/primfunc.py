@@ -29,17 +29,17 @@ from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from poetc.backends.c.indexing import flat_index, index_arithmetic
+from poetc.backends.c.indexing import index_arithmetic
 from poetc.backends.tvm import mathir, scalars
 from poetc.backends.tvm.guards import Guards, sequence
 from poetc.backends.tvm.pipeline import NOALIAS
 from poetc.backends.tvm.scalars import Expr, Scalar, element_dtype
-from poetc.backends.tvm.tiles import At, Axis, Piece, Tiling, elements_of, loop_bounds
+from poetc.backends.tvm.tiles import At, Axis, Piece, Tiling, elements_of
 from poetc.backends.tvm.values import Local
 from poetc.errors import InputError
 from poetc.ir.index import Index, Variable
 from poetc.kernels.access import tile_of
-from poetc.kernels.addresses import extent_of
+from poetc.kernels.addresses import extent, extent_of
 from poetc.kernels.dependences import yielded
 
 
@@ -108,22 +108,12 @@ class _Function(Guards):
                     self.parallel(op, at)
                 case affine.IfOp():
                     self.guard(op, at)
-                case affine.StoreOp():
+                case affine.StoreOp() | memref.StoreOp():
                     for here in self.each(list(self.axes), at):
-                        indices = self.map(op.map.data, op.indices, here)
-                        self.store(self.scalar(op.value, here), op.memref, indices, here)
-                case memref.StoreOp():
-                    for here in self.each(list(self.axes), at):
-                        indices = [self.index(i, here) for i in op.indices]
-                        self.store(self.scalar(op.value, here), op.memref, indices, here)
-                case affine.LoadOp():
-                    for here in self.each_of([op.result], at):
-                        indices = self.map(op.map.data, op.indices, here)
-                        self.load(op, op.memref, indices, here)
-                case memref.LoadOp():
-                    for here in self.each_of([op.res], at):
-                        indices = [self.index(i, here) for i in op.indices]
-                        self.load(op, op.memref, indices, here)
+                        self.store(op, here)
+                case affine.LoadOp() | memref.LoadOp():
+                    for here in self.each_of(op.results, at):
+                        self.load(op, here)
                 case affine.ApplyOp():
                     for here in self.each_of([op.result], at):
                         index = self.map(op.map.data, op.operands, here)[0]
@@ -141,8 +131,7 @@ class _Function(Guards):
                 self.define_index(op.body.block.args[0], {}, position)
                 self.operations(op.body.block, at)
             return
-        start, end = loop_bounds(op)
-        pieces = self.tiling.get(op, (Piece(start, end - start),))
+        pieces = self.tiling.get(op, (Piece(0, extent(op)),))
         for piece in pieces:
             with self.loop(op.body.block.args[0], piece.tiles) as tile:
                 base = tile * piece.iterations + piece.start
@@ -171,9 +160,9 @@ class _Function(Guards):
         yield Index.of(Variable(name, start, start + count - 1)) if count > 1 else Index(start)
         inner, self.out = self.out, outer
         if count > 1:
-            first, extent = scalars.integer(start).expr, scalars.integer(count).expr
+            first, times = scalars.integer(start).expr, scalars.integer(count).expr
             kind = tirx.ForKind.SERIAL
-            self.out.append(tirx.For(counter, first, extent, kind, sequence(inner)))
+            self.out.append(tirx.For(counter, first, times, kind, sequence(inner)))
         elif count == 1:
             # Names stay apart, so the statements can stand where they are.
             self.out += inner
@@ -243,13 +232,13 @@ class _Function(Guards):
             with self.loop_between(op, at) as position:
                 iterate(position)
         else:
-            first, end = loop_bounds(op)
+            first, count = 0, extent(op)
             transposed, size = self.transposed_loads(op, at)
-            if transposed and end - first >= size:
-                strips = (end - first) // size
+            if transposed and count >= size:
+                strips = count // size
                 with self.loop(variable, strips) as strip:
                     start()
-                    base = strip * size + first
+                    base = strip * size
                     self.define_index(variable, {}, base)
                     for load in transposed:
                         self.load_strip(load, size, at)
@@ -259,8 +248,8 @@ class _Function(Guards):
                         step()
                     self.strips = {}
                     finish()
-                first += strips * size
-            with self.loop(variable, end - first, first) as position:
+                first = strips * size
+            with self.loop(variable, count - first, first) as position:
                 iterate(position)
         for i, (argument, result) in enumerate(zip(carried, op.results, strict=True)):
             for here in places[i]:
@@ -274,8 +263,7 @@ class _Function(Guards):
         body = op.body.block
         if axis is None or axis.lane is None or any(inner.regions for inner in body.ops):
             return [], 0
-        first, end = loop_bounds(op)
-        probe = Variable("probe", first, end - 1)
+        probe = Variable("probe", 0, extent(op) - 1)
         self.define_index(body.args[0], {}, Index.of(probe))
         found: list[affine.LoadOp] = []
         for load in body.ops:
@@ -286,7 +274,7 @@ class _Function(Guards):
             here = next(self.each_of([load.result], at))
             if any(operand not in self.indices for operand in load.indices):
                 continue
-            terms = dict(flat_index(load.memref, self.map(load.map.data, load.indices, here)).terms)
+            terms = dict(self.flat(load, here).terms)
             linear = all(isinstance(term, Variable) for term in terms)
             if linear and terms.get(probe) == 1 and terms.get(axis.lane, 1) != 1:
                 found.append(load)
@@ -298,7 +286,7 @@ class _Function(Guards):
         assert axis.lane is not None
         buffer, dtype = self.buffers[load.memref]
         for here in self.each_of([load.result], at):
-            flat = flat_index(load.memref, self.map(load.map.data, load.indices, here))
+            flat = self.flat(load, here)
             stride = dict(flat.terms)[axis.lane]
             along = flat - Index.of(axis.lane) * stride
             rows: list[Scalar] = []

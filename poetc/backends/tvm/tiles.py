@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 from xdsl.utils.hints import isa
 
-from poetc.errors import InputError
 from poetc.ir.index import Index, Variable
 
 
@@ -50,11 +49,3 @@ def elements_of(type_: Attribute) -> int:
     """Elements of a memref."""
     assert isa(type_, MemRefType)
     return int(np.prod(type_.get_shape(), dtype=np.int64))
-
-
-def loop_bounds(op: affine.ForOp) -> tuple[int, int]:
-    """The first iteration of a loop, and the one behind its last."""
-    if op.lowerBoundOperands or op.upperBoundOperands or op.step.value.data != 1:
-        raise InputError("affine.for needs constant bounds and a step of 1")
-    (low,), (high,) = op.lowerBoundMap.data.eval([], []), op.upperBoundMap.data.eval([], [])
-    return low, max(low, high)

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from tvm import ir, tirx
-from xdsl.dialects import affine, func
+from xdsl.dialects import affine, func, memref
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -20,6 +21,7 @@ from poetc.backends.tvm.scalars import Expr, Scalar, Translator
 from poetc.backends.tvm.tiles import At, Axis, Tiling, elements_of
 from poetc.errors import InputError
 from poetc.ir.index import NO_FACTS, ZERO, Atom, Facts, Index, Quotient, Variable, is_known
+from poetc.kernels.access import Access
 from poetc.kernels.dependences import dependences
 
 _ON_STACK = "disable_lower_builtin"
@@ -28,22 +30,18 @@ _ON_STACK = "disable_lower_builtin"
 Stmt = Any
 
 
+@dataclass(frozen=True, eq=False)
 class Predicate:
     """A guard that holds for some copies: a test for each choice of copies of `loops`.
 
     `outside` are the names of variables from around the guard.
     """
 
-    def __init__(
-        self,
-        loops: Sequence[affine.ForOp],
-        places: Sequence[At],
-        tests: Sequence[bool | Scalar],
-        facts: Sequence[Facts],
-        outside: frozenset[str],
-    ) -> None:
-        self.loops, self.outside = loops, outside
-        self.places, self.tests, self.all_facts = places, tests, facts
+    loops: Sequence[affine.ForOp]
+    places: Sequence[At]
+    tests: Sequence[bool | Scalar]
+    all_facts: Sequence[Facts]
+    outside: frozenset[str]
 
     def matching(self, at: At) -> list[int]:
         """The choices that agree with `at`."""
@@ -252,13 +250,19 @@ class Values:
 
     # Memory
 
-    def load(self, op: Operation, source: SSAValue, indices: Sequence[Index], at: At) -> None:
-        result = op.results[0]
+    def flat(self, op: Access, at: At) -> Index:
+        """The element that a load or store is of, counted from the start of its buffer."""
+        if isinstance(op, affine.LoadOp | affine.StoreOp):
+            return flat_index(op.memref, self.map(op.map.data, op.indices, at))
+        return flat_index(op.memref, [self.index(i, at) for i in op.indices])
+
+    def load(self, op: affine.LoadOp | memref.LoadOp, at: At) -> None:
+        source, result = op.memref, op.results[0]
         if (strip := self.strips.get((op, self.key(result, at)))) is not None:
             self.define(result, at, strip[self.strip_position])
             return
         buffer, dtype = self.buffers[source]
-        place = self.safe(flat_index(source, indices), source, at)
+        place = self.safe(self.flat(op, at), source, at)
         loaded = Scalar(tirx.BufferLoad(buffer, [place.expr]), dtype, place.lanes)
         self.define(result, at, self.from_memory(loaded, result))
 
@@ -304,11 +308,12 @@ class Values:
             return False
         return self.variables[term.name].lanes == 1
 
-    def store(self, value: Scalar, target: SSAValue, indices: Sequence[Index], at: At) -> None:
+    def store(self, op: affine.StoreOp | memref.StoreOp, at: At) -> None:
+        value, target = self.scalar(op.value, at), op.memref
         if target not in self.buffers or target.owner is not self.function.body.block:
             raise InputError("a kernel stores to what is not one of its arguments")
         buffer, dtype = self.buffers[target]
-        place = self.index_expr(flat_index(target, indices), at)
+        place = self.index_expr(self.flat(op, at), at)
         value = scalars.widened(value, place.lanes)
         if value.lanes > place.lanes:
             raise InputError("several iterations of a parallel loop store to one element")
