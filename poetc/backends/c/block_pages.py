@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from poetc.backends.c.layout import arena_offset, block_offset
-from poetc.backends.c.streams import Shapes, StreamPrinter, shapes_lines
+from poetc.backends.c.streams import RETURN, Shapes, StreamPrinter, shapes_lines
 from poetc.backends.c.text import c_identifier, unique, wrapped
 from poetc.errors import InputError
-from poetc.image import ImageLayout
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import (
     AnyPageIn,
@@ -25,13 +24,10 @@ from poetc.ir.poet import (
     PageOutOp,
     PageType,
     StreamOp,
-    offset_of,
 )
 
 if TYPE_CHECKING:
     from poetc.backends.c.scheduled import ScheduledProgram
-
-RETURN_FAILURE = ("    if (status != POETC_OK) {", "        return status;", "    }")
 
 _FIELDS = ("offset", "bytes", "tag")
 """The fields of a `poetc_block_page` that those of one program differ in."""
@@ -66,11 +62,8 @@ class BlockPages:
         def page(value: SSAValue, start: str) -> list[str]:
             return self._page(start, self._fields(value, "state->"))
 
-        def checked(function: str, arguments: Sequence[str]) -> list[str]:
-            return [*wrapped(f"    status = {function}(", arguments, ");"), *RETURN_FAILURE]
-
         printer = StreamPrinter(
-            op, functions, page, program.callers, program.at, checked, self.shapes, program.name
+            op, functions, page, program.callers, program.at, RETURN, self.shapes, program.name
         )
         body = ["    poetc_status status = POETC_OK;", *printer.lines(), "    return status;"]
         own = {
@@ -113,31 +106,9 @@ class BlockPages:
 
     def _fields(self, page: SSAValue, state: str) -> list[str]:
         """The values of `_FIELDS`; tags are fields of `state`."""
-        program = self.program
-        offset = offset_of(page)
-        if offset is None:
-            raise InputError("a page has no place in storage; run poet-plan-memory first")
+        offset, tag = self.program.place_of(page, state)
         assert isinstance(page.type, PageType)
-        bank, tag = "", "0"
-        if page in program.old_pages:
-            bank, tag = " + old_bank", f"{state}old_tag"
-        elif page in program.new_pages:
-            bank, tag = " + new_bank", f"{state}new_tag"
-        elif page in program.own_pages:
-            tag = f"{program.own_pages[page]}u"
-            if program.image is not None:
-                verify_outside_image(offset, program.image)
-                tag = f"{state}new_tag + {tag}"
-        return [f"{offset}u{bank}", f"{tensor_bytes(page.type.tensor)}u", tag]
-
-
-def verify_outside_image(offset: int, image: ImageLayout) -> None:
-    """A page of the step must not even share a write unit with parameters."""
-    if offset < image.pages_start:
-        raise InputError(
-            f"a page of the step at {offset} is within the parameters on storage, "
-            f"which end at {image.pages_start}"
-        )
+        return [offset, f"{tensor_bytes(page.type.tensor)}u", tag or "0"]
 
 
 def _apart(result: str, name: str, given: Sequence[str], body: Sequence[str]) -> list[str]:

@@ -3,11 +3,11 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.hints import isa
@@ -17,7 +17,16 @@ from poetc.backends.c.prepare import stored_arguments
 from poetc.errors import InputError
 from poetc.ir.buffers import element_bytes
 from poetc.ir.graph import tensor_bytes
-from poetc.ir.poet import ComputeOp, SliceInOp, StreamOp, TileBufferOp, TileOp
+from poetc.ir.poet import (
+    ComputeOp,
+    GraphOp,
+    SliceInOp,
+    StreamOp,
+    TileBufferOp,
+    TileOp,
+    runs_of,
+)
+from poetc.ir.symbols import named_in
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,36 @@ class Buffer:
             return self.name == other.name
         ends_after = self.offset + self.bytes > other.offset
         return ends_after and other.offset + other.bytes > self.offset
+
+
+def kernel_symbol(compute: ComputeOp) -> str:
+    """The name of the function of a compute. Raises InputError where it was not lowered."""
+    if compute.kernel is None:
+        raise InputError(
+            f'poet.compute "{compute.label.data}" has no kernel; run poet-lower-kernels'
+        )
+    return compute.kernel.root_reference.data
+
+
+def kernel_calls(
+    module: ModuleOp, graph: GraphOp
+) -> Iterator[tuple[FuncOp, list[ComputeOp | TileOp]]]:
+    """The kernels and tile functions of a graph, each with the operations that call it. Raises
+    InputError for one that has no body."""
+    functions = named_in(module, FuncOp)
+    callers: dict[str, list[ComputeOp | TileOp]] = {}
+    for run in runs_of(graph):
+        if isinstance(run, ComputeOp):
+            callers.setdefault(kernel_symbol(run), []).append(run)
+            continue
+        for tile in run.walk():
+            if isinstance(tile, TileOp):
+                callers.setdefault(tile.function.root_reference.data, []).append(tile)
+    for symbol, calls in callers.items():
+        function = functions.get(symbol)
+        if function is None or not function.body.blocks:
+            raise InputError(f"kernel @{symbol} has no definition")
+        yield function, calls
 
 
 def kernel_buffers(

@@ -217,15 +217,7 @@ def _caller_access(program: Program) -> str:
     if not program.has_pointers:
         return ""
     n = program.name
-    pointers = [
-        f"({const}{element_c_type(place.type.element_type)} *)({kind})[{i}]"
-        for kind, const, places in (
-            ("argument", "const ", program.arguments),
-            ("result", "", program.results),
-        )
-        for i, place in enumerate(places)
-        if place.of_caller
-    ]
+    pointers = [f"({type_})({kind})[{i}]" for kind, i, type_ in program.callers_buffers()]
     instance = ["instance"] if program.instances else []
     call = wrapped(f"    {program.function}(", [*instance, "store", *pointers], ")")
     comment = "The same on arrays of pointers, by number; and whether argument and result `i` are "

@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from poetc.backends.c.buffers import (
     Buffer,
     kernel_buffers,
+    kernel_calls,
     overlapping_arguments,
     tile_buffers,
 )
@@ -38,7 +39,6 @@ from poetc.budget import Budget
 from poetc.errors import InputError
 from poetc.image import image_file, layout_of
 from poetc.ir.poet import ComputeOp, GraphOp, RunOp, StreamOp, TileOp, runs_of
-from poetc.ir.symbols import named_in
 from poetc.saved import saved_layout
 from poetc.tensors import ProgramTensor, ProgramTensors
 
@@ -188,37 +188,23 @@ class Program:
         return tuple(place.described(self.published_offset(place)) for place in places)
 
     def _kernels(self) -> list[Kernel]:
-        functions = named_in(self.module, FuncOp)
-        callers: dict[str, list[RunOp | TileOp]] = {}
-        for run in runs_of(self.graph):
-            tiles = [op for op in run.walk() if isinstance(op, TileOp)]
-            for tile in tiles:
-                callers.setdefault(tile.function.root_reference.data, []).append(tile)
-            if isinstance(run, ComputeOp):
-                if run.kernel is None:
-                    raise InputError(
-                        f'poet.compute "{run.label.data}" has no kernel; run poet-lower-kernels'
-                    )
-                callers.setdefault(run.kernel.root_reference.data, []).append(run)
         kernels: list[Kernel] = []
         taken: set[str] = set()
-        for symbol, found in callers.items():
+        for function, found in kernel_calls(self.module, self.graph):
+            symbol = function.sym_name.data
             identifier = unique(f"{self.name}_kernel_{c_identifier(symbol)}", taken)
-            function = functions.get(symbol)
-            if function is None or not function.body.blocks:
-                raise InputError(f"kernel @{symbol} has no definition")
             calls = [self._buffers(function, op) for op in found]
             overlapping = overlapping_arguments(function, calls)
             runs = list(dict.fromkeys(map(_run_of, found)))
             kernels.append(Kernel(function, runs, Signature(identifier, False, overlapping)))
         return kernels
 
-    def _buffers(self, function: FuncOp, op: RunOp | TileOp) -> list[Buffer]:
+    def _buffers(self, function: FuncOp, op: ComputeOp | TileOp) -> list[Buffer]:
         """The buffers that a kernel or tile function is called with."""
         if isinstance(op, ComputeOp):
             return kernel_buffers(function, op, self.callers)
         stream = _run_of(op)
-        assert isinstance(op, TileOp) and isinstance(stream, StreamOp)
+        assert isinstance(stream, StreamOp)
         return tile_buffers(stream, op, self.callers)
 
     def prototype(self, end: str) -> list[str]:
@@ -228,8 +214,13 @@ class Program:
 
     def pointers(self) -> list[str]:
         """The parameters of that function that are buffers of the caller."""
+        return [f"{type_}{kind}{i}" for kind, i, type_ in self.callers_buffers()]
+
+    def callers_buffers(self) -> list[tuple[str, int, str]]:
+        """The arguments and results that are buffers of the caller: "argument" or "result", the
+        number, and the type of a pointer to it."""
         return [
-            f"{const}{element_c_type(place.type.element_type)} *{kind}{i}"
+            (kind, i, f"{const}{element_c_type(place.type.element_type)} *")
             for kind, const, places in (
                 ("argument", "const ", self.arguments),
                 ("result", "", self.results),

@@ -11,11 +11,18 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from poetc.backends.c.block_pages import RETURN_FAILURE, BlockPages, verify_outside_image
-from poetc.backends.c.buffers import kernel_buffers
+from poetc.backends.c.block_pages import BlockPages
+from poetc.backends.c.buffers import kernel_buffers, kernel_symbol
 from poetc.backends.c.layout import TensorPlace, arena_offset
 from poetc.backends.c.program import Program
-from poetc.backends.c.streams import most_ahead, slots_begin, slots_end
+from poetc.backends.c.streams import (
+    RETURN,
+    checked_call,
+    if_failed,
+    most_ahead,
+    slots_begin,
+    slots_end,
+)
 from poetc.backends.c.text import (
     WIDTH,
     c_comment,
@@ -26,6 +33,7 @@ from poetc.backends.c.text import (
 )
 from poetc.budget import Budget
 from poetc.errors import InputError
+from poetc.image import ImageLayout
 from poetc.ir.graph import tensor_bytes
 from poetc.ir.poet import (
     AnyPageIn,
@@ -45,7 +53,6 @@ from poetc.ir.poet import (
     is_banked,
     offset_of,
     runs_of,
-    transfer_of,
 )
 from poetc.ir.transfers import transfer_slots
 
@@ -70,8 +77,6 @@ static void *at({first}uint32_t offset)
 {unused}    return (void *)((uintptr_t)&nothing + offset);
 }}
 """
-
-_END_FAILED_STEP = ("    if (status != POETC_OK) {", "        goto failed;", "    }")
 
 
 _BEFORE = """\
@@ -256,7 +261,7 @@ const char *{self.name}_compute_name(uint32_t compute);
                 ["store", f"{macro}_LAYOUT_ID", f"{macro}_STORAGE_UNIT", "&state"],
                 ");",
             ),
-            *RETURN_FAILURE,
+            *if_failed(RETURN),
         ]
         if self.new_pages or self.own_pages:
             lines += self._new_tag()
@@ -315,37 +320,42 @@ const char *{self.name}_compute_name(uint32_t compute);
         return c_comment(text, WIDTH - 4)
 
     def _call(self, compute: ComputeOp) -> list[str]:
-        assert compute.kernel is not None
-        kernel = self.by_symbol[compute.kernel.root_reference.data]
+        kernel = self.by_symbol[kernel_symbol(compute)]
         buffers = kernel_buffers(kernel.function, compute, self.callers)
         places = [buffer.name or self.at(buffer.offset) for buffer in buffers]
         return wrapped(f"    {kernel.signature.name}(", places, ");")
 
     def _checked(self, function: str, arguments: Sequence[str]) -> list[str]:
         """A call whose failure ends the step."""
-        end = _END_FAILED_STEP if self.transfers else RETURN_FAILURE
-        return [*wrapped(f"    status = {function}(", arguments, ");"), *end]
+        return checked_call(function, arguments, "goto failed;" if self.transfers else RETURN)
 
     def _wait(self, op: WaitOp) -> list[str]:
         return self._checked("poetc_page_wait", ["store", f"&transfer[{self.slots[op.start]}]"])
 
-    def _transfer(self, op: AnyPageOut | AnyPageIn) -> list[str]:
-        page, tensor = op.page, op.tensor
+    def place_of(self, page: SSAValue, state: str) -> tuple[str, str]:
+        """The offset of a page in the store, and its tag, a field of `state`; empty for none."""
         offset = offset_of(page)
         if offset is None:
             raise InputError("a page has no place in storage; run poet-plan-memory first")
-        size = tensor_bytes(tensor.type)
-        what, bank, tag = "page", "", ""
-        if page in self.old_pages:
-            what, bank, tag = "parameter", " + old_bank", "state.old_tag"
-        elif page in self.new_pages:
-            what, bank, tag = "parameter", " + new_bank", "state.new_tag"
-        elif self.image is not None and transfer_of(page) is not None:
-            verify_outside_image(offset, self.image)
+        for which, pages in (("old", self.old_pages), ("new", self.new_pages)):
+            if page in pages:
+                return f"{offset}u + {which}_bank", f"{state}{which}_tag"
+        tag = ""
+        if (own := self.own_pages.get(page)) is not None:
             # Pages that another step left there, or this one before, have another tag.
-            tag = f"state.new_tag + {self.own_pages[page]}u"
+            if self.image is not None:
+                _verify_outside_image(offset, self.image)
+                tag = f"{state}new_tag + {own}u"
+            elif self.graph.block_bytes is not None:
+                tag = f"{own}u"
+        return f"{offset}u", tag
+
+    def _transfer(self, op: AnyPageOut | AnyPageIn) -> list[str]:
+        page, tensor = op.page, op.tensor
+        offset, tag = self.place_of(page, "state.")
+        what = "parameter" if page in self.old_pages | self.new_pages else "page"
         verb = "out" if isinstance(op, AnyPageOut) else "in"
-        where = [f"{offset}u{bank}", self.at(arena_offset(tensor)), str(size)]
+        where = [offset, self.at(arena_offset(tensor)), str(tensor_bytes(tensor.type))]
         if isinstance(op, PageOutStartOp | PageInStartOp):
             if verb == "in":
                 what = "page"
@@ -355,3 +365,12 @@ const char *{self.name}_compute_name(uint32_t compute);
             return self._checked(f"poetc_{what}_{verb}", ["store", *where])
         tagged = "_tagged" if what == "page" else ""
         return self._checked(f"poetc_{what}_{verb}{tagged}", ["store", *where, tag])
+
+
+def _verify_outside_image(offset: int, image: ImageLayout) -> None:
+    """A page of the step must not even share a write unit with parameters."""
+    if offset < image.pages_start:
+        raise InputError(
+            f"a page of the step at {offset} is within the parameters on storage, "
+            f"which end at {image.pages_start}"
+        )

@@ -34,6 +34,20 @@ Shapes = dict[tuple[str, ...], str]
 """The shapes of the slices of a file: the fields of each `poetc_slice`, and its name."""
 
 
+RETURN = "return status;"
+"""Ends a function where a call in it failed."""
+
+
+def if_failed(end: str) -> list[str]:
+    """Lines that do `end` where `status` says that a call failed."""
+    return ["    if (status != POETC_OK) {", f"        {end}", "    }"]
+
+
+def checked_call(function: str, arguments: Sequence[str], end: str) -> list[str]:
+    """A call, and `end` where it fails."""
+    return [*wrapped(f"    status = {function}(", arguments, ");"), *if_failed(end)]
+
+
 def shapes_lines(shapes: Shapes) -> list[str]:
     """The definitions of the shapes of slices, with an empty line behind them if there are any."""
     lines: list[str] = []
@@ -48,8 +62,8 @@ class StreamPrinter:
 
     `functions` are the C names of tile functions by their symbols. `page` gives the initialiser of
     a `poetc_block_page` for an operand or result on storage, in lines, `at` a place in the arena,
-    and `checked` a call whose failure ends the step. `shapes` are those of slices that are there
-    already, to which its own are added, with names that begin with `prefix`.
+    and `failed` is the statement that ends the step where a call fails. `shapes` are those of
+    slices that are there already, to which its own are added, with names that begin with `prefix`.
     """
 
     stream: StreamOp
@@ -57,7 +71,7 @@ class StreamPrinter:
     page: Callable[[SSAValue, str], list[str]]
     callers: Mapping[SSAValue, str]
     at: Callable[[int], str]
-    checked: Callable[[str, Sequence[str]], list[str]]
+    failed: str
     shapes: Shapes
     prefix: str
     indices: dict[SSAValue, Index] = field(default_factory=dict)
@@ -213,7 +227,7 @@ class StreamPrinter:
             return self._rows(op, op.row_dim.value.data, rows, starts, arguments)
         lines = [
             *wrapped("    const int32_t start[] = {", starts or ["0"], "};"),
-            *self.checked(f"poetc_slice_{direction}", arguments),
+            *checked_call(f"poetc_slice_{direction}", arguments, self.failed),
         ]
         return ["    {", *_deeper(lines), "    }"]
 
@@ -244,7 +258,7 @@ class StreamPrinter:
         place = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
         inside = [
             *wrapped("    const int32_t start[] = {", starts, "};"),
-            *self.checked("poetc_slice_in", [*arguments[:-1], f"to + k * {size}"]),
+            *checked_call("poetc_slice_in", [*arguments[:-1], f"to + k * {size}"], self.failed),
         ]
         return [
             "    {",

@@ -21,6 +21,7 @@ from poetc.backends.c.layout import MAX_BYTES, TensorPlace
 from poetc.backends.c.printer import Signature
 from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.streams import (
+    RETURN,
     Shapes,
     StreamPrinter,
     most_ahead,
@@ -396,12 +397,8 @@ def _in_tiles(
     def at(offset: int) -> str:
         return f"at(workspace + {offset - begins})"
 
-    def checked(function: str, arguments: Sequence[str]) -> list[str]:
-        end = "goto failed;" if transfers else "return status;"
-        call = wrapped(f"    status = {function}(", arguments, ");")
-        return [*call, "    if (status != POETC_OK) {", f"        {end}", "    }"]
-
-    body = StreamPrinter(stream, functions, page, callers, at, checked, shapes, prefix).lines()
+    failed = "goto failed;" if transfers else RETURN
+    body = StreamPrinter(stream, functions, page, callers, at, failed, shapes, prefix).lines()
     return [
         *wrapped(
             f"static poetc_status {name}(",

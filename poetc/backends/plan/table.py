@@ -23,6 +23,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Region, SSAValue
 from xdsl.printer import Printer
 
+from poetc.backends.c.buffers import kernel_symbol
 from poetc.backends.c.printer import tables_of
 from poetc.errors import InputError
 from poetc.image import ImageLayout, layout_of
@@ -364,11 +365,7 @@ class _Kernels:
     def number(self, run: RunOp) -> int:
         """The number of the kernel of a run."""
         if isinstance(run, ComputeOp):
-            if run.kernel is None:
-                raise InputError(
-                    f'poet.compute "{run.label.data}" has no kernel; run poet-lower-kernels'
-                )
-            name = key = run.kernel.root_reference.data
+            name = key = kernel_symbol(run)
             if key not in self.numbers:
                 self._add(key, self._whole(name, run))
             return self.numbers[key]

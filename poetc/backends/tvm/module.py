@@ -29,7 +29,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from poetc.backends.c.buffers import kernel_buffers, overlapping_arguments
+from poetc.backends.c.buffers import (
+    kernel_buffers,
+    kernel_calls,
+    kernel_symbol,
+    overlapping_arguments,
+)
 from poetc.backends.c.layout import (
     argument_places,
     caller_names,
@@ -72,7 +77,6 @@ from poetc.ir.poet import (
     offset_of,
 )
 from poetc.ir.stream_use import refuse_tiles
-from poetc.ir.symbols import named_in
 
 Arrangement = Callable[[FuncOp], tuple[FuncOp, Tiling]]
 """Chooses how the loops of a kernel run: in which order, in a copy, and in which tiles."""
@@ -129,7 +133,7 @@ class _Emitter:
         refuse_tiles(graph, "--emit=tvm")
         check_sizes(graph)
         _check_types(graph)
-        self.graph, self.arrange = graph, arrange
+        self.module, self.graph, self.arrange = module, graph, arrange
         self.image = layout_of(graph)
         # The kinds of pages in `stores.py`; others are of kind PAGE.
         self.kinds: dict[SSAValue, int] = {}
@@ -144,7 +148,6 @@ class _Emitter:
                 if isinstance(op, AnyPageOut) and op.page not in self.kinds
             ]
             self.kinds |= {page: OWN + k for k, page in enumerate(own)}
-        self.functions = named_in(module, FuncOp)
         self.callers = caller_names(graph)
         self.program = program_of(graph)
         self.builder = relax.BlockBuilder()
@@ -182,19 +185,14 @@ class _Emitter:
         return same_promise(self.builder.get())
 
     def add_kernels(self) -> None:
-        callers: dict[str, list[ComputeOp]] = {}
-        for compute in self.graph.computes:
-            if compute.kernel is None:
-                raise InputError(
-                    f'poet.compute "{compute.label.data}" has no kernel; run poet-lower-kernels'
-                )
-            callers.setdefault(compute.kernel.root_reference.data, []).append(compute)
-        for symbol, computes in callers.items():
-            function = self.functions.get(symbol)
-            if function is None or not function.body.blocks:
-                raise InputError(f"kernel @{symbol} has no definition")
+        for function, computes in kernel_calls(self.module, self.graph):
+            symbol = function.sym_name.data
             name = f"kernel_{c_identifier(symbol)}"
-            calls = [kernel_buffers(function, compute, self.callers) for compute in computes]
+            calls = [
+                kernel_buffers(function, compute, self.callers)
+                for compute in computes
+                if isinstance(compute, ComputeOp)
+            ]
             noalias = not overlapping_arguments(function, calls)
             arranged, tiling = self.arrange(function)
             made = prim_func(arranged, name, noalias=noalias, tiling=tiling)
@@ -223,8 +221,7 @@ class _Emitter:
                 raise InputError(f"the TVM backend does not know {op.name}")
 
     def call(self, compute: ComputeOp) -> None:
-        assert compute.kernel is not None
-        kernel = self.kernels[compute.kernel.root_reference.data]
+        kernel = self.kernels[kernel_symbol(compute)]
         values = [*compute.operands, *compute.results]
         buffers = kernel_buffers(kernel.function, compute, self.callers)
         types = kernel.function.function_type.inputs.data

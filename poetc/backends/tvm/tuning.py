@@ -30,6 +30,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.hints import isa
 
+from poetc.backends.c.buffers import kernel_symbol
 from poetc.backends.c.printer import tables_of
 from poetc.backends.tvm import pipeline
 from poetc.backends.tvm.build import Machine
@@ -129,8 +130,7 @@ def hot_kernels(module: ModuleOp, on: Machine) -> list[FuncOp]:
     (graph,) = graphs(module)
     flops: dict[str, int] = {}
     for compute in graph.computes:
-        assert compute.kernel is not None
-        symbol = compute.kernel.root_reference.data
+        symbol = kernel_symbol(compute)
         flops[symbol] = flops.get(symbol, 0) + work(functions[symbol]).flops
     hot = [s for s, count in flops.items() if count >= WORTH * sum(flops.values())]
     found: dict[str, FuncOp] = {}
