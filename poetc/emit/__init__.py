@@ -32,21 +32,9 @@ class Job:
     data: StepData | None = None
 
 
-def _nothing(given: Given, output: str | None) -> None:
-    pass
-
-
 def runs_plans(given: Given) -> bool:
     """Whether the program is one that runs plans."""
     return given.text("executor") == "plan"
-
-
-def _stays(given: Given) -> bool:
-    return False
-
-
-def _tiled(given: Given) -> str:
-    return ""
 
 
 @dataclass(frozen=True)
@@ -66,11 +54,11 @@ class Backend:
     takes: tuple[str, ...] = ()
     borrows: tuple[str, ...] = ()
     says: str = ""
-    check: Callable[[Given, str | None], None] = _nothing
+    check: Callable[[Given, str | None], None] = lambda given, output: None
     plans: Callable[[Given], bool] = runs_plans
     has_entries: bool = False
-    keeps_loops: Callable[[Given], bool] = _stays
-    untiled: Callable[[Given], str] = _tiled
+    keeps_loops: Callable[[Given], bool] = lambda given: False
+    untiled: Callable[[Given], str] = lambda given: ""
 
 
 @cache

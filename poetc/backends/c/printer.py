@@ -59,7 +59,7 @@ from poetc.ir.dense import to_array
 from poetc.ir.index import ZERO, Facts, Index, Variable
 from poetc.ir.symbols import named_in
 from poetc.ir.types import computed_dtype
-from poetc.kernels.access import tiles_of
+from poetc.kernels.access import Access, tiles_of
 from poetc.kernels.addresses import COPIES, extent
 from poetc.kernels.analysis import copied
 from poetc.kernels.dependences import drop_dead, yielded
@@ -247,21 +247,13 @@ class _Function:
                     _together(self, *self.registers.groups[op])
                 case affine.LoadOp() | affine.StoreOp() if op in self.registers.printed:
                     pass
-                case affine.StoreOp():
-                    indices = self.bindings.map(op.map.data, op.indices)
-                    self.store(op.value, op.memref, indices, self.lanes.loops.get(op))
-                case memref.StoreOp():
-                    indices = [self.bindings.index(i) for i in op.indices]
-                    self.store(op.value, op.memref, indices)
-                case affine.LoadOp():
-                    if op in self.lanes.loops:
-                        is_bits = op.memref in self.bit_tables
-                        load_vector(self.bindings, self.lanes, op, self.element, is_bits)
-                    else:
-                        indices = self.bindings.map(op.map.data, op.indices)
-                        self.load(op.result, op.memref, indices)
-                case memref.LoadOp():
-                    self.load(op.res, op.memref, [self.bindings.index(i) for i in op.indices])
+                case affine.StoreOp() | memref.StoreOp():
+                    self.store(op)
+                case affine.LoadOp() if op in self.lanes.loops:
+                    is_bits = op.memref in self.bit_tables
+                    load_vector(self.bindings, self.lanes, op, self.element, is_bits)
+                case affine.LoadOp() | memref.LoadOp():
+                    self.load(op)
                 case memref.GetGlobalOp():
                     name = op.name_.root_reference.data
                     self.bindings.values[op.memref] = Expression(c_identifier(name))
@@ -281,7 +273,14 @@ class _Function:
         text = f"{self.bindings.values[buffer].text}[{to_c(flat, self.bindings.facts)}]"
         return f"{text}.value" if buffer in self.bit_tables else text
 
-    def load(self, result: SSAValue, buffer: SSAValue, indices: Sequence[Index]) -> None:
+    def indices(self, op: Access) -> list[Index]:
+        """The indices of a load or store."""
+        if isinstance(op, affine.LoadOp | affine.StoreOp):
+            return self.bindings.map(op.map.data, op.indices)
+        return [self.bindings.index(i) for i in op.indices]
+
+    def load(self, op: affine.LoadOp | memref.LoadOp) -> None:
+        result, buffer, indices = op.results[0], op.memref, self.indices(op)
         text = self.element(buffer, indices)
         reads = frozenset({self.bindings.values[buffer].text}) | self.bindings.changing(*indices)
         if result.type == IntegerType(1):
@@ -289,21 +288,16 @@ class _Function:
         else:
             self.bindings.define(result, Expression(text, Level.ATOM, reads))
 
-    def store(
-        self,
-        value: SSAValue,
-        buffer: SSAValue,
-        indices: Sequence[Index],
-        in_lanes: affine.ForOp | None = None,
-    ) -> None:
-        expression = self.bindings.expression(value)
+    def store(self, op: affine.StoreOp | memref.StoreOp) -> None:
+        indices = self.indices(op)
+        expression = self.bindings.expression(op.value)
         text = expression.text
-        if value.type == IntegerType(1):
+        if op.value.type == IntegerType(1):
             text = f"(uint8_t){expression.at(Level.UNARY)}"
-        self.flush(buffer)
-        place = self.element(buffer, indices)
-        if in_lanes is not None:
-            place = f"*({place_type(lanes_of(in_lanes))} *)&{place}"
+        self.flush(op.memref)
+        place = self.element(op.memref, indices)
+        if (loop := self.lanes.loops.get(op)) is not None:
+            place = f"*({place_type(lanes_of(loop))} *)&{place}"
         self.bindings.line(f"{place} = {text};")
 
     def flush(self, buffer: SSAValue) -> None:

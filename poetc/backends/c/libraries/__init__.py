@@ -63,23 +63,21 @@ class Layout:
     static_bytes: int
     index: str
     arrange: Callable[[Library], dict[str, str]]
-    check_name: Callable[[str], None]
     shared_runtime: bool = False
+    check_name: Callable[[str], None] = lambda name: None
 
 
 _LAYOUTS = (
-    Layout("make", STATIC_BYTES, "Makefile", make.arrange, make.check_name),
-    Layout("cmake", STATIC_BYTES, "CMakeLists.txt", cmake.arrange, cmake.check_name, True),
+    Layout("make", STATIC_BYTES, "Makefile", make.arrange),
+    Layout("cmake", STATIC_BYTES, "CMakeLists.txt", cmake.arrange, True, cmake.check_name),
     Layout(
         "arduino",
         arduino.STATIC_BYTES,
         "library.properties",
         arduino.arrange,
-        arduino.check_name,
+        check_name=arduino.check_name,
     ),
-    Layout(
-        "zephyr", zephyr.STATIC_BYTES, "CMakeLists.txt", zephyr.arrange, zephyr.check_name, True
-    ),
+    Layout("zephyr", zephyr.STATIC_BYTES, "CMakeLists.txt", zephyr.arrange, True),
 )
 
 

@@ -6,11 +6,6 @@ from poetc.backends.c.libraries.library import Library, headers, sources
 from poetc.backends.c.libraries.templates import render
 
 
-def check_name(name: str) -> None:
-    """Any name will do."""
-    del name
-
-
 def arrange(library: Library) -> dict[str, str]:
     """All files side by side, and `Makefile`."""
     files = {**library.files, **library.runtime}

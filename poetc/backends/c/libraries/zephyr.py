@@ -13,11 +13,6 @@ _STACK_ABOVE_BYTES = 1024
 """In the sample, for what calls a step, and what interrupts it."""
 
 
-def check_name(name: str) -> None:
-    """Any name will do."""
-    del name
-
-
 def arrange(library: Library) -> dict[str, str]:
     """`zephyr/module.yml`, `CMakeLists.txt`, `Kconfig`, C in `include/`, `src/` and `runtime/`, and
     `samples/`."""

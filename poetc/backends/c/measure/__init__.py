@@ -35,7 +35,7 @@ from poetc.backends.c.printer import (
     tables_of,
 )
 from poetc.backends.c.runtime_files import RUNTIME, math_sources
-from poetc.backends.c.text import c_comment
+from poetc.backends.c.text import c_comment, guarded
 from poetc.backends.c.together import together_header
 from poetc.description import header_name
 from poetc.errors import InputError
@@ -166,16 +166,12 @@ def _kernel_name(number: int) -> str:
 
 def _measured_header(board: Board | None, cpu: str, arena_bytes: int) -> str:
     block_bytes = "0"
-    include = ""
+    includes: list[str] = []
     if board is not None and any(file.endswith("store_block.h") for file in board.files):
-        include = '#include "store_block.h"\n\n'
+        includes = ['#include "store_block.h"']
         block_bytes = "POETC_BLOCK_BYTES"
-    return f"""\
-{c_comment(MARK)}
-#ifndef POETC_MEASURED_H
-#define POETC_MEASURED_H
-
-{include}#define MEASURED_ON "{HOST if board is None else board.name} {cpu}"
+    body = f"""\
+#define MEASURED_ON "{HOST if board is None else board.name} {cpu}"
 
 /* Of the arena and the store; blocks that the store moves, if it does. */
 #define MEASURED_ARENA_BYTES {arena_bytes}
@@ -186,9 +182,8 @@ def _measured_header(board: Board | None, cpu: str, arena_bytes: int) -> str:
 #else
 #define MEASURED_UNIT_BYTES {UNIT_BYTES}u
 #endif
-
-#endif
 """
+    return guarded("POETC_MEASURED_H", MARK, includes, [body])
 
 
 def _measured_source(places: Sequence[_Places], model: str) -> str:
@@ -271,17 +266,7 @@ def _kernels_header(entries: Sequence[Entry]) -> str:
         print_prototype(entry.function, _signature(number, entry))
         for number, entry in enumerate(entries)
     ]
-    joined = "\n".join(prototypes)
-    return f"""\
-{c_comment(MARK)}
-#ifndef POETC_KERNELS_H
-#define POETC_KERNELS_H
-
-#include <stdint.h>
-
-{joined}
-#endif
-"""
+    return guarded("POETC_KERNELS_H", MARK, ["#include <stdint.h>"], ["\n".join(prototypes)])
 
 
 def _signature(number: int, entry: Entry) -> Signature:
