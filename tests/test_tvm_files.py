@@ -14,7 +14,7 @@ import pytest
 from compiled import prepare
 from conftest import MODELS, more
 from tvm_aarch64 import CROSS, QEMU, build_calls, run_calls
-from tvm_support import Run, bits, compiled, scheduled
+from tvm_support import Run, bits, compiled, scheduled, tvm
 
 import poetc.backends.c
 import poetc.backends.tvm
@@ -56,6 +56,18 @@ def test_extensions_that_the_machine_hides_are_not_used(
 
 
 @pytest.mark.slow
+def test_a_program_of_an_earlier_version_is_refused() -> None:
+    builder = tvm.relax.BlockBuilder()
+    for name, value in (
+        ("step", tvm.relax.Tuple([])),
+        ("describe", tvm.ir.StringImm('{"arguments": [{"is_param": true}]}')),
+    ):
+        with builder.function(name, []):
+            builder.emit_func_output(value)
+    with pytest.raises(InputError, match="a program of another version of poetc"):
+        Step(tvm.compile(builder.get(), "llvm"))
+
+
 def test_a_library_from_the_command_line(tmp_path: Path) -> None:
     library = tmp_path / "model.so"
     assert command("--ram=9500", "--params=ram", "-o", str(library)) == 0

@@ -122,6 +122,7 @@ def _operation(op: Operation, name: str, names: Mapping[SSAValue, str], lanes: i
         return [f"{name} = {_BINARY[kind]} {result} {operands[0]}, {operands[1]}"]
     if kind in _CONVERSIONS:
         return [f"{name} = {_CONVERSIONS[kind]} {types[0]} {operands[0]} to {result}"]
+    listed = ", ".join(f"{t} {o}" for t, o in zip(types, operands, strict=True))
     match op:
         case arith.CmpfOp():
             test = f"fcmp {arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]}"
@@ -130,11 +131,9 @@ def _operation(op: Operation, name: str, names: Mapping[SSAValue, str], lanes: i
             test = f"icmp {arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]}"
             return [f"{name} = {test} {types[0]} {operands[0]}, {operands[1]}"]
         case arith.SelectOp():
-            listed = ", ".join(f"{t} {o}" for t, o in zip(types, operands, strict=True))
             return [f"{name} = select {listed}"]
         case func.CallOp():
             callee = function_name(op.callee.root_reference.data, lanes)
-            listed = ", ".join(f"{t} {o}" for t, o in zip(types, operands, strict=True))
             return [f"{name} = call {result} @{callee}({listed})"]
     raise AssertionError(f"ir/math/ has no {op.name}")
 

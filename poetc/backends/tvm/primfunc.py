@@ -19,7 +19,7 @@ holds for some copies only, both of its sides are computed for all, and one is c
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -190,40 +190,32 @@ class _Function(Guards):
         many vectors are loaded along the rows as there are lanes, and transposed in registers.
         """
         variable, *carried = op.body.block.args
-        places = [list(self.each_of([argument], at)) for argument in carried]
-        locals_: dict[tuple[int, tuple[int, ...]], Local] = {}
+        # Of each copy of each carried value: its number, which copy it is, and its variable.
+        slots: list[tuple[int, At, Local]] = []
         for i, (argument, init) in enumerate(zip(carried, op.inits, strict=True)):
-            for here in places[i]:
+            for here in self.each_of([argument], at):
                 local = self.mutable(argument, "acc")
-                locals_[i, self.key(argument, here)] = local
                 self.out.append(local.set(self.scalar(init, here)))
+                slots.append((i, here, local))
 
-        def start() -> None:
-            for i, argument in enumerate(carried):
-                for here in places[i]:
-                    local = locals_[i, self.key(argument, here)]
-                    self.define(argument, here, self.from_memory(local.get(), argument, "acc"))
+        def read(values: Sequence[SSAValue]) -> None:
+            for i, here, local in slots:
+                self.define(values[i], here, self.from_memory(local.get(), values[i], "acc"))
 
         def step() -> None:
             self.operations(op.body.block, at)
             values = yielded(op.body.block)
-            news = [
-                (argument, here, self.scalar(values[i], here))
-                for i, argument in enumerate(carried)
-                for here in places[i]
-            ]
-            for argument, here, new in news:
-                self.define(argument, here, scalars.widened(new, self.lanes(argument)))
+            news = [self.scalar(values[i], here) for i, here, _ in slots]
+            for (i, here, _), new in zip(slots, news, strict=True):
+                self.define(carried[i], here, scalars.widened(new, self.lanes(carried[i])))
 
         def finish() -> None:
             # All bindings stand for values from before, so the order does not matter.
-            for i, argument in enumerate(carried):
-                for here in places[i]:
-                    local = locals_[i, self.key(argument, here)]
-                    self.out.append(local.set(self.scalar(argument, here)))
+            for i, here, local in slots:
+                self.out.append(local.set(self.scalar(carried[i], here)))
 
         def iterate(position: Index) -> None:
-            start()
+            read(carried)
             self.define_index(variable, {}, position)
             step()
             finish()
@@ -237,7 +229,7 @@ class _Function(Guards):
             if transposed and count >= size:
                 strips = count // size
                 with self.loop(variable, strips) as strip:
-                    start()
+                    read(carried)
                     base = strip * size
                     self.define_index(variable, {}, base)
                     for load in transposed:
@@ -251,10 +243,7 @@ class _Function(Guards):
                 first = strips * size
             with self.loop(variable, count - first, first) as position:
                 iterate(position)
-        for i, (argument, result) in enumerate(zip(carried, op.results, strict=True)):
-            for here in places[i]:
-                local = locals_[i, self.key(argument, here)]
-                self.define(result, here, self.from_memory(local.get(), result, "acc"))
+        read(op.results)
 
     def transposed_loads(self, op: affine.ForOp, at: At) -> tuple[list[affine.LoadOp], int]:
         """Loads directly in the loop with a stride along lanes, and none along the loop; and how

@@ -159,7 +159,10 @@ def _program(machine: relax.VirtualMachine) -> Program:
         text = str(machine[DESCRIBE]())
     except (AttributeError, ValueError) as error:
         raise InputError("not a program of poetc: it has no function 'describe'") from error
-    return Program.from_json(json.loads(text))
+    try:
+        return Program.from_json(json.loads(text))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError("a program of another version of poetc: compile it again") from error
 
 
 def _page_out(pager: Any, offset: int, kind: int, tensor: tvm.runtime.Tensor) -> None:
