@@ -44,8 +44,8 @@ from poetc.backends.c.expressions import called_functions
 from poetc.backends.c.header import header
 from poetc.backends.c.kernel_files import kernels_header, kernels_source
 from poetc.backends.c.layout import DEFAULT_STACK_BYTES
-from poetc.backends.c.libraries import DEFAULT_LAYOUT, RUNS, Library, indexed, load_layout
-from poetc.backends.c.libraries.library import MARK, renamed
+from poetc.backends.c.libraries import DEFAULT_LAYOUT, RUNS, indexed, load_layout
+from poetc.backends.c.libraries.library import MARK, Library, renamed
 from poetc.backends.c.printer import tables_of
 from poetc.backends.c.program import Kernel, Program
 from poetc.backends.c.runtime_files import RUNTIME, is_runtime, marked, printed_sources, runtime_id

@@ -23,20 +23,6 @@ from poetc.backends.c.libraries.library import Library
 from poetc.errors import InputError
 from poetc.options import default
 
-__all__ = [
-    "DEFAULT_LAYOUT",
-    "INDEX_FILES",
-    "RUNS",
-    "Layout",
-    "Library",
-    "indexed",
-    "indexed_data",
-    "indexed_files",
-    "known_layouts",
-    "load_layout",
-    "with_more_files",
-]
-
 DEFAULT_LAYOUT: str = default("layout")
 
 INDEX_FILES = ("Makefile", "CMakeLists.txt", "library.properties")

@@ -301,6 +301,3 @@ def sample(array: np.ndarray) -> np.ndarray:
         return flat
     at = (np.arange(SAMPLES) * 2 + 1) * flat.size // (2 * SAMPLES)
     return np.sort(flat)[at]
-
-
-__all__ = ["Entry", "generate", "sample"]
