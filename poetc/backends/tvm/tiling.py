@@ -26,7 +26,6 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from poetc.backends.tvm.divisors import split_by_divisors
 from poetc.backends.tvm.nest import Loop, Nest, Vectors
 from poetc.backends.tvm.tiles import Piece, Tiling, elements_of
 from poetc.ir import mathlib
@@ -82,7 +81,7 @@ def arrange(
     """
     if is_sequential(function):
         return function, {}
-    kernel = _Kernel(_prepared(function), vectors)
+    kernel = _Kernel(function.clone(), vectors)
     lanes, copies = kernel.chosen(kernel.rule() if choice is None else choice)
     tiling: dict[Loop, Sequence[Piece]] = {
         loop: pieces(
@@ -97,19 +96,12 @@ def arrange(
     return kernel.function, tiling
 
 
-def _prepared(function: func.FuncOp) -> func.FuncOp:
-    """A copy in which loops have their numbers."""
-    function = function.clone()
-    split_by_divisors(function)
-    return function
-
-
 class Alternatives:
     """The choices for a kernel: `rule`, and for each loop by its number `lanes`, whether it may run
     along them, and `copies`, how many may run together."""
 
     def __init__(self, function: func.FuncOp, vectors: Vectors) -> None:
-        self._kernel = _Kernel(_prepared(function), vectors)
+        self._kernel = _Kernel(function.clone(), vectors)
         self.rule = self._kernel.rule()
         loops = [*self._kernel.extents]
         self.lanes = tuple(not one.inits and self._kernel.may_vectorise(one) for one in loops)
