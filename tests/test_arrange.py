@@ -14,26 +14,29 @@ from symbolic_kernels import Recorder
 from test_kernels_bodies import random_case
 from test_kernels_ops import conv_case, dot_case, floats, pool_gradient_case
 from xdsl.dialects import affine, func
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from poetc.backends.c.printer import Signature, print_function
+from poetc.interpreter.kernels import run_kernel
 from poetc.ir import mathlib
-from poetc.ir.text import module_text, parse_module
+from poetc.ir.text import make_context, module_text, parse_module
 from poetc.kernels.access import linear_address
 from poetc.kernels.addresses import extent
-from poetc.kernels.analysis import work
+from poetc.kernels.analysis import buffers, is_sequential, work
 from poetc.kernels.arrange import Machine, arranged, arranged_step
 from poetc.kernels.arrange.alike import shared_code
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.legality import may_jam
 from poetc.kernels.arrange.peel import peelings
+from poetc.kernels.arrange.terms import terms_outside
 from poetc.kernels.arrange.together import bring_together
 from poetc.kernels.arrange.vectors import in_lanes
 from poetc.kernels.lanes import lanes_of
 from poetc.kernels.lower import lower_kernel
 from poetc.kernels.pieces import pieces
 from poetc.kernels.together import Group, accesses_together
+from poetc.pipeline import front_passes, run_passes
 
 MACHINE = Machine()
 
@@ -537,6 +540,105 @@ def test_blocks_of_columns_stay_in_a_cache(across: bool):
         assert copy is not None and [extent(loop) for loop in loops_of(copy)] == [
             extent(loop) for loop in loops_of(function)
         ]
+
+
+CONVOLUTION = """
+    %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {{stride = {stride}, pad = {pad}}}
+        {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({x}, {w}) -> {y}
+"""
+DOT = """
+    %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : ({x}, {w}) -> {y}
+"""
+FINISHED = """
+    %1 = stablehlo.broadcast_in_dim %b, dims = [{last}] : (tensor<40xf32>) -> {y}
+    %2 = stablehlo.add %0, %1 : {y}
+    %3 = stablehlo.maximum %2, %1 : {y}
+"""
+WITH_OTHER = """
+    %1 = stablehlo.add %0, %other : {y}
+    %3 = stablehlo.multiply %1, %1 : {y}
+"""
+
+
+def read_by_row(product: str, end: str, shapes: tuple[str, str, str], **more: str) -> func.FuncOp:
+    """The kernel of a product with weights in rows of 40 numbers, and what is done with it."""
+    x, w, y = (f"tensor<{shape}xf32>" for shape in shapes)
+    text = (product + end).format(x=x, w=w, y=y, last=shapes[2].count("x"), **more)
+    module = parse_module(f"""
+      func.func public @main(%x: {x}, %w: {w}, %b: tensor<40xf32>, %other: {y}) -> {y} {{{text}
+        func.return %3 : {y}
+      }}""")
+    passes = front_passes(module, "host", arrange=False)
+    run_passes(make_context(), module, passes, lambda *_: None)
+    (function,) = (op for op in module.ops if isinstance(op, func.FuncOp))
+    return function
+
+
+def numbers_for(function: func.FuncOp, kind: str, rng: np.random.Generator) -> list[np.ndarray]:
+    """Random numbers for the buffers of a kernel of one kind."""
+    types = [buffer.type for buffer in buffers(function, kind)]
+    return [floats(rng, *type.get_shape()) for type in types if isinstance(type, MemRefType)]
+
+
+ROWS = [
+    # Guards of padding; positions whose window is cut off, so that the loops are over the input.
+    (
+        CONVOLUTION,
+        ("1x5x4x64", "3x3x64x40", "1x5x4x40"),
+        {"stride": "[1, 1]", "pad": "[[1, 1], [1, 1]]"},
+    ),
+    (
+        CONVOLUTION,
+        ("1x2x2x64", "3x3x64x40", "1x2x2x40"),
+        {"stride": "[1, 1]", "pad": "[[1, 1], [1, 1]]"},
+    ),
+    (
+        CONVOLUTION,
+        ("1x7x7x64", "3x3x64x40", "1x3x3x40"),
+        {"stride": "[2, 2]", "pad": "[[0, 0], [0, 0]]"},
+    ),
+    (DOT, ("6x192", "192x40", "6x40"), {}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("product", "shapes", "more"), ROWS)
+def test_weights_are_read_by_row(product: str, shapes: tuple[str, str, str], more: dict[str, str]):
+    """Each sum waits in the result while others are added to, and has its terms in their order."""
+    function = read_by_row(product, FINISHED, shapes, **more)
+    cache_bytes = 8192
+    turned = terms_outside(function, cache_bytes)
+    assert turned is not None
+    recorder = Recorder(once=False)
+    expected = recorder.stored(function)
+    new = arranged(function, replace(MACHINE, lanes=8, growth=8.0, cache_bytes=cache_bytes))
+    assert is_sequential(new) and any(lanes_of(loop) == 8 for loop in loops_of(new))
+    for other in (turned, new):
+        other.verify()
+        assert recorder.stored(other) == expected
+    rng = np.random.default_rng(2)
+    inputs, results = (numbers_for(function, kind, rng) for kind in ("inputs", "results"))
+    args = [*inputs, *results]
+    want = run(compile_functions([function]), function, args)
+    for flags in (["-O0"], ["-O3", "-march=native"]):
+        found = run(compile_functions([new], flags), new, args)
+        assert all(map(same_bits, found, want))
+    interpreted = [*inputs, *(np.full_like(result, np.nan) for result in results)]
+    run_kernel(new, interpreted)
+    assert all(map(same_bits, interpreted[len(inputs) :], want))
+
+
+def test_weights_are_not_read_by_row_over_what_is_needed():
+    """Where the result may take over the buffer of an operand that is read last, no sum waits
+    there; nor where the cache holds the weights, or not even the rows for a block of terms."""
+    product, shapes, more = ROWS[0]
+    function = read_by_row(product, WITH_OTHER, shapes, **more)
+    assert alias_pairs(function) and terms_outside(function, 8192) is not None
+    new = arranged(function, replace(MACHINE, lanes=8, cache_bytes=8192))
+    assert not is_sequential(new) and alias_pairs(new) == alias_pairs(function)
+    function = read_by_row(product, FINISHED, shapes, **more)
+    assert terms_outside(function, 4096) is None and terms_outside(function, 1 << 20) is None
 
 
 RELU = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import test_kernels_guards
 import test_kernels_ops
 from conftest import ALL, more
 from kernel_harness import Array, Case, alias_pairs, body, interpret, same_bits
+from test_arrange import CONVOLUTION, FINISHED, numbers_for, read_by_row
 from tvm_support import tvm
 from xdsl.dialects import affine, func
 from xdsl.dialects.builtin import MemRefType, f32
@@ -29,6 +30,7 @@ from poetc.backends.tvm.scalars import element_dtype
 from poetc.backends.tvm.tiles import Piece, elements_of
 from poetc.backends.tvm.tiling import arrange, pieces
 from poetc.errors import InputError
+from poetc.interpreter.kernels import run_kernel
 from poetc.ir import mathlib
 from poetc.ir import stablehlo as hlo
 from poetc.ir.dense import dtype_of
@@ -36,7 +38,7 @@ from poetc.ir.stablehlo import element_type_of
 from poetc.ir.stablehlo_attributes import ConvDims
 from poetc.ir.text import parse_module
 from poetc.ir.types import ELEMENT_TYPES
-from poetc.kernels.analysis import buffers
+from poetc.kernels.analysis import buffers, is_sequential
 from poetc.kernels.lower import lower_kernel
 
 MARGIN = 16
@@ -203,6 +205,22 @@ def test_any_tiling_gives_the_same_bits(dilation: tuple[int, int]) -> None:
         name = str(made_function.attrs["global_symbol"])
         (result,) = run(library, name, function, case.args)
         assert same_bits(result, expected), name
+
+
+@pytest.mark.slow
+def test_weights_are_read_by_row() -> None:
+    """Where they are larger than a cache: sums wait in the result, under guards, in tiles."""
+    shapes = "1x5x4x256", "3x3x256x40", "1x5x4x40"
+    function = read_by_row(CONVOLUTION, FINISHED, shapes, stride="[1, 1]", pad="[[1, 1], [1, 1]]")
+    arranged, tiling = arrange(function, VECTORS)
+    assert is_sequential(arranged) and any(p.lanes > 1 for p in chain(*tiling.values()))
+    library = build([prim_func(arranged, "kernel", noalias=False, tiling=tiling)], ["kernel"])
+    rng = np.random.default_rng(5)
+    arguments = numbers_for(function, "inputs", rng)
+    (expected,) = numbers_for(function, "results", rng)
+    run_kernel(function, [*arguments, expected])
+    (found,) = run(library, "kernel", function, arguments)
+    assert same_bits(found, expected)
 
 
 def test_pieces_cover_an_extent() -> None:

@@ -32,6 +32,8 @@ from poetc.ir import mathlib
 from poetc.ir.buffers import element_bytes
 from poetc.ir.loops import nest_around
 from poetc.kernels.analysis import is_sequential
+from poetc.kernels.arrange import may_alias_too
+from poetc.kernels.arrange.terms import terms_outside
 
 # Costs are in cycles of a processor that starts two operations and one load in each.
 _LOAD = 1.0
@@ -81,7 +83,7 @@ def arrange(
     """
     if is_sequential(function):
         return function, {}
-    kernel = _Kernel(function.clone(), vectors)
+    kernel = _Kernel(_prepared(function), vectors)
     lanes, copies = kernel.chosen(kernel.rule() if choice is None else choice)
     tiling: dict[Loop, Sequence[Piece]] = {
         loop: pieces(
@@ -96,12 +98,20 @@ def arrange(
     return kernel.function, tiling
 
 
+def _prepared(function: func.FuncOp) -> func.FuncOp:
+    """A copy, with sums outside of the loops over what they are sums of where that reads weights by
+    row."""
+    turned = terms_outside(function, _CACHE_BYTES)
+    return turned if turned and may_alias_too(turned, function) else function.clone()
+
+
 class Alternatives:
     """The choices for a kernel: `rule`, and for each loop by its number `lanes`, whether it may run
     along them, and `copies`, how many may run together."""
 
     def __init__(self, function: func.FuncOp, vectors: Vectors) -> None:
-        self._kernel = _Kernel(function.clone(), vectors)
+        self._is_sequential = is_sequential(function)
+        self._kernel = _Kernel(_prepared(function), vectors)
         self.rule = self._kernel.rule()
         loops = [*self._kernel.extents]
         self.lanes = tuple(not one.inits and self._kernel.may_vectorise(one) for one in loops)
@@ -113,7 +123,7 @@ class Alternatives:
     @property
     def any(self) -> bool:
         """Whether there is anything to choose for a sum."""
-        if is_sequential(self._kernel.function):
+        if self._is_sequential:
             return False
         many = any(self.lanes) or any(len(copies) > 1 for copies in self.copies)
         return many and any(True for _ in self._kernel.sums())

@@ -12,6 +12,7 @@ from poetc.kernels.arrange.alike import shared_code
 from poetc.kernels.arrange.choice import Choice, Kernel, price_of
 from poetc.kernels.arrange.copies import jam, unroll
 from poetc.kernels.arrange.machine import Machine
+from poetc.kernels.arrange.terms import terms_outside
 from poetc.kernels.arrange.together import bring_together
 from poetc.kernels.arrange.vectors import in_lanes
 from poetc.kernels.structure import structure
@@ -111,8 +112,13 @@ def _in_lanes(function: func.FuncOp, machine: Machine) -> func.FuncOp:
     what runs in tiles."""
     if machine.lanes == 1 or is_sequential(function) or tiles_of(function):
         return function
-    new = in_lanes(function, machine.lanes, machine.cache_bytes)
-    return new if new is not None and may_alias_too(new, function) else function
+    turned = terms_outside(function, machine.cache_bytes) if machine.cache_bytes else None
+    for form in (turned, function):
+        if form is not None:
+            new = in_lanes(form, machine.lanes, machine.cache_bytes)
+            if new is not None and may_alias_too(new, function):
+                return new
+    return function
 
 
 def may_alias_too(copy: func.FuncOp, function: func.FuncOp) -> bool:

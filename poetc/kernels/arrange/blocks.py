@@ -19,9 +19,9 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from poetc.ir.loops import nest_around
+from poetc.ir.loops import loops_around, nest_around
 from poetc.kernels.access import linear_addresses
-from poetc.kernels.addresses import extent
+from poetc.kernels.addresses import SEQUENTIAL, extent
 from poetc.kernels.analysis import buffer_bytes
 from poetc.kernels.arrange.legality import may_jam
 
@@ -36,7 +36,8 @@ def block_outside(loop: affine.ForOp, lanes: int, cache_bytes: int) -> None:
     The caller knows that the iterations of the loop are independent (`legality.py`).
     """
     nest = nest_around(loop, may_jam)
-    if not nest:
+    # Of a buffer that is read by row (`terms.py`) the rows for a block of terms are in the cache.
+    if not nest or any(SEQUENTIAL in outer.attributes for outer in loops_around(loop)):
         return
     variable, *around = (one.body.block.args[0] for one in (loop, *nest))
     again, once = _loaded(loop, variable, around)
