@@ -110,10 +110,10 @@ class StreamPrinter:
                     inside = op.body.block
                     lines += self._loop(op, lambda inside=inside: self._block(inside))
                 case SliceInOp():
-                    lines += self._slice(op, "in" if op.ahead is None else "in_ahead", op.buffer)
+                    lines += self._slice(op, "in" if op.ahead is None else "in_ahead")
                 case SliceOutOp():
                     direction = "append" if op in self.in_order else "out"
-                    lines += self._slice(op, direction, op.buffer)
+                    lines += self._slice(op, direction)
                 case TileOp():
                     lines += self._start_ahead(block, op)
                     buffers = tile_buffers(self.stream, op, self.callers)
@@ -145,7 +145,7 @@ class StreamPrinter:
         def lines() -> list[str]:
             if loops:
                 return self._loop(loops.pop(0), lines)
-            return self._slice(op, "clear", op.buffer)
+            return self._slice(op, "clear")
 
         return lines()
 
@@ -156,7 +156,7 @@ class StreamPrinter:
         if block is self.stream.tiles.block:
             for op in slices_ahead(before):
                 self.indices.update((position, ZERO) for position in op.positions)
-                lines += self._slice(op, "ahead", op.buffer)
+                lines += self._slice(op, "ahead")
             return lines
         op = block.first_op
         while op is not None and op is not before:
@@ -186,15 +186,21 @@ class StreamPrinter:
             ]
         lines += [
             f"    if (n0 < {tile_starts(loops[0]).stop}) {{",
-            *_deeper(self._slice(op, "ahead", op.buffer)),
+            *_deeper(self._slice(op, "ahead")),
             "    }",
         ]
         self.indices = here
         return ["    {", *_deeper(lines), "    }"]
 
-    def _slice(self, op: AnySlice, direction: str, buffer: SSAValue) -> list[str]:
+    def _place(self, offset: int) -> str:
+        """A place in the workspace."""
+        assert self.stream.workspace_offset is not None
+        return self.at(self.stream.workspace_offset.value.data + offset)
+
+    def _slice(self, op: AnySlice, direction: str) -> list[str]:
         """A call of `poetc_slice_` and the direction: `in`, `out`, `append`, `clear`, `ahead`,
         `in_ahead`."""
+        buffer = op.buffer
         assert isinstance(op.page.type, PageType) and isinstance(buffer.type, MemRefType)
         extents = buffer_type(op.page.type.tensor).get_shape()
         if len(extents) > MOST_SLICE_DIMENSIONS:
@@ -217,8 +223,7 @@ class StreamPrinter:
         starts = [to_c(index) for index in mapped(op.starts.data, indices, NO_FACTS)]
         owner = buffer.owner
         assert isinstance(owner, TileBufferOp | SliceInOp)
-        assert self.stream.workspace_offset is not None
-        where = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
+        where = self._place(owner.offset.value.data)
         arguments = ["store", f"&{self.names[op.page]}", f"&{slice_}", "start"]
         if "ahead" in direction:
             arguments += self._ahead(op)
@@ -234,11 +239,8 @@ class StreamPrinter:
     def _ahead(self, op: AnySlice) -> list[str]:
         """The transfer of a slice that is read ahead, the place of its blocks, and their number."""
         assert isinstance(op, SliceInOp) and op.ahead is not None and op.ahead_blocks is not None
-        assert self.stream.workspace_offset is not None
-        nest = loops_around(op)[0]
-        place = self.stream.workspace_offset.value.data + op.ahead.value.data
-        transfer = f"&transfer[{slices_ahead(nest).index(op)}]"
-        return [transfer, self.at(place), f"{op.ahead_blocks.value.data}u"]
+        transfer = f"&transfer[{slices_ahead(loops_around(op)[0]).index(op)}]"
+        return [transfer, self._place(op.ahead.value.data), f"{op.ahead_blocks.value.data}u"]
 
     def _rows(
         self,
@@ -254,8 +256,8 @@ class StreamPrinter:
         size = element_bytes(op.buffer.type.element_type) * prod(shape[dim + 1 :])
         first, starts[dim] = starts[dim], "rows[first + k]"
         owner = rows.owner
-        assert isinstance(owner, TileBufferOp) and self.stream.workspace_offset is not None
-        place = self.at(self.stream.workspace_offset.value.data + owner.offset.value.data)
+        assert isinstance(owner, TileBufferOp)
+        place = self._place(owner.offset.value.data)
         inside = [
             *wrapped("    const int32_t start[] = {", starts, "};"),
             *checked_call("poetc_slice_in", [*arguments[:-1], f"to + k * {size}"], self.failed),
