@@ -116,18 +116,6 @@ static poetc_status step(uint32_t variant)
 static poetc_block_store blocks;
 static sd_card driver;
 
-static poetc_status read_card(void *device, uint32_t block, uint8_t *data)
-{
-    return sd_card_read(device, block, data);
-}
-
-static poetc_status write_card(void *device, uint32_t block, const uint8_t *data)
-{
-    return sd_card_write(device, block, data);
-}
-
-static const poetc_block_operations operations = {read_card, write_card};
-
 static void start_storage(void)
 {
     memcpy(card.memory, image, SIZE);
@@ -139,7 +127,7 @@ static void start_storage(void)
     card.fault = NO_FAULT;
     card.status = card.error_token = 0;
     power_on();
-    poetc_block_store_init(&blocks, &operations, &driver);
+    poetc_block_store_init(&blocks, &sd_card_operations, &driver);
     store = &blocks.store;
     if (sd_card_open(&driver) != POETC_OK) {
         stop("the card does not start");

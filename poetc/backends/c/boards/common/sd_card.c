@@ -266,8 +266,9 @@ static poetc_status try_read(const sd_card *card, uint32_t address, uint8_t *dat
     return POETC_OK;
 }
 
-poetc_status sd_card_read(sd_card *card, uint32_t block, uint8_t *data)
+poetc_status sd_card_read(void *device, uint32_t block, uint8_t *data)
 {
+    const sd_card *const card = device;
     uint32_t address;
     if (!address_of(card, block, &address)) {
         return POETC_OUT_OF_RANGE;
@@ -327,8 +328,9 @@ static poetc_status written(const sd_card *card)
     return POETC_WRITE_FAILED;
 }
 
-poetc_status sd_card_write(sd_card *card, uint32_t block, const uint8_t *data)
+poetc_status sd_card_write(void *device, uint32_t block, const uint8_t *data)
 {
+    const sd_card *const card = device;
     uint32_t address;
     if (!address_of(card, block, &address)) {
         return POETC_OUT_OF_RANGE;
@@ -341,3 +343,8 @@ poetc_status sd_card_write(sd_card *card, uint32_t block, const uint8_t *data)
     }
     return status == POETC_OK ? written(card) : status;
 }
+
+const poetc_block_operations sd_card_operations = {
+    .read_block = sd_card_read,
+    .write_block = sd_card_write,
+};

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "poetc_store.h"
+#include "store_block.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,12 +27,15 @@ typedef struct {
 /* Finds and initialises the card; also after it was exchanged. POETC_NO_STORE: there is none. */
 poetc_status sd_card_open(sd_card *card);
 
-/* A block of SD_BLOCK_BYTES. POETC_CORRUPT: the card could not correct what it read.
- * POETC_TIMED_OUT: it does not answer, or is busy for too long. POETC_OK from a write says that the
- * card has programmed the block.
+/* A block of SD_BLOCK_BYTES; the device is an `sd_card`. POETC_CORRUPT: the card could not correct
+ * what it read. POETC_TIMED_OUT: it does not answer, or is busy for too long. POETC_OK from a write
+ * says that the card has programmed the block.
  */
-poetc_status sd_card_read(sd_card *card, uint32_t block, uint8_t *data);
-poetc_status sd_card_write(sd_card *card, uint32_t block, const uint8_t *data);
+poetc_status sd_card_read(void *device, uint32_t block, uint8_t *data);
+poetc_status sd_card_write(void *device, uint32_t block, const uint8_t *data);
+
+/* Both, for a page store on a card (store_block.h). */
+extern const poetc_block_operations sd_card_operations;
 
 /* Of the board: pins and clock of the bus (mode 0, most significant bit first), at 100 to 400 kHz or,
  * `fast`, at up to 25 MHz. Returns the bytes that it moves in a millisecond, at least 1.

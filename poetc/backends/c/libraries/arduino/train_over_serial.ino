@@ -11,7 +11,6 @@
 #if MODEL_STORAGE_BYTES > 0
 #include <SPI.h>
 #include <sd_card.h>
-#include <store_block.h>
 
 /* The chip select of the card. */
 const int cardSelectPin = 10;
@@ -40,21 +39,11 @@ bool sd_spi_exchange(uint8_t out, uint8_t *in) {
   return true;
 }
 
-static poetc_status readBlock(void *device, uint32_t block, uint8_t *data) {
-  return sd_card_read(static_cast<sd_card *>(device), block, data);
-}
-
-static poetc_status writeBlock(void *device, uint32_t block, const uint8_t *data) {
-  return sd_card_write(static_cast<sd_card *>(device), block, data);
-}
-
-static const poetc_block_operations cardOperations = {readBlock, writeBlock};
-
 static poetc_store *openStore() {
   pinMode(cardSelectPin, OUTPUT);
   digitalWrite(cardSelectPin, HIGH);
   SPI.begin();
-  poetc_block_store_init(&blocks, &cardOperations, &card);
+  poetc_block_store_init(&blocks, &sd_card_operations, &card);
   poetc_status status = sd_card_open(&card);
   while (status != POETC_OK) {
     serial_steps_print(poetc_status_text(status));
