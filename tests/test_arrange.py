@@ -641,6 +641,69 @@ def test_weights_are_not_read_by_row_over_what_is_needed():
     assert terms_outside(function, 4096) is None and terms_outside(function, 1 << 20) is None
 
 
+BY_ROW = """
+func.func private @rows(%x: memref<4x64xf32>, %w: memref<64x40xf32>, %y: memref<4x40xf32>,
+    %other: memref<4x40xf32>) attributes
+    {poet.inputs = 2 : i64, poet.results = 2 : i64, poet.workspace = 0 : i64} {
+  %zero = arith.constant 0.0 : f32
+  affine.for %i = 0 to 4 {
+    affine.for %j = 0 to 40 {
+      %s = affine.for %rb = 0 to 2 iter_args(%a = %zero) -> (f32) {
+        %t = affine.for %r = 0 to 32 iter_args(%b = %zero) -> (f32) {
+          %p = affine.load %x[%i, %rb * 32 + %r] : memref<4x64xf32>
+          %q = affine.load %w[%rb * 32 + %r, %j] : memref<64x40xf32>
+          %m = arith.mulf %p, %q : f32
+          %n = arith.addf %b, %m : f32
+          affine.yield %n : f32
+        }
+        %u = arith.addf %a, %t : f32
+        affine.yield %u : f32
+      }
+      affine.store %s, %y[%i, %j] : memref<4x40xf32>
+    }
+  }
+  func.return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        # The sum is more than added to, or read beside.
+        ("addf %a, %t", "mulf %a, %t"),
+        ("addf %a, %t", "addf %a, %a"),
+        # Another loop of the sum stands beside, or what it needs is before it.
+        ("%s = affine.for", "%e = affine.load %x[%i, 0] : memref<4x64xf32>\n%s = affine.for"),
+        # There are two stores, one place for all columns, or none in a result.
+        (
+            "affine.store %s, %y[%i, %j] : memref<4x40xf32>",
+            "affine.store %s, %y[%i, %j] : memref<4x40xf32>\n"
+            "affine.store %s, %other[%i, %j] : memref<4x40xf32>",
+        ),
+        ("affine.store %s, %y[%i, %j]", "affine.store %s, %y[%i, 0]"),
+        (
+            "poet.results = 2 : i64, poet.workspace = 0",
+            "poet.results = 0 : i64, poet.workspace = 2",
+        ),
+        # Blocks of terms are short, the loops are not around rows of the weights.
+        ("%r = 0 to 32", "%r = 0 to 4"),
+        ("%w[%rb * 32 + %r, %j]", "%w[%j, %rb * 8 + %r]"),
+        ("%w[%rb * 32 + %r, %j]", "%w[%r, %j]"),
+    ],
+)
+def test_what_is_read_by_row(old: str, new: str):
+    text = BY_ROW.replace(old, new) if old else BY_ROW
+    assert (text == BY_ROW) is not bool(old)
+    if "%e" in text:
+        text = text.replace("mulf %p, %q", "mulf %e, %q")
+    (function,) = parse_module(text, "x").ops
+    assert isinstance(function, func.FuncOp)
+    turned = terms_outside(function, 8192)
+    assert (turned is None) is bool(old)
+
+
 RELU = """
 func.func private @relu(%a: memref<6x40xf32>, %b: memref<40x16xf32>, %o: memref<6x16xf32>)
     attributes {poet.inputs = 2 : i64, poet.results = 1 : i64, poet.workspace = 0 : i64} {
