@@ -182,4 +182,5 @@ def verified(observe: Observer) -> Observer:
 
 
 def _profile_path(device: Device | None) -> str | None:
-    return device.profile.path if device is not None and device.profile is not None else None
+    profile = None if device is None else device.profile
+    return None if profile is None else str(profile.path)

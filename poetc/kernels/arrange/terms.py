@@ -200,29 +200,30 @@ def _over(
     guards: Sequence[affine.IfOp],
     inside: Callable[[Values], list[Operation]],
     values: Values,
-) -> list[Operation]:
+) -> Sequence[Operation]:
     """The loops around other content, under guards as far inside as their variables are."""
     blocks = [_block(loop, values) for loop in loops]
-    variables = [loop.body.block.args[0] for loop in loops]
-    ops = inside(values)
+    depths: dict[SSAValue, int] = {
+        loop.body.block.args[0]: depth for depth, loop in enumerate(loops, 1)
+    }
+    ops: Sequence[Operation] = inside(values)
     for depth in range(len(loops), -1, -1):
         for guard in reversed(guards):
-            if (
-                max((variables.index(v) + 1 for v in guard.args if v in variables), default=0)
-                == depth
-            ):
-                then = Block([*ops, affine.YieldOp.get()])
-                ops = [
-                    affine.IfOp.build(
-                        operands=[[values.get(v, v) for v in guard.args]],
-                        result_types=[[]],
-                        properties={"condition": guard.condition},
-                        regions=[Region(then), Region()],
-                    )
-                ]
+            if max((depths.get(value, 0) for value in guard.args), default=0) == depth:
+                ops = [_guarded(guard, ops, values)]
         if depth:
             ops = [_loop(loops[depth - 1], blocks[depth - 1], ops)]
     return ops
+
+
+def _guarded(guard: affine.IfOp, ops: Sequence[Operation], values: Values) -> affine.IfOp:
+    """Operations under a guard like this one, which hands on nothing."""
+    return affine.IfOp.build(
+        operands=[[values.get(value, value) for value in guard.args]],
+        result_types=[[]],
+        properties={"condition": guard.condition},
+        regions=[Region(Block([*ops, affine.YieldOp.get()])), Region()],
+    )
 
 
 def _block(loop: affine.ForOp, values: Values) -> Block:
