@@ -1,13 +1,13 @@
 """What each technique of the search gains: all of them, and then one after another switched off.
 
-    nice python -m benchmarks.ablation [--only REGEX] [--work SECONDS] [--results FILE] [--table]
+    nice python -m benchmarks.ablation [--only REGEX] [--results FILE] [--table]
         [--output docs/ablation.md]
 
 Each instance gets the same effort with and without a technique, a few seconds of work, so that what
 is said depends on no machine, and the results are those of the search and not of the clock. What
 was measured is added to the results (docs/ablation.csv), where a run that was interrupted goes on;
-`--table` measures nothing, and with `--work` each gets at least so much. A technique that the
-search did not come to is not switched off. Takes about 25 minutes on one core.
+`--table` measures nothing. A technique that the search did not come to is not switched off. Takes
+about 25 minutes on one core.
 """
 
 from __future__ import annotations
@@ -63,12 +63,6 @@ bound large problems: that one of these gains nothing here is no verdict on it.
 DELETED = {
     "restrictions": "searched without paging, and without recomputes, as well: no gain in the 21 "
     "instances in which it was used, and more work in 6 of them",
-    "blocks": "solved MILPs over some stages at a time, and added their bounds as rows: 0.02% of "
-    "bound at most on the instances that are open after 24 s of work (`--work=24`)",
-    "rest": "solved the MILP over the recomputes that the relaxation leaves, if few, with "
-    "`page_budget`, which bounded what all pages cost: no gain on the same instances",
-    "serial": "solved models in which some of the transfers do not overlap computing: no gain on "
-    "the 4 instances with DMA, after as much work",
 }
 """What was deleted because it gained nothing, and what was measured of it then."""
 
@@ -365,14 +359,9 @@ def main(words: list[str]) -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true")
-    parser.add_argument("--work", type=float, default=0.0)
     asked = parser.parse_args(words)
     if not asked.table:
-        chosen = [
-            dataclasses.replace(trial, work=max(trial.work, asked.work))
-            for trial in trials()
-            if re.search(asked.only, trial.name)
-        ]
+        chosen = [trial for trial in trials() if re.search(asked.only, trial.name)]
         run(chosen, asked.results)
     print(tables(read(asked.results)), end="")
 

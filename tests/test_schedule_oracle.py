@@ -25,7 +25,7 @@ from poetc.schedule.search.state import Search
 from poetc.schedule.solve import solve
 from poetc.schedule.strategies import poet
 
-AS_LARGE = SearchParams(small=-1, tiny=-1)
+AS_LARGE = SearchParams(small=-1, tiny=-1, block_stages=2)
 """Every problem is a large one."""
 
 

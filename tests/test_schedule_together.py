@@ -71,7 +71,7 @@ def test_the_bound_of_a_race_does_not_tell_who_was_first(
 
     def race(main_nj: float, other_nj: float) -> float:
         monkeypatch.setattr(
-            bounding.Bounding, "tighten", lambda self: self.search.raise_bound(main_nj)
+            bounding.Bounding, "tighten", lambda self, _: self.search.raise_bound(main_nj)
         )
         monkeypatch.setattr(
             portfolio, "checkpointed", lambda other, *_: other.raise_bound(other_nj)

@@ -33,6 +33,7 @@ class SearchParams:
     warm_start: bool = _technique("MILPs start from the best schedule")
     # With DMA.
     overlap: bool = _technique("the model counts what of the transfers overlaps computing")
+    serial: bool = _technique("models in which some of the transfers do not overlap")
     hurry: bool = _technique("moves transfers and frees at random to overlap more")
     anneal: bool = _technique("changes order, evictions and transfers together at random")
     # With a deadline.
@@ -42,7 +43,10 @@ class SearchParams:
     lasting: bool = _technique("the write cuts of what nothing recomputes, from the start")
     fixing: bool = _technique("fixes the columns that reduced costs rule out")
     paths: bool = _technique("adds up reduced costs along shortest paths for that")
+    page_budget: bool = _technique("bounds what all pages of a better schedule cost")
+    rest: bool = _technique("the MILP over the recomputes that the relaxation leaves, if few")
     branch: bool = _technique("branch and bound on the relaxation")
+    blocks: bool = _technique("bounds of blocks of stages, as rows of the relaxation")
     # Bounds, by what RAM some stages need.
     checkpoints: bool = _technique("bounds large problems by the RAM that a few stages need")
     ladder: bool = _technique("the same over more and more stages, on the other core")
@@ -112,6 +116,9 @@ class SearchParams:
     """Most work for a window."""
     milp_cut_share: float = 0.3
     """The share of the effort for a MILP that its cuts get."""
+    serial_shares: tuple[float, ...] = (1.0, 0.5, 0.25)
+    """Shares of the time of transfers that are added to that of computing, one model after another,
+    where the makespan with DMA is not known. With all of it the model is safe."""
     shuffle_rounds: int = 20
     """Moves of transfers at random, for each step, and ..."""
     shuffle_steps: int = 40_000
@@ -137,9 +144,20 @@ class SearchParams:
     branch_share: float = 0.12
     branch_most: int = 60_000
     """Columns up to which branch and bound is tried where it is not the only way."""
+    rest_share: float = 0.75
+    rest_most: int = 2_500
+    """Recomputes that may be left for the MILP over them."""
+    block_stages: int = 16
+    block_share: float = 0.8
+    """For a pass over all blocks, and of that for one of them."""
+    one_block_share: float = 0.4
+    block_nodes: int = 400
+    """Nodes of branch and bound in a block."""
+    block_progress: float = 0.1
+    """The least share of the gap that a pass has to close to be followed by another."""
     threads: int = 2
-    """Cores: whether bounds are proven beside a search for better schedules, or first. What is
-    found is the same."""
+    """Cores: how many blocks are solved at a time, and whether bounds are proven beside a search
+    for better schedules, or first. What is found is the same."""
     checkpoint_counts: tuple[int, ...] = (10, 20)
     """Stages in models of checkpoints, and in those on the other core."""
     ladder_counts: tuple[int, ...] = (20, 30, 40)
@@ -245,6 +263,8 @@ _WITHOUT_VARIANTS = (
     "cuts",
     "lasting",
     "paths",
+    "page_budget",
+    "blocks",
     "checkpoints",
     "ladder",
     "reorder",

@@ -49,11 +49,13 @@ class Choices:
                     if v in way.streamed:
                         self.supplies.setdefault(v, []).append((s, column))
             self.columns[s] = columns
+            lp.label = s
             chosen = list(columns.values())
             if run == NONE:
                 lp.row(chosen, [1] * len(chosen), lower=1, upper=1)
             else:
                 lp.row((*chosen, run), (*[1] * len(chosen), -1), lower=0, upper=0)
+        lp.label = NONE
 
     def _cost(self, way: Variant) -> float:
         minimise = self.model.minimise

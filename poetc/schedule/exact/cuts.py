@@ -112,7 +112,15 @@ class Tight:
         high = np.setdiff1d(high, low).astype(int)
         self.upper[low] = self.lower[low]
         self.lower[high] = self.upper[high]
-        columns = np.concatenate([low, high])
+        return self._fixed(np.concatenate([low, high]))
+
+    def drop(self, columns: Sequence[int]) -> None:
+        """Fixes columns at their lower bounds."""
+        index = np.array(columns, dtype=int)
+        self.upper[index] = self.lower[index]
+        self._fixed(index)
+
+    def _fixed(self, columns: np.ndarray) -> int:
         if len(columns):
             self.relaxation.bounds(columns, self.lower[columns], self.upper[columns])
         return len(columns)
@@ -124,7 +132,7 @@ class Tight:
         lp.lower, lp.upper = array("d", self.lower), array("d", self.upper)
         if last is not None and last.x is not None:
             for row in self.rows:
-                if row.broken(last.x) > -VIOLATION:
+                if row.whole or row.broken(last.x) > -VIOLATION:
                     lp.row(row.index, row.value, upper=row.upper)
         return lp
 
@@ -186,6 +194,7 @@ class _Uses:
             (*ones, *supplies),
             (*[1.0] * len(ones), *[-1.0] * len(supplies)),
             0.0 if ones else -1.0,
+            int(self.slot[e]),
         )
 
 

@@ -62,6 +62,8 @@ class LinearProgram:
         self.row_lower, self.row_upper = array("d"), array("d")
         self.starts, self.index, self.value = array("i", [0]), array("i"), array("d")
         self.offset = 0.0
+        # The label of each row; rows are added under the present `label`.
+        self.label, self.labels = -1, array("i")
 
     @property
     def columns(self) -> int:
@@ -94,6 +96,7 @@ class LinearProgram:
         self.starts.append(len(self.index))
         self.row_lower.append(lower)
         self.row_upper.append(upper)
+        self.labels.append(self.label)
 
     def at_most(self, column: int, others: Iterable[int]) -> None:
         """Adds column <= sum of others, of which those below 0 are none."""
@@ -107,11 +110,14 @@ class LinearProgram:
 
 @dataclass(frozen=True)
 class Row:
-    """sum value·x[index] <= upper."""
+    """sum value·x[index] <= upper. The label says what it belongs to; `whole` that it says
+    something about whole values even where no optimum of the relaxation reaches it."""
 
     index: tuple[int, ...]
     value: tuple[float, ...]
     upper: float
+    label: int = -1
+    whole: bool = False
 
     def broken(self, x: np.ndarray) -> float:
         """The amount by which `x` breaks it; negative where there is room."""
@@ -124,7 +130,7 @@ class Outcome:
 
     `x` is the best point or None, `objective` its value; `finished` says that HiGHS stopped by
     itself with an optimum (for the gap asked) or an infeasibility proof; `duals` are the reduced
-    costs of an LP.
+    costs and `prices` the duals of the rows of an LP.
     """
 
     infeasible: bool = False
@@ -133,6 +139,7 @@ class Outcome:
     objective: float = INF
     x: np.ndarray | None = None
     duals: np.ndarray | None = None
+    prices: np.ndarray | None = None
     status: str = ""
     log: list[str] = field(default_factory=list)
 
@@ -363,7 +370,7 @@ class _Job:
         if status == highspy.HighsModelStatus.kModelEmpty:
             # Nothing to decide: there is one point.
             outcome.finished = True
-            outcome.x = outcome.duals = np.zeros(0)
+            outcome.x = outcome.duals = outcome.prices = np.zeros(0)
             outcome.objective = outcome.bound = highs.getLp().offset_
             return
         if self.relax:
@@ -371,6 +378,7 @@ class _Job:
                 solution = highs.getSolution()
                 outcome.x = np.array(solution.col_value)
                 outcome.duals = np.array(solution.col_dual)
+                outcome.prices = np.array(solution.row_dual)
                 outcome.objective = outcome.bound = info.objective_function_value
             return
         if info.primal_solution_status == 2:  # feasible

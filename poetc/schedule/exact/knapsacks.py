@@ -36,6 +36,7 @@ class Knapsacks:
         elif instance.problem.ram_bytes is None:
             return
         self._rows()
+        model.lp.label = NONE
         self._share_rows()
 
     def _rows(self) -> None:
@@ -61,6 +62,7 @@ class Knapsacks:
                 touched.append((v, use, before))
                 position[v] = at + 1
             if not (slot.optional and model.relaxation):
+                model.lp.label = s
                 self._row(s, active, touched)
             for v, use, _ in touched:
                 if use.keep != NONE:

@@ -41,15 +41,16 @@ def limit_rows(model: SlotModel) -> None:
     once = sum(least_ns)
     # Time in thousandths of the deadline, or of the least time there is.
     tick = (problem.deadline_ns or instance.base_time_ns or 1) / 1e3
-    sums = [(runs | transfers, once)]
-    if problem.dma:
-        sums = [(runs, once), (transfers | beside, 0)]
+    apart = problem.dma and not model.serial
+    share = model.serial if problem.dma else 1.0
+    added = {c: share * time for c, time in transfers.items()}
+    sums = [(runs, once), (transfers | beside, 0)] if apart else [(runs | added, once)]
     makespan = NONE
     if problem.dma and model.minimise in ("energy", "time"):
         per_tick = problem.idle_power_nw * 1e-9 * tick if model.minimise == "energy" else tick
         upper = 1e3 if problem.deadline_ns is not None else INF
         makespan = lp.column(per_tick / model.scale, 0.0, upper, integer=False)
-    if model.hidden:
+    if apart and model.hidden:
         # A transfer that does not overlap takes time of its own.
         net = runs | transfers
         for c, time in model.hidden.items():

@@ -60,12 +60,15 @@ class SlotModel:
 
     With DMA the deadline bounds computing and transfers each, a relaxation. With `overlap` it also
     bounds their sum less what of the transfers overlaps first runs, for which there must be room in
-    RAM: still a relaxation.
+    RAM: still a relaxation. With `serial` it bounds the sum of computing and that share of the
+    transfers: neither safe nor a relaxation, but for all of them it is safe.
 
     With `relaxation` memory is counted in obligatory slots only, and the LP is as good in
     practice. Then nothing is gained by dropping a tensor on the way to an obligatory slot: there is
     one page-in of it at most in each stage, and one keep column from its last use in a stage to the
     next stage that has one, which makes the model much smaller.
+
+    The rows of the programme are labelled with the slot they are about, -1 where there is none.
     """
 
     def __init__(
@@ -75,12 +78,13 @@ class SlotModel:
         *,
         minimise: str = "energy",
         overhead: float = INF,
+        serial: float = 0.0,
         relaxation: bool = False,
         overlap: bool = False,
     ) -> None:
         self.instance = instance
         self.minimise, self.overhead = minimise, overhead
-        self.relaxation = relaxation
+        self.serial, self.relaxation = serial, relaxation
         self.lp = LinearProgram()
         # Columns that rows bound from below: column -> those rows.
         self.derived: dict[int, list[int]] = {}
@@ -109,6 +113,7 @@ class SlotModel:
         self.overlap = Overlap(self) if overlap else None
         memory = Knapsacks(self)
         self.share, self.ram = memory.share, memory.ram
+        self.lp.label = NONE
         self.hidden = {} if self.overlap is None else self.overlap.hidden()
         limit_rows(self)
 
@@ -186,6 +191,7 @@ class SlotModel:
         previous = None
         for index, use in enumerate(uses):
             last = index + 1 == len(uses)
+            lp.label = use.slot
             use.keep = NONE if last else lp.column()
             after = use.keep
             obligatory = self.obligatory(use.slot)
@@ -226,12 +232,14 @@ class SlotModel:
             # In RAM at some time in the stage: kept from before, paged in, or made.
             sources = [before] if before != NONE else []
             reads = [use for use in present if not use.makes]
+            lp.label = last.slot
             if reads and stage >= 0 and self.may_load(v):
                 reads[0].load = lp.column(load_cost)
                 sources.append(reads[0].load)
                 self._paged((reads[0].load,), v, reads[-1].slot)
             certain = False
             for use in present:
+                lp.label = use.slot
                 resident = choices.resident(use.slot, v)
                 if use.makes:
                     certain = certain or resident is None

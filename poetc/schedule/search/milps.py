@@ -168,7 +168,17 @@ def exact(search: Search, guide: Guide | None = None, gap: float | None = None) 
     overlap = problem.dma and time_matters
     model = SlotModel(instance, slots, overhead=search.overhead_nj, overlap=overlap)
     search.note(f"all: {len(slots)} slots, {model.lp.columns} columns, {model.lp.rows} rows")
-    return run_model(search, model, True, search.part(), gap)
+    infeasible = run_model(search, model, True, search.part(), gap)
+    if overlap and search.params.serial and not infeasible:
+        # With DMA the model's makespan is a lower bound: what it takes for fast may wait for
+        # transfers.
+        for serial in search.params.serial_shares:
+            if search.finished:
+                break
+            model = SlotModel(instance, slots, overhead=search.overhead_nj, serial=serial)
+            search.note(f"all, with computing and {serial:.0%} of transfers for the makespan")
+            run_model(search, model, False, search.part(0.5), gap)
+    return infeasible
 
 
 def run_model(

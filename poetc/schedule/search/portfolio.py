@@ -3,10 +3,10 @@
 Small problems go straight to the MILP over all slots. For large ones MILPs over the recomputes that
 lie close to what they are for (few edges above the operation of the stage) give schedules, and
 MILPs over all recomputes in a window of stages improve them. The LP relaxation over all slots,
-tightened by cuts, gives the bound, and branch and bound on it adds to that. Beside it, on the other
-core, goes branch and bound on the RAM that some stages need. Each better schedule makes everything
-that follows smaller, because what costs more than the schedule's whole overhead cannot be in a
-better one.
+tightened by cuts and by bounds of blocks of stages, gives the bound, and branch and bound on it
+adds to that. Beside it, on the other core, goes branch and bound on the RAM that some stages need.
+Each better schedule makes everything that follows smaller, because what costs more than the
+schedule's whole overhead cannot be in a better one.
 """
 
 from __future__ import annotations
@@ -125,13 +125,16 @@ class Large:
         search, bounding = self.search, self.bounding
         assert bounding is not None
         effort = search.part(search.params.race_share).unless(bounding.halt.is_set)
+        bounding.threads = 1
 
         def side(other: Search) -> None:
             other.within(effort)
             if search.params.ladder:
                 checkpointed(other, search.params.ladder_counts, 1.0)
+            # The bound of blocks does not depend on how many are solved at a time.
+            bounding.threads = search.params.threads
 
-        self._together(bounding.tighten, side, race=True)
+        self._together(lambda: bounding.tighten(effort), side, race=True)
 
     def _together(
         self, prove: Callable[[], object], side: Callable[[Search], object], race: bool = False
