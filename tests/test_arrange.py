@@ -683,6 +683,11 @@ func.func private @rows(%x: memref<4x64xf32>, %w: memref<64x40xf32>, %y: memref<
             "affine.store %s, %other[%i, %j] : memref<4x40xf32>",
         ),
         ("affine.store %s, %y[%i, %j]", "affine.store %s, %y[%i, 0]"),
+        # Its place is a number that is computed.
+        (
+            "affine.store %s, %y[%i, %j]",
+            "%n = affine.apply affine_map<(d0) -> (d0)>(%j)\naffine.store %s, %y[%i, %n]",
+        ),
         (
             "poet.results = 2 : i64, poet.workspace = 0",
             "poet.results = 0 : i64, poet.workspace = 2",

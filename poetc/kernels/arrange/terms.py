@@ -133,9 +133,11 @@ def _may_turn(sums: _Sums, results: Sequence[SSAValue]) -> bool:
     body = sums.loops[-1].body.block
     own = {*sums.terms[0].walk()}
     needed = {value.owner for op in own for value in op.operands} - own
+    variables = {loop.body.block.args[0] for loop in sums.loops}
     return (
         store.memref in results
         and store.memref.uses.get_length() == 1
+        and variables.issuperset(store.indices)
         and store.value.type == before.type
         and isinstance(adds, arith.AddfOp)
         and adds.lhs is before
