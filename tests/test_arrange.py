@@ -3,9 +3,12 @@ each element; and the same bits from C."""
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from compiled import SANITIZE, build
+from compiled import run as run_program
 from conftest import more
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,8 +21,10 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from poetc.backends.c.printer import Signature, print_function
+from poetc.interpreter import run_graph
 from poetc.interpreter.kernels import run_kernel
 from poetc.ir import mathlib
+from poetc.ir.graph import graphs
 from poetc.ir.text import make_context, module_text, parse_module
 from poetc.kernels.access import linear_address
 from poetc.kernels.addresses import extent
@@ -37,6 +42,8 @@ from poetc.kernels.lower import lower_kernel
 from poetc.kernels.pieces import pieces
 from poetc.kernels.together import Group, accesses_together
 from poetc.pipeline import front_passes, run_passes
+from poetc.planning.plan import schedule_and_plan
+from poetc.planning.problem import ScheduleOptions
 
 MACHINE = Machine()
 
@@ -627,6 +634,28 @@ def test_weights_are_read_by_row(product: str, shapes: tuple[str, str, str], mor
     interpreted = [*inputs, *(np.full_like(result, np.nan) for result in results)]
     run_kernel(new, interpreted)
     assert all(map(same_bits, interpreted[len(inputs) :], want))
+
+
+@pytest.mark.slow
+def test_a_program_that_reads_weights_by_row(tmp_path: Path):
+    """With sanitizers: the bits of the step that is not scheduled."""
+    module = parse_module("""
+      func.func public @main(%x: tensor<4x640xf32>, %w: tensor<640x512xf32>) -> tensor<4x512xf32> {
+        %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+            : (tensor<4x640xf32>, tensor<640x512xf32>) -> tensor<4x512xf32>
+        %1 = stablehlo.tanh %0 : tensor<4x512xf32>
+        func.return %1 : tensor<4x512xf32>
+      }""")
+    passes = front_passes(module, "host-avx512")
+    run_passes(make_context(), module, passes, lambda *_: None)
+    (kernel,) = (op for op in module.ops if isinstance(op, func.FuncOp))
+    assert is_sequential(kernel)
+    rng = np.random.default_rng(3)
+    arguments = [floats(rng, 4, 640), floats(rng, 640, 512)]
+    expected = run_graph(module.clone(), arguments).results
+    schedule_and_plan(graphs(module)[0], ScheduleOptions())
+    found = run_program(build(module, tmp_path, *SANITIZE), arguments, expected)
+    assert len(found) == 1 and all(map(same_bits, found, expected))
 
 
 def test_weights_are_not_read_by_row_over_what_is_needed():
