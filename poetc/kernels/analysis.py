@@ -42,6 +42,7 @@ from poetc.kernels.addresses import (
 )
 from poetc.kernels.counting import Test, passing
 from poetc.kernels.dependences import dependences
+from poetc.kernels.functions import BUFFERS
 from poetc.kernels.lanes import lanes_of, parts_of, step_of
 from poetc.kernels.together import accesses_together
 
@@ -302,8 +303,6 @@ def _without_symbols(condition: AffineSet) -> AffineSet:
 
 # Buffers
 
-_BUFFERS = ("inputs", "results", "workspace")
-
 ITERATION = "poet.iteration"
 """Attribute of a part of a loop's kernel: its last argument is the number of the step."""
 
@@ -317,7 +316,7 @@ def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
 
     Raises InputError unless `poet.inputs`, `poet.results` and `poet.workspace` count its arguments.
     """
-    counts = [_count(function, name) for name in _BUFFERS]
+    counts = [_count(function, name) for name in BUFFERS]
     arguments = function.body.block.args if len(function.body.blocks) == 1 else ()
     if ITERATION in function.attributes:
         arguments = arguments[:-1]
@@ -328,7 +327,7 @@ def buffers(function: func.FuncOp, kind: str) -> tuple[BlockArgument, ...]:
             f"poet.inputs + poet.results + poet.workspace is {sum(counts)}, "
             f"it has {len(arguments)} arguments in {len(function.body.blocks)} blocks",
         )
-    at = _BUFFERS.index(kind)
+    at = BUFFERS.index(kind)
     first = sum(counts[:at])
     return tuple(arguments[first : first + counts[at]])
 

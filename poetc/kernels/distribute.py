@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import affine, func, memref
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, MemRefType
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -22,6 +22,7 @@ from poetc.ir.locations import source_location
 from poetc.ir.loops import loops_around
 from poetc.kernels.access import STORES, Access, access_indices
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, buffers, extent
+from poetc.kernels.functions import kernel_function, with_arguments
 
 
 @dataclass(frozen=True)
@@ -229,19 +230,6 @@ def nest_of(name: str, block: Block, numbers: Sequence[int], scratch: Collection
         kind = 2 if number in scratch else int(any(isinstance(op, STORES) for op in users))
         kinds[kind].append(argument.index)
     order = [place for kind in kinds for place in kind]
-    final = Block(arg_types=[block.args[place].type for place in order])
-    for new, place in zip(final.args, order, strict=True):
-        new.name_hint = block.args[place].name_hint
-        block.args[place].replace_all_uses_with(new)
-    for op in list(block.ops):
-        op.detach()
-        final.add_op(op)
-    function = func.FuncOp(
-        name,
-        ([argument.type for argument in final.args], []),
-        Region(final),
-        visibility="private",
-    )
-    for kind, places in zip(("inputs", "results", "workspace"), kinds, strict=True):
-        function.attributes[f"poet.{kind}"] = IntegerAttr(len(places), i64)
+    body = with_arguments(block, [block.args[place] for place in order])
+    function = kernel_function(name, body, *map(len, kinds))
     return Nest(function, tuple(numbers[place] for place in order))

@@ -16,15 +16,11 @@ from math import prod
 
 from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
-    FunctionType,
     IndexType,
-    IntegerAttr,
     MemRefType,
-    StringAttr,
     UnitAttr,
-    i64,
 )
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from poetc.errors import PoetcError
 from poetc.ir import stablehlo
@@ -35,6 +31,7 @@ from poetc.kernels.analysis import ITERATION
 from poetc.kernels.builder import Builder, Val
 from poetc.kernels.dependences import drop_dead
 from poetc.kernels.evaluate import Evaluator, NeedsBuffer
+from poetc.kernels.functions import kernel_function
 from poetc.kernels.loops import (
     Loop,
     LoopTree,
@@ -84,22 +81,6 @@ def _plan(block: Block, name: str, iteration: SSAValue | None = None) -> tuple[P
             return current, attempt.kernel()
         current = better
     raise PoetcError(f"lowering of kernel {name} does not come to an end")
-
-
-def kernel_function(
-    name: str, entry: Block, inputs: int, results: int, workspaces: int
-) -> func.FuncOp:
-    """The function of a kernel with that body, whose arguments are so many inputs, results and
-    workspaces."""
-    function = func.FuncOp(
-        name,
-        FunctionType.from_lists(entry.arg_types, []),
-        Region(entry),
-        visibility=StringAttr("private"),
-    )
-    for key, number in (("inputs", inputs), ("results", results), ("workspace", workspaces)):
-        function.attributes[f"poet.{key}"] = IntegerAttr(number, i64)
-    return function
 
 
 class _Attempt:

@@ -35,6 +35,7 @@ from poetc.kernels.addresses import all_pinned, extent_of
 from poetc.kernels.analysis import IN_ALL, SEQUENTIAL, STARTS, buffers, extent, may_alias
 from poetc.kernels.dependences import drop_dead
 from poetc.kernels.distribute import is_whole, splits
+from poetc.kernels.functions import kernel_function, with_arguments
 from poetc.kernels.slices import (
     NotTileable,
     Slice,
@@ -428,19 +429,6 @@ class _Tiling:
         return _Waiting([buffer for _, buffer in sums], *affine_map(indices)), sums
 
     def _of(self, order: Sequence[SSAValue], found: Sequence[int | Slice | Sum]) -> func.FuncOp:
-        final = Block(arg_types=[value.type for value in order])
-        for new, old in zip(final.args, order, strict=True):
-            new.name_hint = old.name_hint
-            old.replace_all_uses_with(new)
-        for op in list(self.block.ops):
-            op.detach()
-            final.add_op(op)
-        function = func.FuncOp(
-            self.name,
-            ([value.type for value in order], []),
-            Region(final),
-            visibility="private",
-        )
         inputs, results = self.counts
         kinds = [0, 0, 0]
         for buffer in found:
@@ -449,8 +437,7 @@ class _Tiling:
                 kinds[2] += 1
             else:
                 kinds[(number >= inputs) + (number >= inputs + results)] += 1
-        for kind, count in zip(("inputs", "results", "workspace"), kinds, strict=True):
-            function.attributes[f"poet.{kind}"] = IntegerAttr(count, i64)
+        function = kernel_function(self.name, with_arguments(self.block, order), *kinds)
         numbers = [
             (v.extent, t) for v, t in zip(self.tiled.variables, self.tiled.sizes, strict=True)
         ]

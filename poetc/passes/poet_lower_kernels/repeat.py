@@ -36,8 +36,9 @@ from poetc.ir.buffers import buffer_type, element_bytes
 from poetc.ir.poet import ComputeOp, GraphOp, YieldOp
 from poetc.ir.stablehlo.bodies import body_key
 from poetc.kernels.analysis import ITERATION, SEQUENTIAL, buffers, may_alias
+from poetc.kernels.functions import kernel_function
 from poetc.kernels.known import KnownKernels
-from poetc.kernels.lower import Kernel, kernel_function, lower_kernel
+from poetc.kernels.lower import Kernel, lower_kernel
 from poetc.passes.poet_fuse import fuse_graph
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.planning.order import order_graph
