@@ -24,7 +24,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
@@ -55,6 +54,7 @@ from poetc.ir.stablehlo import (
 )
 from poetc.ir.types import ELEMENT_TYPES, listed
 from poetc.options import default
+from poetc.passes.topological import ordered
 from poetc.patterns import chosen
 
 NAME = "poet.name"
@@ -335,22 +335,7 @@ class _Converter:
 
     def _order(self) -> list[_Node]:
         """All nodes, each after what it must follow, otherwise by position."""
-        index = {node: i for i, node in enumerate(self.nodes)}
-        successors = {node: set(self._successors(node)) for node in self.nodes}
-        waits_for = dict.fromkeys(self.nodes, 0)
-        for followers in successors.values():
-            for node in followers:
-                waits_for[node] += 1
-        ready = [(n.position, index[n]) for n in self.nodes if waits_for[n] == 0]
-        heapify(ready)
-        order: list[_Node] = []
-        while ready:
-            node = self.nodes[heappop(ready)[1]]
-            order.append(node)
-            for follower in successors[node]:
-                waits_for[follower] -= 1
-                if waits_for[follower] == 0:
-                    heappush(ready, (follower.position, index[follower]))
+        order = ordered(self.nodes, self._successors, lambda node: node.position)
         assert len(order) == len(self.nodes), "updates contradict each other"
         return order
 

@@ -21,9 +21,6 @@ ALONE = {Fuses.ANCHOR, Fuses.LOOKUP}
 
 MOVES = {Fuses.VIEW, Fuses.LEAF}
 
-"""Anchors that work in place of the sums that they go on with. They are stored, and what would be
-evaluated with them works in place of them: both at once would need more RAM."""
-
 EXPENSIVE_FLOPS = 16
 """Rough cost of one of our own math functions, in floating-point operations."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Set
 from dataclasses import dataclass, field
 
@@ -11,12 +10,13 @@ from xdsl.ir import Operation, SSAValue
 from poetc.ir import stablehlo as hlo
 from poetc.passes.poet_fuse.facts import ALONE, OPAQUE, UNIT, fuses, operand_tags
 from poetc.passes.poet_fuse.storing import Storing
+from poetc.passes.topological import ordered
 
 Reads = dict[SSAValue, set[tuple[int, ...]]]
 """Values that are read, with the axes that index them (see `operand_tags`)."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Group:
     """Stored values that one kernel computes, with the space its reductions run over."""
 
@@ -37,10 +37,10 @@ class Grouping:
         self.storing, self.flat, self.apart = storing, storing.flat, apart
         self._home: dict[SSAValue, Group] = {}
         self._readers: dict[SSAValue, list[Group]] = {}
-        self._after: dict[int, list[Group]] = {}
+        self._after: dict[Group, list[Group]] = {}
         self._line: list[Group | None] = []
         """A topological order, with gaps; empty where groups wait for each other."""
-        self._rank: dict[int, int] = {}
+        self._rank: dict[Group, int] = {}
         self._updating = {parameter: new for new, parameter in self.flat.updates.items()}
         self._found: dict[tuple[SSAValue, tuple[int, ...]], Reads] = {}
         self._refused: set[tuple[SSAValue, ...]] = set()
@@ -53,7 +53,7 @@ class Grouping:
         line = self._ordered(groups)
         if len(line) == len(groups):
             self._line = [*line]
-            self._rank = {id(group): rank for rank, group in enumerate(line)}
+            self._rank = {group: rank for rank, group in enumerate(line)}
         changed = True
         while changed:
             changed = False
@@ -73,7 +73,7 @@ class Grouping:
         for value in group.members:
             before += self._readers.get(self.flat.updates.get(value, value), ())
         for other in (group, *before):
-            self._after.pop(id(other), None)
+            self._after.pop(other, None)
         for value in group.reads:
             self._readers[value] = [g for g in self._readers[value] if g is not group]
 
@@ -225,54 +225,53 @@ class Grouping:
 
     def _successors(self, group: Group) -> list[Group]:
         """Groups that must run after a group: readers, and updates of what it reads."""
-        known = self._after.get(id(group))
-        if known is not None:
+        if (known := self._after.get(group)) is not None:
             return known
         after = [g for value in group.members for g in self._readers.get(value, ())]
         for value in group.reads:
             new = self._updating.get(value)
             if new is not None and new in self._home:
                 after.append(self._home[new])
-        self._after[id(group)] = after = [g for g in after if g is not group]
+        self._after[group] = after = [g for g in after if g is not group]
         return after
 
-    def _between(self, first: Group, second: Group) -> set[int] | None:
-        """The groups (by id) that run after one of two groups and stand before the other one in
-        the order; None if a path leads from one to the other through a third."""
+    def _between(self, first: Group, second: Group) -> set[Group] | None:
+        """The groups that run after one of two groups and stand before the other one in the order;
+        None if a path leads from one to the other through a third."""
         rank = self._rank
         pairs = [(first, second), (second, first)]
         if rank:
             # Paths lead to higher ranks only.
-            pairs = [min(pairs, key=lambda pair: rank[id(pair[0])])]
-        found: set[int] = set()
+            pairs = [min(pairs, key=lambda pair: rank[pair[0]])]
+        found: set[Group] = set()
         for start, goal in pairs:
-            last = rank.get(id(goal), 0)
-            seen = {id(start), id(goal)}
+            last = rank.get(goal, 0)
+            seen = {start, goal}
             stack = [g for g in self._successors(start) if g is not goal]
             while stack:
                 group = stack.pop()
-                if id(group) in seen or rank.get(id(group), 0) > last:
+                if group in seen or rank.get(group, 0) > last:
                     continue
-                seen.add(id(group))
+                seen.add(group)
                 after = self._successors(group)
-                if any(g is goal for g in after):
+                if goal in after:
                     return None
                 stack.extend(after)
             found |= seen
         return found
 
-    def _join(self, first: Group, second: Group, merged: Group, after: set[int]) -> None:
+    def _join(self, first: Group, second: Group, merged: Group, after: set[Group]) -> None:
         """Puts a merged group in the order in place of two: what runs `after` the earlier one, and
         stood before the later one, comes behind it."""
         if not self._line:
             return
-        begin, end = sorted((self._rank.pop(id(first)), self._rank.pop(id(second))))
+        begin, end = sorted((self._rank.pop(first), self._rank.pop(second)))
         inside = [g for g in self._line[begin + 1 : end] if g is not None]
-        before = [g for g in inside if id(g) not in after]
-        line = [*before, merged, *(g for g in inside if id(g) in after)]
+        before = [g for g in inside if g not in after]
+        line = [*before, merged, *(g for g in inside if g in after)]
         for rank, group in enumerate(line, begin):
             self._line[rank] = group
-            self._rank[id(group)] = rank
+            self._rank[group] = rank
         for rank in range(begin + len(line), end + 1):
             self._line[rank] = None
 
@@ -285,26 +284,12 @@ class Grouping:
 
     def _ordered(self, groups: list[Group]) -> list[Group]:
         """The groups in topological order, without those that wait for each other."""
-        after = {id(g): self._successors(g) for g in groups}
-        waiting = {id(g): 0 for g in groups}
-        for successors in after.values():
-            for group in successors:
-                waiting[id(group)] += 1
-        place = {id(g): max(self.flat.position[v] for v in g.members) for g in groups}
-        # By program order, and by their place among the groups in case of doubt.
-        queue = [(place[id(g)], n, g) for n, g in enumerate(groups) if not waiting[id(g)]]
-        number = {id(g): n for n, g in enumerate(groups)}
-        heapq.heapify(queue)
-        order: list[Group] = []
-        while queue:
-            group = heapq.heappop(queue)[2]
-            order.append(group)
-            for successor in after[id(group)]:
-                waiting[id(successor)] -= 1
-                if not waiting[id(successor)]:
-                    at = (place[id(successor)], number[id(successor)], successor)
-                    heapq.heappush(queue, at)
-        return order
+        position = self.flat.position
+
+        def place(group: Group) -> int:
+            return max(position[v] for v in group.members)
+
+        return ordered(groups, self._successors, place)
 
 
 class UnsafeError(Exception):
