@@ -28,6 +28,7 @@ from xdsl.ir.affine import (
 from poetc.errors import InputError
 from poetc.ir import mathlib
 from poetc.ir.buffers import buffer_type, element_bytes
+from poetc.ir.dataflow import computed_from
 from poetc.ir.locations import source_location
 from poetc.kernels.access import Linear, Place, holds, places_of, tile_of, tiles_of
 from poetc.kernels.addresses import (
@@ -266,15 +267,12 @@ def _ranges_of(variable: SSAValue) -> frozenset[SSAValue]:
     loop = _loop_of(variable)
     if loop is None:
         return frozenset()
-    found: set[SSAValue] = set()
-    pending = [*loop.lowerBoundOperands, *loop.upperBoundOperands]
-    while pending:
-        value = pending.pop()
-        if isinstance(value.owner, Operation):
-            pending += value.owner.operands
-        elif isinstance(value.owner.parent_op(), affine.ForOp):
-            found.add(value)
-    return frozenset(found)
+    bounds = computed_from((*loop.lowerBoundOperands, *loop.upperBoundOperands))
+    return frozenset(
+        v
+        for v in bounds
+        if isinstance(v, BlockArgument) and isinstance(v.owner.parent_op(), affine.ForOp)
+    )
 
 
 def _range_of(variable: SSAValue) -> range:

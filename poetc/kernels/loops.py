@@ -14,6 +14,7 @@ from math import prod
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from poetc.ir import stablehlo
+from poetc.ir.dataflow import computed_from
 from poetc.ir.index import ZERO, Index, Var
 from poetc.ir.stablehlo import shape_of
 from poetc.ir.stablehlo.indexing import Gather
@@ -204,7 +205,7 @@ def axis_key(result: int, dim: int) -> tuple:
 def _walk_all(values: Sequence[SSAValue], plan: Plan) -> list[Result]:
     """The results in the order in which they are evaluated: after those they depend on, and those
     that need a certain loop order first, so that others follow it."""
-    ancestors = {value: _ancestors(value) for value in values}
+    ancestors = {value: computed_from([value]) for value in values}
     pending = list(enumerate(values))
     done: list[Result] = []
     earlier: set[SSAValue] = set()
@@ -239,18 +240,6 @@ def _result(number: int, value: SSAValue, plan: Plan) -> Result:
                 index = index + Index.of(var) * prod(factors[part + 1 :])
         at.append(index)
     return Result(number, value, tuple(at), vars)
-
-
-def _ancestors(value: SSAValue) -> set[SSAValue]:
-    found: set[SSAValue] = set()
-    stack = [value]
-    while stack:
-        op = stack.pop().owner
-        if isinstance(op, Operation):
-            new = [operand for operand in op.operands if operand not in found]
-            found.update(new)
-            stack += new
-    return found
 
 
 def _unify(results: Sequence[Result]) -> dict[Var, Var]:

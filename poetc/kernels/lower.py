@@ -25,6 +25,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from poetc.errors import PoetcError
 from poetc.ir import stablehlo
 from poetc.ir.buffers import buffer_type, type_in_kernel
+from poetc.ir.dataflow import computed_from
 from poetc.ir.index import Index, Var
 from poetc.ir.stablehlo import element_count, element_type_of, shape_of, tensor_type
 from poetc.kernels.analysis import ITERATION
@@ -289,17 +290,7 @@ def _independent(first: Operation, second: Operation) -> bool:
 
 
 def _depends(op: Operation, on: Operation) -> bool:
-    stack, seen = list(op.operands), set()
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if value.owner is on:
-            return True
-        if isinstance(value.owner, Operation):
-            stack += value.owner.operands
-    return False
+    return not computed_from(op.operands).isdisjoint(on.results)
 
 
 def _workspace_type(value: SSAValue, fixed: frozenset[int]) -> MemRefType:

@@ -204,8 +204,8 @@ class _Reader:
             op.body.block.args[0]: depth for depth, op in enumerate(chain)
         }
         parallel = sum(not loop.resumed_bytes for loop in loops)
-        found: dict[tuple[object, ...], list[tuple[tuple[Dim, ...], Operation]]] = {}
-        for access in (a for op in ops for a in _of_type(op, LOADS + STORES)):
+        found: dict[tuple[object, ...], list[tuple[tuple[Dim, ...], Access]]] = {}
+        for access in (a for op in ops for a in op.walk() if isinstance(a, Access)):
             if access.memref not in self.buffers:
                 continue
             stored = isinstance(access, STORES)
@@ -224,9 +224,7 @@ class _Reader:
         return Nest(tuple(loops), tuple(streams), result)
 
 
-def _stream(
-    key: tuple[object, ...], touched: Sequence[tuple[tuple[Dim, ...], Operation]]
-) -> Stream:
+def _stream(key: tuple[object, ...], touched: Sequence[tuple[tuple[Dim, ...], Access]]) -> Stream:
     """Accesses that differ in constants only are one slice."""
     buffer, stored, needed, _ = key
     assert isinstance(buffer, int) and isinstance(needed, frozenset)
@@ -243,7 +241,7 @@ def _stream(
         for each in zip(*(dims for dims, _ in touched), strict=True)
     ]
     accesses = tuple(access for _, access in touched)
-    memory = _memref(accesses[0]).type
+    memory = accesses[0].memref.type
     assert isinstance(memory, MemRefType)
     size = element_bytes(memory.element_type)
     moved = [loop for dim in dims for loop, _ in dim.terms]
@@ -333,17 +331,8 @@ def _deepest_use(load: Operation, chain: Sequence[affine.ForOp]) -> int:
 # Accesses
 
 
-def _memref(access: Operation) -> SSAValue:
-    assert isinstance(access, LOADS + STORES)
-    return access.memref
-
-
-def _of_type(op: Operation, types: tuple[type, ...]) -> Iterator[Access]:
-    return (inner for inner in op.walk() if isinstance(inner, types))  # type: ignore[misc]
-
-
 def _dims(access: Access, inside: dict[SSAValue, int]) -> tuple[Dim, ...]:
-    memory = _memref(access).type
+    memory = access.memref.type
     assert isinstance(memory, MemRefType)
     values = list(access.indices)
     linear = linear_indices(access)

@@ -39,6 +39,7 @@ from poetc.kernels.analysis import ITERATION, SEQUENTIAL, buffers, may_alias
 from poetc.kernels.functions import kernel_function
 from poetc.kernels.known import KnownKernels
 from poetc.kernels.lower import Kernel, lower_kernel
+from poetc.kernels.slices import replace_op
 from poetc.passes.poet_fuse import fuse_graph
 from poetc.passes.stablehlo_to_poet import StableHLOToPoetPass
 from poetc.planning.order import order_graph
@@ -399,11 +400,7 @@ def _access(
             new = memref.LoadOp.get(buffer, places)
         else:
             new = memref.StoreOp.get(op.value, buffer, places)
-    block.insert_op_before(new, op)
-    for old, result in zip(op.results, new.results, strict=True):
-        result.name_hint = old.name_hint
-        old.replace_all_uses_with(result)
-    block.erase_op(op)
+    replace_op(op, new)
 
 
 def _sum(terms: Sequence[tuple[SSAValue, int]], first: int) -> list[Operation]:
